@@ -83,7 +83,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     if isinstance(settings, EvolveSettings):
         assert isinstance(before, EvolveSettings)
         _check_task(settings, before, unseen=args.unseen is not None)
-        name = "unseen" if args.unseen is not None else str(settings.task.env)
+        name = "tasks" if settings.tasks else str(settings.task.env)
+        name = name if args.unseen is None else "unseen"
     elif args.unseen is not None:
         raise ConfigError("--unseen: is for parts of a learner; the run has evolved something else")
     else:
@@ -92,13 +93,17 @@ def main(argv: list[str], *, description: str | None) -> int:
         data = to_dict(settings)
         data["evaluation"] = resized(data["evaluation"], args.comparison)
         settings = from_dict(type(settings), data)
-    return judge(settings, args.run_dir, args.name or name, trust_source=args.trust_source)
+    return judge(
+        settings,
+        args.run_dir,
+        args.name or name,
+        only_unseen=args.unseen is not None,
+        trust_source=args.trust_source,
+    )
 
 
 def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: bool) -> None:
     """Raise `ConfigError` if the run already has this comparison, or if settings conflict."""
-    if before.tasks and not unseen:
-        raise ConfigError("tasks: a rule of several tasks is judged elsewhere with --unseen FILE")
     if unseen:
         if not settings.evaluation.unseen:
             raise ConfigError(
@@ -106,6 +111,9 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
             )
         if settings.task != before.task:
             raise ConfigError("task: with --unseen it is the run's; name tasks in a YAML file")
+    elif before.tasks:
+        if settings.task != before.task:
+            raise ConfigError("task: for a rule of several tasks, name others with --unseen FILE")
     elif settings.evaluation.unseen:
         raise ConfigError("evaluation.unseen: is judged with --unseen")
     elif task_of(settings) == task_of(before):
@@ -154,11 +162,18 @@ def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
     if "evolve" not in saved or not isinstance(evaluation, dict):
         return saved  # rejected later
     tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
-    return saved | {"evaluation": evaluation | {"unseen": {} if unseen is None else tasks}}
+    if unseen is None and not saved.get("tasks"):
+        tasks = {}  # the question is another task
+    return saved | {"evaluation": evaluation | {"unseen": tasks}}
 
 
 def judge(
-    settings: EvolutionSettings, run_dir: Path, name: str, *, trust_source: bool = False
+    settings: EvolutionSettings,
+    run_dir: Path,
+    name: str,
+    *,
+    only_unseen: bool = False,
+    trust_source: bool = False,
 ) -> int:
     """Repeat the comparison at the end of a run with other settings.
 
@@ -166,6 +181,7 @@ def judge(
         settings: settings of the comparison.
         run_dir: directory of the run with the evolved component.
         name: name of the directory in `run_dir/transfer`.
+        only_unseen: leave out the tasks of the evolution.
         trust_source: execute components from outside metaevo that run directories hold.
 
     Returns:
@@ -184,7 +200,7 @@ def judge(
 
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
-        result = _compare(study, meta_params, run, check_stop)
+        result = _compare(study, meta_params, run, check_stop, only_unseen=only_unseen)
         write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
         write_report(study, run, meta_params, run_dir if isinstance(study, LearnerStudy) else None)
         print(f"report: {run.report_path}")
@@ -211,10 +227,15 @@ def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
 
 
 def _compare(
-    study: Study, meta_params: MetaParams, run: RunDirectory, check_stop: Callable[[], None]
+    study: Study,
+    meta_params: MetaParams,
+    run: RunDirectory,
+    check_stop: Callable[[], None],
+    *,
+    only_unseen: bool,
 ) -> HeldOut | JudgedUnseen:
     """Return the content of evaluation.json: of unseen tasks, or with the settings."""
-    if isinstance(study, LearnerStudy) and study.unseen:
+    if isinstance(study, LearnerStudy) and only_unseen:
         found = study.judge_unseen(
             {LEARNED: meta_params}, run.path, evolution_frames=0, check_stop=check_stop
         )

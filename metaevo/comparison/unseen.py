@@ -18,6 +18,7 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import entries
+from metaevo.comparison.carried import carried
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import contender_maker, task_of
@@ -28,7 +29,13 @@ from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import HeldOut, Scale, Unseen, UnseenResult, UnseenScores
+from metaevo.runs.schema import (
+    HeldOut,
+    Scale,
+    Unseen,
+    UnseenResult,
+    UnseenScores,
+)
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
 from metaevo.training.task import Parts, TaskConfig, make_environments
@@ -256,7 +263,7 @@ def aggregate(
         "tuning_settings": first["tuning_settings"],
         "tuning_rounds": first["tuning_rounds"],
     }
-    return cast(Unseen, {**pooled, **found})
+    return cast(Unseen, {**pooled, **found, "carried": carried(pooled)})
 
 
 def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:

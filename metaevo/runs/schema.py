@@ -295,6 +295,9 @@ class HeldOut(TypedDict):
     unseen: "NotRequired[Unseen]"
 
 
+Carried = Literal["better", "not worse", "undecided", "worse"]
+
+
 class Scale(TypedDict):
     """Mean scores on a task."""
 
@@ -313,6 +316,8 @@ class Unseen(TypedDict):
 
     tasks: dict[str, UnseenResult]
     without_scale: list[Text]
+    carried: NotRequired[Carried]
+    """the verdict over all of them; earlier versions lacked it"""
 
 
 class JudgedUnseen(TypedDict):

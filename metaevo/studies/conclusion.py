@@ -144,6 +144,7 @@ def write_report(
     if not quiet:
         words = [] if result is None else [verdict.conclusion_text(result, tasks)]
         words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
+        words += unseen_report.in_short(result, unseen)
         print_end([*own, *tables], findings, words, quick)
     if not study.folds:
         tables = [*own, *tables]
@@ -151,6 +152,8 @@ def write_report(
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
+    if not quick and (short := unseen_report.in_short(result, unseen)):
+        first.append(page.Text("", short))
     if unseen is not None and not quick:
         first.append(unseen_report.banner(unseen))
     if result is not None and not quick:

@@ -178,6 +178,7 @@ def _write_report(
             tables.append(unseen_report.table(unseen))
             drawn = unseen_report.draw(unseen, directory.figures)
             words.insert(-1, on_unseen(unseen))
+            words = [*unseen_report.in_short(result, unseen), *words]
         if not quick:
             first.append(_banner(result, words))
     print_end([*ablations, *tables], findings, words, quick)

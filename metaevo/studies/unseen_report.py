@@ -6,6 +6,7 @@ Its content is the keys `seen` and `unseen` of evaluation.json: see
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from metaevo import statistics
 from metaevo.components.component import LEARNED
@@ -105,6 +106,23 @@ def conclusion_text(unseen: Unseen) -> str:
         )
     text = verdict.conclusion_text(everything, pooled_tasks(unseen))
     return f"On unseen tasks {text[0].lower()}{text[1:]}"
+
+
+def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
+    """Return a sentence on what was evolved on several tasks: there, and on unseen ones."""
+    seen = result.get("seen") if result else None
+    if result is None or seen is None or unseen is None or "carried" not in unseen:
+        return []
+    verdicts = [result.get("together", result["against_best"])["conclusion"], unseen["carried"]]
+    tasks = [pooled_tasks(seen, "tasks it was evolved on"), pooled_tasks(unseen, "it never saw")]
+    parts = []
+    for word, where, judged in zip(verdicts, tasks, (seen, unseen), strict=True):
+        found = cast(HeldOut, judged)
+        pair = (result if judged is seen else found).get("together", found["against_best"])
+        difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
+        parts.append(f"{word} on {where} ({difference} against {verdict.best_function(found)})")
+    text = ", ".join(parts)
+    return [f"{text[0].upper()}{text[1:]}."]
 
 
 def banner(unseen: Unseen) -> layout.Banner:

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components import seen
+from metaevo.commands.evaluate import main as evaluate
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
@@ -319,6 +319,11 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     result, judged = read_result(path / "evaluation.json")
     assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert set(judged["tasks"]) == {"GridWorlds"}
+    again = ["--run-dir", str(path), "--evaluation.seeds", "8"]
+    assert evaluate(again, description=None) == 0
+    seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
+    assert set(seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
+    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {8}
     more = replace(settings, evolution=replace(settings.evolution, generations=3))
     assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
