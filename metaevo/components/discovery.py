@@ -231,7 +231,8 @@ def _part(
     own = None
     if hasattr(module, "Hyperparams"):
         own = from_dict(module.Hyperparams, described.get("hyperparams", {}))
-    return Part(name, module, registry.slot_of(module, config), config, module.make(config), own)
+    component = registry.component_of(name, module, config)
+    return Part(name, module, registry.slot_of(module, config), config, component, own)
 
 
 def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:

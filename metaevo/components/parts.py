@@ -202,12 +202,7 @@ def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Hyperparams =
         config = configs
         if is_dict:
             config = configs[short] if isinstance(configs, Mapping) else getattr(configs, short)
-        component = module.make(config)
-        if not isinstance(component, Component):
-            raise ConfigError(
-                f"evolve = {show(name)}: make returns {show(component)}: must be a "
-                "metaevo.Component"
-            )
+        component = registry.component_of(name, module, config)
         own = getattr(all_own, short, None) if is_dict else all_own
         slot = registry.slot_of(module, config)
         parts[short] = Part(name, module, slot, config, component, own)

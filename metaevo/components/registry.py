@@ -19,6 +19,7 @@ from typing import Any
 
 from flax import struct
 
+from metaevo.components.component import Component
 from metaevo.components.slots import SLOTS, Slot
 from metaevo.config import ConfigError, consent, files, show
 from metaevo.config.hints import of_value
@@ -166,6 +167,26 @@ def checked(name: str, module: ModuleType) -> ModuleType:
             "each with a default"
         )
     return module
+
+
+def component_of(name: str, module: ModuleType, config: Any) -> Component:
+    """Return what a component's `make` returns for its settings.
+
+    Raises:
+        ConfigError: naming the component, if `make` fails or returns something else.
+    """
+    try:
+        component = module.make(config)
+    except ConfigError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"evolve = {show(name)}: make(config) fails: {reason}") from error
+    if not isinstance(component, Component):
+        raise ConfigError(
+            f"evolve = {show(name)}: make returns {show(component)}: must be a metaevo.Component"
+        )
+    return component
 
 
 def slot_of(module: ModuleType, config: Any) -> Slot:

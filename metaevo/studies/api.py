@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from metaevo.evolution.trouble import trouble
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
+from metaevo.runs.run import from_python
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
@@ -45,8 +46,6 @@ class ProblemSettings:
     strategy: StrategyConfig
     evolution: EvolutionConfig
     run: RunConfig
-    is_python: ClassVar[bool] = True
-    """a script, not a command, continues a run"""
 
     def __post_init__(self) -> None:
         """Raise if a number cannot be represented on a device."""
@@ -178,7 +177,9 @@ def evolve(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         return _evolve_in_memory(study, settings)
     path = files.as_path("run_dir", run_dir)
-    if run_evolutions(study, settings, run_dir=path, resume=resume):
+    with from_python():
+        code = run_evolutions(study, settings, run_dir=path, resume=resume)
+    if code:
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)

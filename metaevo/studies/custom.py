@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from annotated_types import Interval
 
 from metaevo.comparison.comparison import UNTUNED, Variant, summary
+from metaevo.comparison.evaluation import LEARNED
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainMapping
@@ -82,6 +83,8 @@ class Study(ProblemStudy):
         """Check problem, strategy and contenders before compilation."""
         super().check()
         for name, point in self.contenders().items():
+            if name.split()[:1] == [LEARNED]:
+                raise ConfigError(f"contenders[{name!r}]: is the evolved result; rename it")
             check_candidate(self._problem, point, f"contenders[{name!r}]")
 
     def contenders(self) -> dict[str, MetaParams]:

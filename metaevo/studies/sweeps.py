@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConf
 from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.runs.run import from_python
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
@@ -186,8 +187,6 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
 class FunctionSweepSettings(SearchSettings):
     """The config.yaml of a sweep over a Python function."""
 
-    is_python: ClassVar[bool] = True
-
 
 def sweep(
     objective: Callable[[PlainDict], float] | PlainMapping,
@@ -244,7 +243,8 @@ def sweep(
         this = make_objective(settings)
     path = None if run_dir is None else files.as_path("run_dir", run_dir)
     if path is not None:
-        code = run_sweep(this, settings, run_dir=path, resume=resume)
+        with from_python():
+            code = run_sweep(this, settings, run_dir=path, resume=resume)
         if code:
             raise KeyboardInterrupt
     name = "sweep" if path is None else path.name

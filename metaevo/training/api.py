@@ -8,6 +8,7 @@ from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
+from metaevo.runs.run import from_python
 from metaevo.training.result import (
     TrainingResult,
     check_trainee,
@@ -88,7 +89,9 @@ def train(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
             "resumed from files"
         )
-    if run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume):
+    with from_python():
+        code = run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume)
+    if code:
         raise KeyboardInterrupt
     return load_training(run_dir)
 

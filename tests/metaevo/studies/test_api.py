@@ -261,6 +261,16 @@ class AsStudy(metaevo.Study):
         return {"zeros": {"y": jnp.zeros(3)}}
 
 
+class NamedLearned(AsStudy):
+    def contenders(self):
+        return {"learned": {"x": jnp.zeros(3)}}
+
+
+class NamedLikeAnEvolution(AsStudy):
+    def contenders(self):
+        return {"learned seed 1": {"x": jnp.zeros(3)}}
+
+
 @pytest.mark.parametrize(
     ("problem", "complaint"),
     [
@@ -271,6 +281,8 @@ class AsStudy(metaevo.Study):
         (Reserved(), "evaluate: metrics.*'fitness_mean'"),
         (WithoutMetrics(), "evaluate: metrics = None"),
         (AsStudy(), r"contenders\['zeros'\].*'y'.*'x'"),
+        (NamedLearned(), r"contenders\['learned'\].*rename"),
+        (NamedLikeAnEvolution(), r"contenders\['learned seed 1'\].*rename"),
         (AsStudy, "problem = .*AsStudy.*must be an object"),
     ],
 )

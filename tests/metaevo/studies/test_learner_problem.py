@@ -8,6 +8,7 @@ import pytest
 
 import metaevo
 from metaevo.components.seen import by_rule
+from metaevo.config import DeviceError
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
 
@@ -54,6 +55,17 @@ def test_its_function_fills_the_slot(problem, found):
     train = jax.jit(q_learning.make_train(config, env, **problem.functions))
     result = train(jax.random.key(0), q_learning.Hyperparams(), found.meta_params, params)
     assert np.isfinite(np.asarray(result.episodes.returns)).all()
+
+
+def test_a_failed_run_is_continued_by_arguments(problem, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise jax.errors.JaxRuntimeError("the device is gone")
+
+    monkeypatch.setattr("metaevo.studies.run.make_evolution", fail)
+    with pytest.raises(DeviceError) as error:
+        metaevo.evolve(problem, evolution=CONFIG, run_dir=tmp_path / "run")
+    assert "resume=True" in str(error.value)
+    assert "--" not in str(error.value)
 
 
 def test_training_takes_the_result(found):

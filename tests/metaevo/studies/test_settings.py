@@ -85,6 +85,18 @@ def test_a_component_is_a_component():
         metaevo.LearnerProblem("ppo", evolve=Pair)
 
 
+class Fails(Pair):
+    @staticmethod
+    def make(config):
+        return config.missing
+
+
+def test_a_component_whose_make_fails_is_named_in_one_line():
+    with pytest.raises(ConfigError, match=r"Fails'.*make.* fails: .*missing") as error:
+        metaevo.LearnerProblem("ppo", evolve=Fails)
+    assert "\n" not in str(error.value)
+
+
 class Loss(Pair):
     @staticmethod
     def make(config):
