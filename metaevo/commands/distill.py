@@ -41,12 +41,10 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     settings, before, args = settings_of_run(
-        parser, argv, _on_one_task, fixed="what was learned is distilled as it is"
+        parser, argv, _without_unseen, fixed="what was learned is distilled as it is"
     )
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
         raise ConfigError(f"{args.run_dir} evolved no part of a learner")
-    if before.tasks:
-        raise ConfigError("tasks: a rule evolved on several tasks cannot be distilled")
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
@@ -59,7 +57,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
 
 
-def _on_one_task(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
+def _without_unseen(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
     """Return a run's settings without the unseen tasks."""
     del args
     evaluation = saved.get("evaluation")

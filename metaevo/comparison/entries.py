@@ -1,26 +1,38 @@
 """Entries of a held-out comparison: learned and hand-written functions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.comparison.comparison import Entry
+from metaevo.comparison.comparison import Entry, digest
 from metaevo.comparison.evaluation import Contender
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.comparison.tuning import tuning_space
-from metaevo.components.parts import of_key
+from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.task import Parts
+from purerl.types import MetaParams
 
 Functions = Mapping[str, Callable[..., Any]]
 MakeContender = Callable[[Functions, Any], Contender]
 
 
+class Replacement(NamedTuple):
+    """A part to compare in the place of the evolved one of its slot."""
+
+    part: Part
+    meta_params: MetaParams
+
+
 def entries_of(
-    settings: JudgedSettings, parts: Parts, learned: PlainMapping, contender: MakeContender
+    settings: JudgedSettings,
+    parts: Parts,
+    learned: PlainMapping,
+    contender: MakeContender,
+    replacements: Mapping[str, Replacement] | None = None,
 ) -> dict[str, Entry]:
     """Return the entries by name.
 
@@ -29,15 +41,23 @@ def entries_of(
         parts: the evolved parts.
         learned: meta-parameters by name of the entry.
         contender: makes a contender from functions and example meta-parameters.
+        replacements: by name of the entry; the other parts stay those of the first learned entry.
 
     Returns:
-        learned entries, the references of all slots, and the references with another function in
-        one slot at a time.
+        learned entries, replacements, the references of all slots, and the references with another
+        function in one slot at a time.
     """
     config, evolved = settings.evaluation, parts.evolved
     space = tuning_space(config, settings)
     found = contender(evolved.functions(), next(iter(learned.values())))
     entries = {name: Entry(found, each, space) for name, each in learned.items()}
+    first = next(iter(learned.values()))
+    for name, each in (replacements or {}).items():
+        functions = {slot: of_key("found", own) for slot, own in evolved.functions().items()}
+        (function,) = Evolved({each.part.name: each.part}, False).functions().values()
+        functions[each.part.slot.name] = of_key("replacement", function)
+        both = {"found": first, "replacement": each.meta_params}
+        entries[name] = Entry(contender(functions, both), both, space)
     programs: dict[tuple[str, ...], Contender] = {}
     for combination in combinations(parts, settings.learner, config.contenders):
         single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
@@ -53,6 +73,12 @@ def entries_of(
         name = " + ".join(combination.values())
         entries[name] = Entry(programs[key], chosen, tuning_space(config, settings, own))
     return entries
+
+
+def context_of(task: PlainDict, replacements: Mapping[str, Replacement]) -> str:
+    """Return a text of all that scores depend on: the settings of a task, and replacements."""
+    chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
+    return f"{task} {chosen}" if chosen else str(task)
 
 
 def combinations(

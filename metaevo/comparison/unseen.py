@@ -20,6 +20,7 @@ from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.carried import carried
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
+from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
@@ -179,6 +180,7 @@ def judge(
     evolution_frames: int,
     check_stop: Callable[[], None],
     kept: str = KEPT,
+    replacements: Mapping[str, Replacement] | None = None,
 ) -> Unseen:
     """Compare learned parts, untuned, with contenders that are tuned on every task.
 
@@ -189,13 +191,17 @@ def judge(
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         check_stop: raises if the run should stop; called between chunks of agents.
         kept: name of the folder of stored scores.
+        replacements: parts by name of the entry, to compare untuned in the place of learned ones.
 
     Returns:
         the result of `aggregate`.
     """
     (path / kept).mkdir(exist_ok=True)
     purpose = Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN
-    comparisons = [_comparison(task, learned, evolution_frames, purpose) for task in tasks]
+    replacements = replacements or {}
+    comparisons = [
+        _comparison(task, learned, evolution_frames, purpose, replacements) for task in tasks
+    ]
     total = sum(each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons)
     results = {}
     with Progress(total=total, desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
@@ -220,7 +226,7 @@ def judge(
             else:
                 bar.update(this.frames + 2 * this.config.seeds * this.frames_per_seed)
             results[task.name] = _result(scores, this)
-    return aggregate(results, list(learned))
+    return aggregate(results, [*learned, *replacements])
 
 
 def aggregate(
@@ -297,17 +303,22 @@ def _same(this: Seen, seen: Seen) -> bool:
 
 
 def _comparison(
-    task: BuiltTask, learned: PlainMapping, evolution_frames: int, purpose: Purpose
+    task: BuiltTask,
+    learned: PlainMapping,
+    evolution_frames: int,
+    purpose: Purpose,
+    replacements: Mapping[str, Replacement],
 ) -> Comparison:
     settings = task.settings
+    contender = contender_maker(settings, task.parts)
     return Comparison(
-        entries.entries_of(settings, task.parts, learned, contender_maker(settings, task.parts)),
+        entries.entries_of(settings, task.parts, learned, contender, replacements),
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=evolution_frames,
         normalisation=None,
-        context=str(task_of(settings)),
-        learned=len(learned),
+        context=entries.context_of(task_of(settings), replacements),
+        learned=len(learned) + len(replacements),
         tunes_found=False,
         purpose=purpose,
     )

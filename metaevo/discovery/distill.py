@@ -4,6 +4,7 @@ Record trainings that use the learned part, fit formulas of increasing length an
 units to its outputs, and evaluate every candidate by the same protocol as the learned part.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -19,7 +20,13 @@ from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.discovery import factors, losses, networks, regression, steps
-from metaevo.discovery.judging import Candidate, judge, of_formula, of_network
+from metaevo.discovery.judging import (
+    Candidate,
+    judge,
+    judge_on_tasks,
+    of_formula,
+    of_network,
+)
 from metaevo.discovery.records import Target, record, values
 from metaevo.discovery.regression import Formula
 from metaevo.reports import layout, page
@@ -148,6 +155,10 @@ def _distilled(
         _save(run, each, settings)
     if not judged.settings.evaluation.seeds:
         return about
+    if judged.seen:
+        return about | judge_on_tasks(
+            judged.seen, part, meta_params, candidates, run.path, check_stop=check_stop
+        )
     resolved: PlainDict = {}
     if len(judged.tasks) > 1:  # which are the run's
         resolved = RunDirectory(run_dir).read_config()["resolved"]
@@ -168,7 +179,9 @@ def _of_schedule(
 ) -> tuple[PlainDict, list[Candidate]]:
     """Search for formulas of a schedule; return a summary and the candidates."""
     own = study.evolved.of(meta_params, part.name)
-    wanted = factors.factors_of(part, own, study.settings)
+    wanted: dict[str, np.ndarray] = {}
+    for settings, _ in study.bound:
+        wanted = factors.factors_of(part, own, settings) | wanted
     if not wanted:
         raise ConfigError(
             f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
@@ -190,27 +203,30 @@ def _of_records(
     check_stop: Callable[[], None],
 ) -> tuple[PlainDict, list[Candidate]]:
     """Distill a loss or an optimizer into formulas, networks, or both."""
-    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    slot, seed = part.slot.name, study.settings.run.seed
     target = TARGETS[slot]
     print("recording trainings", file=sys.stderr, flush=True)
-    records = record(settings, study.parts, meta_params, part, target, check_stop)
+    records = record(study.bound, meta_params, part, target, check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
             f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
             f"{len(records.wanted)} finite samples in its trainings, or all the same"
         )
     with files.replacing(run.path / "records.npz") as file:
-        np.savez(file, **records._asdict())
+        np.savez(
+            file,
+            scalars=records.scalars,
+            progress=records.times["progress"],
+            length=records.times["length"],
+            wanted=records.wanted,
+        )
     about: PlainDict = {"samples": len(records.wanted)}
     candidates: list[Candidate] = []
     if FORMULA in search.into:
         own = study.evolved.of(meta_params, part.name)
-        value_of = target.value_of(part, settings)
+        value_of = target.value_of(part)
         inputs = regression.mattering(
-            target,
-            records,
-            lambda scalars, progress: values(value_of, own, scalars, progress),
-            seed,
+            target, records, functools.partial(values, value_of, own), seed
         )
         print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
         front = regression.search(
@@ -222,7 +238,7 @@ def _of_records(
     if NETWORK in search.into:
         for units, small in networks.smaller(part).items():
             print(f"fitting a network of {units}", file=sys.stderr, flush=True)
-            network = networks.fitted(small, units, settings, target, records, seed=seed)
+            network = networks.fitted(small, units, target, records, seed=seed)
             candidates.append(of_network(network))
             check_stop()
     return about, candidates
@@ -246,10 +262,11 @@ def folder_of(run: RunDirectory, each: Candidate) -> Path:
 def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
     directory = RunDirectory(folder_of(run, each))
     os.makedirs(directory.path, exist_ok=True)
-    evolved = Evolved({each.part.name: each.part}, False)
+    part, meta_params = each.replacement
+    evolved = Evolved({part.name: part}, False)
     discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
     discovery.save(
-        directory, evolved, each.meta_params, 0, settings.learner, seen.section(to_dict(settings))
+        directory, evolved, meta_params, 0, settings.learner, seen.section(to_dict(settings))
     )
 
 
@@ -261,8 +278,12 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         what = f"the factor of {found['hyperparams'][0]}"
     else:
         what = "the factors of hyperparameters"
-    table = _table(found, what)
-    print(f"\n{table.text()}\n")
+    tables = [_table(found, what)]
+    if "tasks" in found:
+        tables.append(_table_of_tasks(found))
+    for table in tables:
+        print(f"\n{table.text()}")
+    print()
     first: list[page.Section] = []
     if "learned" in found:
         plot_formulas(
@@ -271,11 +292,12 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
             found["learned"],
             run.figures / FIGURE,
             networks=found["networks"],
-            ylabel="score on held-out seeds",
+            ylabel=f"{'normalised ' * ('tasks' in found)}score on held-out seeds",
         )
+        pooled = f" of {_pooled(found)}" if "tasks" in found else ""
         caption = (
-            "Interquartile mean on held-out seeds with 95% interval. A length is the number of "
-            "numbers, names, operators and functions."
+            f"Interquartile mean{pooled} on held-out seeds with 95% interval. A length is the "
+            "number of numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
     for each in found.get("formulas", []):
@@ -286,7 +308,7 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         run.path / "report.html",
         f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
         f"{found['samples']:,} samples{inputs}",
-        [*first, table, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+        [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
     )
     print(f"report: {run.path / 'report.html'}")
 
@@ -302,9 +324,10 @@ def _table(found: PlainDict, what: str) -> page.Table:
         learned = found["learned"]
         columns[2:2] = ["IQM", "95% interval", "difference"]
         tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
+        pooled = f" of {_pooled(found)}" if "tasks" in found else ""
         note += (
-            f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, and the "
-            "difference from the learned part"
+            f"; IQM: interquartile mean{pooled} on held-out seeds {tuned}, with its 95% interval, "
+            "and the difference from the learned part"
         )
     formulas = found["formulas"] if "learned" in found else found.get("front", [])
     for each in [*formulas, *found["networks"]]:
@@ -320,6 +343,36 @@ def _table(found: PlainDict, what: str) -> page.Table:
     return page.Table(title, columns, rows, note=f"{note}.", highlight=highlight)
 
 
+def _pooled(found: PlainDict) -> str:
+    """Return what the scores over all tasks are."""
+    return (
+        f"the normalised scores of {found['scaled']} tasks (0 random play, 1 the tuned reference)"
+    )
+
+
+def _table_of_tasks(found: PlainDict) -> page.Table:
+    """Return the differences from the learned part on each task."""
+    rows, names = [], []
+    for task, result in found["tasks"].items():
+        learned = result["learned"]
+        best = next(
+            each
+            for each in result["hand_written"]
+            if result["best_hand_written"].startswith(f"{each['name']} (")
+        )
+        candidates = [*result["formulas"], *result["networks"]]
+        names = [each["name"] for each in candidates]
+        scores = [estimate(each["iqm"], *each["interval"]) for each in (learned, best)]
+        scores[1] = f"{best['name']} {scores[1]}"
+        rows.append([task, *scores, *(_difference(each) for each in candidates)])
+    note = (
+        "Interquartile means on held-out seeds with 95% intervals; for formulas and networks, the "
+        "difference from the learned part."
+    )
+    columns = ["task", "learned", "best hand-written one", *names]
+    return page.Table("Tasks of the evolution", columns, rows, note=note)
+
+
 def _length(row: PlainDict) -> object:
     if "numbers" in row:
         return f"({row['numbers']:,})"
@@ -330,8 +383,11 @@ def _scores(row: PlainDict) -> list[object]:
     """Return the cells of an evaluated formula or network."""
     if "iqm" not in row:
         return []
-    difference = ""
-    if "against_learned" in row:
-        against = row["against_learned"]
-        difference = estimate(against["difference"], *against["difference_interval"], sign=True)
+    difference = _difference(row) if "against_learned" in row else ""
     return [row["iqm"], interval(*row["interval"]), difference]
+
+
+def _difference(row: PlainDict) -> str:
+    """Return the difference of a formula or network from the learned part."""
+    against = row["against_learned"]
+    return estimate(against["difference"], *against["difference_interval"], sign=True)

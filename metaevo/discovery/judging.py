@@ -8,29 +8,30 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.comparison import Comparison, Entry, digest
-from metaevo.comparison.entries import entries_of
+from metaevo.comparison import unseen
+from metaevo.comparison.comparison import Comparison
+from metaevo.comparison.entries import Replacement, context_of, entries_of
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import formula
 from metaevo.components.formulas import HAND_WRITTEN
-from metaevo.components.parts import Evolved, Part, of_key
+from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.networks import Network
 from metaevo.discovery.regression import Formula
 from metaevo.runs.progress import Progress
+from metaevo.runs.schema import pooled
 from metaevo.training.task import Parts
 from metaevo.training.train_learner import Normalisation
 from purerl.types import MetaParams
 
 
 class Candidate(NamedTuple):
-    """A replacement for the learned part."""
+    """A replacement for the learned part, and its description."""
 
-    part: Part
-    meta_params: MetaParams
+    replacement: Replacement
     about: PlainDict
     """entries of its row: `name`, and `length` or `numbers`, `error`, ..."""
 
@@ -56,14 +57,14 @@ def of_formula(each: Formula) -> Candidate:
         "gives": config.gives,
         "also": config.also,
     }
-    return Candidate(part, component.init(jax.random.key(0)), about)
+    return Candidate(Replacement(part, component.init(jax.random.key(0))), about)
 
 
 def of_network(each: Network) -> Candidate:
     """Return a smaller network as a candidate."""
     name = f"network of {each.units}"
     about = {"name": name, "numbers": each.numbers, "units": each.units, "error": each.error}
-    return Candidate(each.part, each.meta_params, about)
+    return Candidate(Replacement(each.part, each.meta_params), about)
 
 
 def judge(
@@ -96,27 +97,15 @@ def judge(
         `scores` of the tuned variant and `untuned` of the other; candidates with the verdicts
         `against_learned` and `against_best`, `learned` with the latter.
     """
-    contender = contender_maker(settings, parts)
-    all_entries = entries_of(settings, parts, {LEARNED: meta_params}, contender)
-    learned = all_entries.pop(LEARNED)
-    entries = {LEARNED: learned}
-    for each in candidates:
-        functions = {
-            slot: of_key("found", function) for slot, function in parts.evolved.functions().items()
-        }
-        (function,) = Evolved({each.part.name: each.part}, False).functions().values()
-        functions[part.slot.name] = of_key("candidate", function)
-        both = {"found": meta_params, "candidate": each.meta_params}
-        entries[each.name] = Entry(contender(functions, both), both, learned.space)
-    chosen = [(each.part.config, digest(each.meta_params)) for each in candidates]
+    contender, replacements = contender_maker(settings, parts), _by_name(candidates)
     comparison = Comparison(
-        entries | all_entries,
+        entries_of(settings, parts, {LEARNED: meta_params}, contender, replacements),
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=0,
         normalisation=normalisation,
-        context=f"{task_of(settings)} {chosen}",
-        learned=len(entries),
+        context=context_of(task_of(settings), replacements),
+        learned=1 + len(replacements),
     )
     with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
 
@@ -125,7 +114,59 @@ def judge(
             check_stop()
 
         result, _ = comparison.run(path / "tuning", progress, bar.stage)
-    return _summary(result, part, candidates, learned.meta_params)
+    return _summary(result, part, candidates, meta_params)
+
+
+def judge_on_tasks(
+    tasks: list[unseen.BuiltTask],
+    part: Part,
+    meta_params: MetaParams,
+    candidates: Sequence[Candidate],
+    path: Path,
+    *,
+    check_stop: Callable[[], None],
+) -> PlainDict:
+    """Compare candidates with the learned part on each task of an evolution.
+
+    As at the end of the evolution, both are untuned, and hand-written functions are tuned on each
+    task.
+
+    Args:
+        tasks: the tasks of the evolution.
+        part: the part that the candidates replace.
+        meta_params: meta-parameters of the run.
+        candidates: formulas and networks.
+        path: directory that keeps the scores of finished tasks.
+        check_stop: raises if the run is to stop.
+
+    Returns:
+        `tasks`, with the keys of `judge` for each task; and these keys for the normalised scores
+        of all tasks with a scale, if there are any. `scaled` is the number of these tasks.
+    """
+    result = unseen.judge(
+        tasks,
+        {LEARNED: meta_params},
+        path,
+        evolution_frames=0,
+        check_stop=check_stop,
+        kept=unseen.SEEN,
+        replacements=_by_name(candidates),
+    )
+    found: PlainDict = {
+        "tasks": {
+            name: _summary(each, part, candidates, meta_params)
+            for name, each in result["tasks"].items()
+        },
+        "scaled": len(result["tasks"]) - len(result["without_scale"]),
+    }
+    everything = pooled(result)
+    if everything is None:
+        return found
+    return found | _summary(everything, part, candidates, meta_params)
+
+
+def _by_name(candidates: Sequence[Candidate]) -> dict[str, Replacement]:
+    return {each.name: each.replacement for each in candidates}
 
 
 def _summary(

@@ -13,18 +13,14 @@ import numpy as np
 from metaevo.components.component import Component
 from metaevo.components.parts import Part
 from metaevo.discovery.records import Target, ValueOf, written_down
-from metaevo.training.task import LearnerSettings
-from purerl.types import Context
 
 
-def slope_of(part: Part, settings: LearnerSettings) -> ValueOf:
+def slope_of(part: Part) -> ValueOf:
     """Return a loss's derivative by its first scalar."""
-    num_updates, function = settings.train.num_updates, part.function
 
-    def slope(meta_params, scalars, progress):
-        context = Context(settings.hyperparams, progress, num_updates)
+    def slope(meta_params, scalars, context):
         first, *others = scalars
-        return jax.grad(lambda x: function(meta_params, context, x, *others))(first)
+        return jax.grad(lambda x: part.function(meta_params, context, x, *others))(first)
 
     return slope
 

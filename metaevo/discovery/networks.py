@@ -16,7 +16,6 @@ from metaevo.components.distillation import fit
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
 from metaevo.discovery.records import Records, Target
-from metaevo.training.task import LearnerSettings
 from purerl.types import MetaParams
 
 UNITS = 2, 4
@@ -78,7 +77,6 @@ def smaller(part: Part) -> dict[int, Part]:
 def fitted(
     part: Part,
     units: int,
-    settings: LearnerSettings,
     target: Target,
     records: Records,
     *,
@@ -89,28 +87,27 @@ def fitted(
     Args:
         part: the component.
         units: number of units in its hidden layer.
-        settings: settings of the experiment.
         target: target for its slot.
         records: records of trainings with the part that it replaces.
         seed: seed of the starts and batches.
     """
-    value = jax.vmap(target.value_of(part, settings), in_axes=(None, 0, 0))
-    scalars, progress = jnp.asarray(records.scalars), jnp.asarray(records.progress)
-    wanted = jnp.asarray(records.wanted)
-    variance = jnp.maximum(jnp.var(wanted), 1e-30)
+    value = jax.vmap(target.value_of(part), in_axes=(None, 0, 0))
+    given = jax.tree.map(jnp.asarray, records)
+    variance = jnp.maximum(jnp.var(given.wanted), 1e-30)
 
-    def unexplained(meta_params, at):
-        left = value(meta_params, scalars[at], progress[at]) - wanted[at]
+    def unexplained(meta_params, some):
+        left = value(meta_params, some.scalars, some.contexts) - some.wanted
         return jnp.mean(jnp.square(left)) / variance
 
     def distance(meta_params, key):
-        return unexplained(meta_params, jax.random.randint(key, (BATCH,), 0, len(wanted)))
+        at = jax.random.randint(key, (BATCH,), 0, len(given.wanted))
+        return unexplained(meta_params, jax.tree.map(lambda leaf: leaf[at], given))
 
     @jax.jit
     def descended(key):
         init_key, fit_key = jax.random.split(key)
         meta_params = fit(distance, part.component.init(init_key), fit_key, STEPS)
-        return meta_params, unexplained(meta_params, jnp.arange(len(wanted)))
+        return meta_params, unexplained(meta_params, given)
 
     keys = jax.random.split(jax.random.key(seed), STARTS)
     found = [descended(key) for key in keys]

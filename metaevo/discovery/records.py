@@ -4,7 +4,8 @@ Agents are trained with it from beginning to end. Now and then one update is mad
 records its arguments in every gradient step but is otherwise the same.
 """
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -16,19 +17,20 @@ from metaevo.components.component import Component
 from metaevo.components.parts import Evolved, Part
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
-from metaevo.training.task import LearnerSettings, Parts
-from purerl.types import MetaParams
+from metaevo.training.task import Parts
+from purerl.learners import num_frames
+from purerl.types import Context, MetaParams
 
 AGENTS = 16
 """Number of agents to train."""
 TIMES = 8
 """Number of recorded updates, evenly spaced over training."""
 SAMPLES = 4000
-"""Number of samples to keep, equally many from each recorded update."""
+"""Number of samples to keep, equally many from each task and each recorded update."""
 
 
-ValueOf = Callable[[Any, jax.Array, jax.Array], jax.Array]
-"""`(meta_params, scalars [k], progress) -> number`"""
+ValueOf = Callable[[Any, jax.Array, Context], jax.Array]
+"""`(meta_params, scalars [k], context) -> number`"""
 
 
 class Target(NamedTuple):
@@ -40,12 +42,14 @@ class Target(NamedTuple):
     """whether a formula is the loss or its slope, see `metaevo.components.formula`"""
     listened: Callable[[Component, list[np.ndarray]], Component]
     """the same component, which appends the scalars [..., k] that it is given to a list"""
-    value_of: Callable[[Part, LearnerSettings], ValueOf]
+    value_of: Callable[[Part], ValueOf]
     """the part's outputs for given scalars"""
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
     """from scalars [samples, k] to the inputs of formulas, [samples] each"""
     scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
     """inverse of `inputs_of`"""
+    times: tuple[str, ...] = ("progress",)
+    """further inputs of formulas, of `Records.times`"""
     known: str = ""
     """the fixed end of every formula; the search finds the rest"""
 
@@ -55,19 +59,31 @@ class Records(NamedTuple):
 
     scalars: np.ndarray
     """[samples, k]"""
-    progress: np.ndarray
-    """[samples] completed share of training"""
+    contexts: Context
+    """of each sample: arrays [samples]; the hyperparameters and the length are its task's"""
     wanted: np.ndarray
     """[samples] values of the target's `value_of`"""
 
+    @property
+    def times(self) -> dict[str, np.ndarray]:
+        """Progress and length of training, as `metaevo.components.signals` defines them."""
+        length = np.log(np.asarray(self.contexts.num_updates, np.float32)) / 10.0
+        return {"progress": np.asarray(self.contexts.progress), "length": length}
+
     def inputs(self, target: Target) -> dict[str, np.ndarray]:
         """Return the inputs of formulas, [samples] each."""
-        return target.inputs_of(self.scalars) | {"progress": self.progress}
+        return target.inputs_of(self.scalars) | {name: self.times[name] for name in target.times}
+
+    def with_inputs(self, target: Target, inputs: Mapping[str, np.ndarray]) -> "Records":
+        """Return the records with other inputs of formulas; `wanted` stays."""
+        contexts = self.contexts.replace(progress=inputs["progress"])
+        if "length" in inputs:
+            contexts = contexts.replace(num_updates=np.exp(10.0 * inputs["length"]))
+        return self._replace(scalars=target.scalars_of(inputs), contexts=contexts)
 
 
 def record(
-    settings: JudgedSettings,
-    parts: Parts,
+    bound: Sequence[tuple[JudgedSettings, Parts]],
     meta_params: MetaParams,
     part: Part,
     target: Target,
@@ -76,8 +92,7 @@ def record(
     """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
-        settings: settings of the evolution.
-        parts: the evolved parts.
+        bound: settings and evolved parts for each task of the evolution.
         meta_params: evolved meta-parameters of all parts.
         part: the part to record.
         target: target for its slot.
@@ -86,11 +101,13 @@ def record(
     Returns:
         finite samples from all environments and times.
     """
-    rng = np.random.default_rng(settings.run.seed)
-    functions = parts.evolved.functions()
-    scalars, progress = [], []
-    tasks = parts.tasks(settings, functions, meta_params)
-    for index, task in enumerate(tasks):
+    rng = np.random.default_rng(bound[0][0].run.seed)
+    places = [
+        (own, parts, index) for own, parts in bound for index in range(len(parts.environments))
+    ]
+    scalars, contexts = [], []
+    for settings, parts, index in places:
+        task = parts.tasks(settings, parts.evolved.functions(), meta_params)[index]
         seen: list[np.ndarray] = []
         listener = part._replace(component=target.listened(part.component, seen))
         listening = Evolved(
@@ -118,29 +135,34 @@ def record(
                 of_agents.append(np.stack(seen))
             found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
             found = found[np.isfinite(found).all(axis=1)]
-            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(tasks))]
+            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(places))]
             scalars.append(found[chosen])
-            progress.append(np.full(len(chosen), updates / population.num_updates, np.float32))
-    all_scalars, all_progress = np.concatenate(scalars), np.concatenate(progress)
-    own = parts.evolved.of(meta_params, part.name)
-    wanted = values(target.value_of(part, settings), own, all_scalars, all_progress)
+            done = updates / population.num_updates
+            frames = done * num_frames(learner.config)
+            context = Context(settings.hyperparams, done, population.num_updates, frames)
+            contexts.append(jax.tree.map(functools.partial(np.full, len(chosen)), context))
+    records = Records(
+        np.concatenate(scalars),
+        jax.tree.map(lambda *each: np.concatenate(each), *contexts),
+        np.empty(0),
+    )
+    own = bound[0][1].evolved.of(meta_params, part.name)
+    wanted = values(target.value_of(part), own, records)
     usable = np.isfinite(wanted)
-    return Records(all_scalars[usable], all_progress[usable], wanted[usable])
+    kept: Records = jax.tree.map(lambda leaf: leaf[usable], records._replace(wanted=wanted))
+    return kept
 
 
-def values(
-    value_of: ValueOf, meta_params: MetaParams, scalars: np.ndarray, progress: np.ndarray
-) -> np.ndarray:
-    """Return the part's outputs for scalars [samples].
+def values(value_of: ValueOf, meta_params: MetaParams, records: Records) -> np.ndarray:
+    """Return the outputs of a part for the recorded inputs, [samples].
 
     Args:
         value_of: outputs of the part.
         meta_params: meta-parameters of the part.
-        scalars: [samples, k].
-        progress: [samples] completed share of training.
+        records: only the inputs are read.
     """
     of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
-    return np.asarray(of_all(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))
+    return np.asarray(of_all(meta_params, records.scalars, records.contexts))
 
 
 def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:

@@ -59,7 +59,7 @@ Fitted = TypeVar("Fitted", bound=HasLength)
 def mattering(
     target: Target,
     records: Records,
-    values: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    values: Callable[[Records], np.ndarray],
     seed: int,
 ) -> dict[str, np.ndarray]:
     """Return the inputs of formulas on which the target depends in recorded trainings.
@@ -69,7 +69,7 @@ def mattering(
     Args:
         target: target for the slot.
         records: records of trainings with the part.
-        values: function from scalars [samples, k] and progress [samples] to the target.
+        values: function from records to the target [samples] for their inputs.
         seed: seed of the shuffling.
     """
     inputs = records.inputs(target)
@@ -78,7 +78,7 @@ def mattering(
     found = {}
     for name, each in inputs.items():
         shuffled = inputs | {name: rng.permutation(each)}
-        changed = values(target.scalars_of(shuffled), shuffled["progress"]) - records.wanted
+        changed = values(records.with_inputs(target, shuffled)) - records.wanted
         matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(records.wanted)
         if (matters and np.ptp(each)) or name in known:
             found[name] = each

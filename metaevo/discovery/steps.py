@@ -14,24 +14,23 @@ import optax
 from metaevo.components import signals
 from metaevo.components.component import Component
 from metaevo.components.parts import Part
-from metaevo.components.signals import FEATURES, SIGNALS, Seen
+from metaevo.components.signals import FEATURES, SIGNALS, TIMES, Seen
 from metaevo.discovery.records import Target, ValueOf, written_down
-from metaevo.training.task import LearnerSettings
 from purerl.types import PyTree
 
 OF_ARRAY = 32
 """Recorded parameters of each array; equal numbers give small arrays the weight of large ones."""
 
 
-def step_of(part: Part, settings: LearnerSettings) -> ValueOf:
+def step_of(part: Part) -> ValueOf:
     """Return the step of one parameter as a function of FEATURES."""
     direction = part.component.direction
     assert direction is not None
-    length = jnp.log(jnp.float32(settings.train.num_updates)) / 10.0
 
-    def step(meta_params, scalars, progress):
+    def step(meta_params, scalars, context):
         found, (size, value, policy) = jnp.split(scalars[:, None], [len(SIGNALS)])
-        seen = Seen(SIGNALS, found, size, value, policy, progress, length)
+        length = jnp.log(jnp.float32(context.num_updates)) / 10.0
+        seen = Seen(SIGNALS, found, size, value, policy, context.progress, length)
         return direction(meta_params, seen)[0]
 
     return step
@@ -83,4 +82,5 @@ OPTIMIZER = Target(
     step_of,
     _inputs_of,
     _scalars_of,
+    TIMES,
 )

@@ -9,6 +9,7 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
+from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -21,7 +22,7 @@ from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
-from metaevo.training.task import TaskConfig
+from metaevo.training.task import Parts, TaskConfig
 from metaevo.training.tasks import Bounds, Distribution, TrainOnTasks, bind
 from metaevo.training.train_learner import Normalisation, TrainLearner
 from purerl.types import MetaParams
@@ -79,9 +80,14 @@ class LearnerStudy:
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
         self.seen = unseen.build_all(settings, settings.tasks, self.parts, "tasks")
         self.distributions = [self._distribution(built, example) for built in self.seen]
-        bound = [(each.settings, each.parts) for each in self.seen] or [(settings, self.parts)]
+        self.bound: list[tuple[JudgedSettings, Parts]] = [
+            (each.settings, each.parts) for each in self.seen
+        ] or [(settings, self.parts)]
+        """settings and parts for each of the named tasks, or for the only one"""
         functions = self.evolved.functions()
-        self.tasks = [task for own, parts in bound for task in parts.tasks(own, functions, example)]
+        self.tasks = [
+            task for own, parts in self.bound for task in parts.tasks(own, functions, example)
+        ]
         known = unseen.seen_in(self.first.task, settings.learner) if not self.seen else []
         for one in self.distributions:
             change = (settings.tasks or {})[one.name]
@@ -134,9 +140,8 @@ class LearnerStudy:
         if len(self.tasks) == 1:
             return measured
         settings, functions = self.settings, entries.references(self.parts, self.settings.learner)
-        bound = [(each.settings, each.parts) for each in self.seen] or [(settings, self.parts)]
         bounds = []
-        for own, parts in bound:
+        for own, parts in self.bound:
             try:
                 bounds.append(
                     measure_normalisation(

@@ -10,7 +10,7 @@ import pytest
 from metaevo.commands.distill import main
 from metaevo.commands.evolve import main as evolve
 from metaevo.commands.train import main as train
-from metaevo.components import find, registry
+from metaevo.components import find, registry, seen
 from metaevo.components.discovery import load
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, dump_yaml
@@ -137,6 +137,33 @@ def test_a_loss_becomes_a_smaller_network(evolved, monkeypatch):
     value_loss, meta_params = load(evolved / "distill/small/network_of_2")
     assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
     assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
+
+
+@pytest.mark.long
+def test_a_rule_of_several_tasks_is_replaced_on_each_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "STEPS", 300)
+    monkeypatch.setattr(networks, "STARTS", 1)
+    tasks = """
+tasks:
+  near: {env: GridWorld, env_params: {size: 2}}
+  far: {env: GridWorld, train: {total_timesteps: 200}, sample: {updates: {integer: [2, 10]}}}
+"""
+    (path := tmp_path / "tiny.yaml").write_text(
+        "\n".join(line for line in TINY.splitlines() if not line.startswith("task:")) + tasks
+    )
+    run = tmp_path / "run"
+    argv = ["--config", str(path), "--run-dir", str(run)]
+    assert evolve(argv, component="value_loss", description="") == 0
+    argv = [str(run), "--into", "network", "--evaluation.seeds", "4"]
+    assert main(argv, description="") == 0
+    folder = run / "distill/value_loss"
+    found = json.loads((folder / "distilled.json").read_text())
+    assert set(found["tasks"]) == {"near", "far"}
+    for result in found["tasks"].values():
+        (network,) = result["networks"]
+        assert len(network["scores"]) == len(result["learned"]["scores"]) == 4
+        assert {each["name"] for each in result["hand_written"]} >= {"squared", "huber"}
+    assert [each.name for each in seen.by_rule(folder / "network_of_2")] == ["near", "far"]
 
 
 @pytest.mark.long

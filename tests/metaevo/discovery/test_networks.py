@@ -1,7 +1,5 @@
 """Smaller networks: which there are, and that they are fitted to what was recorded."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +10,7 @@ from metaevo.components.parts import Part
 from metaevo.discovery import losses, networks
 from metaevo.discovery.networks import fitted, smaller
 from metaevo.discovery.records import Records, values
-from purerl import q_learning
-
-SETTINGS = SimpleNamespace(
-    train=SimpleNamespace(num_updates=10), hyperparams=q_learning.Hyperparams()
-)
+from purerl.types import Context
 
 
 def part_of(name, **settings):
@@ -47,9 +41,10 @@ def test_the_slope_is_fitted(monkeypatch):
     prediction, target = rng.normal(size=(2, 2000)).astype(np.float32)
     wanted = np.tanh(2 * (prediction - target)) + 0.3
     scalars = np.stack([prediction, target, prediction], axis=1)
-    records = Records(scalars, np.zeros(2000, np.float32), wanted)
+    contexts = Context(*np.zeros((4, 2000), np.float32))
+    records = Records(scalars, contexts, wanted)
     small = smaller(part_of("value_loss"))[4]
-    found = fitted(small, 4, SETTINGS, losses.VALUE_LOSS, records, seed=0)
+    found = fitted(small, 4, losses.VALUE_LOSS, records, seed=0)
     assert found.numbers == 13
     assert found.error < 0.01
     # by differences of the loss itself
@@ -57,6 +52,5 @@ def test_the_slope_is_fitted(monkeypatch):
     ends = [loss(jnp.float32(prediction + step), jnp.float32(target)) for step in (0.01, -0.01)]
     left = (ends[0] - ends[1]) / 0.02 - wanted
     assert np.mean(np.square(left)) / np.var(wanted) == pytest.approx(found.error, abs=2e-3)
-    slope_of = losses.slope_of(small, SETTINGS)
-    own = values(slope_of, found.meta_params, scalars, records.progress)
+    own = values(losses.slope_of(small), found.meta_params, records)
     assert np.mean(np.square(own - wanted)) / np.var(wanted) == pytest.approx(found.error, rel=0.01)

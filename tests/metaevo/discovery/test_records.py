@@ -38,16 +38,45 @@ def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    found = record(study.settings, study.parts, meta_params, part, losses.POLICY_LOSS, lambda: None)
+    found = record(study.bound, meta_params, part, losses.POLICY_LOSS, lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
-    assert set(found.progress) == {0.0, 0.5}
+    assert set(found.contexts.progress) == {0.0, 0.5}
     # the policy has not moved before the first of 4 gradient steps of an update, and then it has
     assert np.sum(np.abs(log_ratio) < 1e-6) >= 2 * 2 * 8
     assert np.mean(np.abs(log_ratio) > 1e-6) > 0.5
     expected = log_ratio - np.exp(log_ratio) * advantage
     np.testing.assert_allclose(found.wanted, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
+    monkeypatch.setattr(records, "AGENTS", 2)
+    monkeypatch.setattr(records, "TIMES", 2)
+    monkeypatch.setattr(records, "SAMPLES", 80)
+    tasks = {
+        "short": {"env": "CartPole-v1", "train": {"total_timesteps": 32}},
+        "Catch-bsuite": {"hyperparams": {"clip_epsilon": 0.1}},
+    }
+    raw = PPO | {"tasks": tasks}
+    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    (part,) = study.evolved.parts.values()
+    meta_params = part.component.init(jax.random.key(0))
+    target = losses.POLICY_LOSS._replace(
+        value_of=lambda part: (
+            lambda meta_params, scalars, context: (
+                context.hyperparams.clip_epsilon * context.num_updates
+            )
+        )
+    )
+    found = record(study.bound, meta_params, part, target, lambda: None)
+    first, second = slice(0, 40), slice(40, 80)
+    assert len(found.scalars) == 80
+    assert set(found.contexts.num_updates[first]) == {2}
+    assert set(found.contexts.num_updates[second]) == {4}
+    np.testing.assert_allclose(found.wanted[first], 2 * 0.2)
+    np.testing.assert_allclose(found.wanted[second], 4 * 0.1)
 
 
 def test_whoever_listens_changes_nothing(study):
@@ -73,8 +102,9 @@ def test_slopes_know_the_time(study):
 
     (part,) = study.evolved.parts.values()
     part = part._replace(component=part.component._replace(apply=function))
-    scalars, progress = np.float32([[2, 1], [0, 1]]), np.float32([0.5, 1.0])
-    found = values(losses.slope_of(part, study.settings), 3.0, scalars, progress)
+    contexts = Context(np.zeros(2), np.float32([0.5, 1.0]), np.ones(2), np.zeros(2))
+    given = records.Records(np.float32([[2, 1], [0, 1]]), contexts, np.zeros(2))
+    found = values(losses.slope_of(part), 3.0, given)
     np.testing.assert_allclose(found, [3.0, -6.0])
 
 
@@ -90,7 +120,7 @@ def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
     target = steps.OPTIMIZER
-    found = record(study.settings, study.parts, meta_params, part, target, lambda: None)
+    found = record(study.bound, meta_params, part, target, lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs(target)
     assert len(found.wanted) == 2 * 2 * 4 * 21

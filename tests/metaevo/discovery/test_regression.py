@@ -8,11 +8,14 @@ import pytest
 
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
+from metaevo.components.signals import FEATURES
 from metaevo.config import ConfigError
 from metaevo.discovery import regression
 from metaevo.discovery.losses import POLICY_LOSS, VALUE_LOSS
 from metaevo.discovery.records import Records
 from metaevo.discovery.regression import Formula, front, mattering, search, thinned
+from metaevo.discovery.steps import OPTIMIZER
+from purerl.types import Context
 
 X = np.linspace(-2, 2, 41)
 Y = np.cos(np.arange(41.0))
@@ -93,21 +96,37 @@ def records():
     prediction, target = rng.normal(size=(2, 600)).astype(np.float32)
     scalars = np.stack([prediction, target, prediction], axis=1)
     progress = rng.random(600).astype(np.float32)
-    return Records(scalars, progress, slopes(scalars, progress))
+    records = Records(scalars, contexts(progress), progress)
+    return records._replace(wanted=slopes(records))
 
 
-def slopes(scalars, progress):
-    return np.tanh(2 * (scalars[:, 0] - scalars[:, 1])) + 0.3
+def contexts(progress):
+    return Context(np.zeros_like(progress), progress, np.ones_like(progress))
+
+
+def slopes(records):
+    return np.tanh(2 * (records.scalars[:, 0] - records.scalars[:, 1])) + 0.3
 
 
 def test_only_inputs_that_matter_are_searched_in(records):
     assert list(mattering(VALUE_LOSS, records, slopes, 0)) == ["error"]
-    by_time = records._replace(wanted=records.progress)
-    found = mattering(VALUE_LOSS, by_time, lambda scalars, progress: progress, 0)
+    by_time = records._replace(wanted=records.contexts.progress)
+    found = mattering(VALUE_LOSS, by_time, lambda records: records.contexts.progress, 0)
     assert list(found) == ["progress"]
-    drift = Records(records.scalars[:, :2], records.progress, records.scalars[:, 0])
-    assert set(mattering(POLICY_LOSS, drift, lambda scalars, _: scalars[:, 0], 0)) == {
+    drift = Records(records.scalars[:, :2], records.contexts, records.scalars[:, 0])
+    assert set(mattering(POLICY_LOSS, drift, lambda records: records.scalars[:, 0], 0)) == {
         "log_ratio", "ratio", "advantage"}  # fmt: skip
+
+
+def test_the_length_of_training_is_an_input_where_tasks_differ_in_it(records):
+    def length(records):
+        return np.log(records.contexts.num_updates)
+
+    scalars, updates = np.zeros((600, len(FEATURES))), np.repeat(np.float32([8, 64]), 300)
+    varied = Records(scalars, records.contexts.replace(num_updates=updates), np.log(updates))
+    assert list(mattering(OPTIMIZER, varied, length, 0)) == ["length"]
+    same = varied._replace(contexts=records.contexts)
+    assert "length" not in mattering(OPTIMIZER, same, length, 0)
 
 
 def test_a_formula_is_found(records):
@@ -128,7 +147,7 @@ def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
     log_ratio, advantage = (rng.normal(size=(2, 500)) * [[0.2], [1.0]]).astype(np.float32)
     scalars = np.stack([log_ratio, advantage], axis=1)
     slope = 0.5 * log_ratio - np.exp(log_ratio) * advantage
-    records = Records(scalars, np.zeros(500, np.float32), slope)
+    records = Records(scalars, contexts(np.zeros(500, np.float32)), slope)
     pytest.importorskip("pyoperon")
     inputs = records.inputs(POLICY_LOSS)
     inputs = {name: inputs[name] for name in ("log_ratio", "ratio", "advantage")}
