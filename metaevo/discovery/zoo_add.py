@@ -292,7 +292,8 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
-    sections = "role", "channel", "component", "game", "opponent", "strategy", "evolution"
+    sections = ("role", "channel", "sample", "component", "game", "opponent", "strategy",
+                "evolution")  # fmt: skip
     tasks = ("tasks", "tasks_per_generation") if config.get("tasks") else ("task",)
     return {
         "command": _command(where["command_line"]),

@@ -217,8 +217,9 @@ def bind(
     where = f"tasks.{name}.sample"
     sample = sampling.read(change.sample, where)
     ((env_name, env, env_params),) = parts.environments
-    _check_env_params(where, env, env_params, env_name, change, sample, settings.learner)
-    _check_hyperparams(where, settings, sample)
+    config = TaskConfig(env_name, change.env_params)
+    check_env_params(where, env, env_params, config, sample, settings.learner)
+    check_hyperparams(where, settings, sample)
     slots = {**parts.fixed, **functions}
     if sampling.REWARD_SCALE in sample:
         env, env_params = ScaledRewards(env), ScaledParams(env_params)
@@ -263,15 +264,19 @@ def _values(one: Distribution, drawn: jax.Array) -> dict[str, jax.Array]:
 
 def _env_params(params: EnvParams, values: Mapping[str, jax.Array]) -> EnvParams:
     """Return the parameters of an environment with drawn ones."""
-    inner: Any = params.env if isinstance(params, ScaledParams) else params
+    if isinstance(params, ScaledParams):
+        inner = with_drawn(params.env, values)
+        return params.replace(env=inner, scale=values[sampling.REWARD_SCALE])
+    return with_drawn(params, values)
+
+
+def with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
+    """Return the parameters of an environment with those of them that are among drawn values."""
     changes = {
-        name: jnp.asarray(value, jnp.result_type(getattr(inner, name)))
+        name: jnp.asarray(value, jnp.result_type(getattr(params, name)))
         for name, value in sampling.of_prefix(values, sampling.ENV_PARAMS).items()
     }
-    inner = inner.replace(**changes)
-    if isinstance(params, ScaledParams):
-        return params.replace(env=inner, scale=values[sampling.REWARD_SCALE])
-    return inner
+    return params.replace(**changes)
 
 
 def _with_scales(sample: Mapping[str, Entry], meta_params: MetaParams, drawn: Any) -> MetaParams:
@@ -286,21 +291,33 @@ def _example(sample: Mapping[str, Entry], meta_params: MetaParams) -> MetaParams
     return _with_scales(sample, meta_params, drawn)
 
 
-def _check_env_params(
+def check_env_params(
     where: str,
     env: Environment,
     params: EnvParams,
-    env_name: str,
-    change: TaskDistribution,
+    task: TaskConfig,
     sample: Mapping[str, Entry],
     learner: str,
 ) -> None:
-    """Raise if a drawn parameter is static, or of another type, or out of its range."""
+    """Check that drawn parameters of an environment are traced, and in their range.
+
+    Args:
+        where: the section of the distributions, for the error message.
+        env: the environment.
+        params: its parameters.
+        task: names it, with its changed parameters.
+        sample: distributions; those of parameters are checked.
+        learner: the learner in it.
+
+    Raises:
+        ConfigError: if a parameter is static, of another type, or out of its range.
+    """
+    (env_name, overrides), *_ = task.items()
     for name, entry in sampling.of_prefix(sample, sampling.ENV_PARAMS).items():
         key = f"{where}.{sampling.ENV_PARAMS}{name}"
         for end in ranges.ends(entry):
             try:
-                changed = TaskConfig(env_name, {**change.env_params, name: end})
+                changed = TaskConfig(env_name, {**overrides, name: end})
                 ((_, other, _),) = make_environments(changed, learner)
             except ConfigError as error:
                 raise ConfigError(f"{key} = {end}: {error}") from None
@@ -312,8 +329,8 @@ def _check_env_params(
             raise ConfigError(f"{key}: is a whole number; use integer, log_integer or choice")
 
 
-def _check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) -> None:
-    """Raise if a drawn hyperparameter is unknown or out of its range."""
+def check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) -> None:
+    """Raise `ConfigError` if a drawn hyperparameter is unknown or out of its range."""
     for name, entry in sampling.of_prefix(sample, sampling.HYPERPARAMS).items():
         for end in ranges.ends(entry):
             change = end

@@ -68,14 +68,15 @@ class CheapTalk(victims.TalkProblem):
         """
         super().__init__(settings)
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
+        self.sample = victims.read_sample(settings)
 
     def init(self, key: jax.Array) -> Weights:
         """Draw the weights of a channel."""
         return self.init_messenger(key, self.obs_size)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
-        """Train one victim from scratch."""
-        result = self.train_victim(key, meta_params)
+        """Train one victim from scratch, with parameters drawn from `sample`."""
+        result = self.train_victim(key, meta_params, self.sample)
         metrics = {
             **measures(result.episodes),
             "last_quarter": victims.last_quarter(result.episodes),

@@ -1,5 +1,6 @@
 """Victims: learners that hear a channel, in evolution and in comparisons of channels."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,20 @@ from metaevo.components.channels import ChannelConfig, talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
+from metaevo.evolution.problem import TASK
 from metaevo.studies.games.settings import CheapTalkSettings, TalkSettings, VictimConfig
+from metaevo.training import sampling
 from metaevo.training.checks import check_training
-from metaevo.training.task import LearnerConfig, TaskConfig, make_environments, make_learner
+from metaevo.training.task import (
+    LearnerConfig,
+    TaskConfig,
+    make_environments,
+    make_learner,
+    with_changes,
+)
+from metaevo.training.tasks import check_env_params, check_hyperparams, with_drawn
 from metaevo.training.train_learner import Task, train, working_set
+from metaevo.tuning.ranges import Entry
 from purerl.envs.talking import TalkParams
 from purerl.learners import num_frames
 from purerl.parts import channels
@@ -56,9 +67,26 @@ class TalkProblem:
         """Draw the weights of a network of messages."""
         return self.messenger.init(key, jnp.zeros(inputs))
 
-    def train_victim(self, key: jax.Array, channel: Weights) -> TrainResult:
-        """Train a victim from scratch."""
-        return train(with_channel(self.task, channel), key, self.hyperparams, None)
+    def train_victim(
+        self, key: jax.Array, channel: Weights, sample: Mapping[str, Entry] | None = None
+    ) -> TrainResult:
+        """Train a victim from scratch.
+
+        Args:
+            key: of all randomness, also of what is drawn.
+            channel: what the victim hears.
+            sample: distributions of its environment's parameters and of its hyperparameters.
+        """
+        task = with_channel(self.task, channel)
+        if not sample:
+            return train(task, key, self.hyperparams, None)
+        values = sampling.draw_all(sample, jax.random.fold_in(key, TASK))
+        hyperparams = with_changes(
+            self.hyperparams, sampling.of_prefix(values, sampling.HYPERPARAMS)
+        )
+        params = task.env_params
+        params = params.replace(env=with_drawn(params.env, values))
+        return train(task._replace(env_params=params), key, hyperparams, None)
 
 
 def make_task(
@@ -92,6 +120,22 @@ def make_task(
     )
     params = TalkParams(env_params, silent, config.scale)
     return Task(name, make_learner(victim, env, params), params)
+
+
+def read_sample(settings: CheapTalkSettings) -> dict[str, Entry]:
+    """Return the distributions of what is drawn for each victim.
+
+    Raises:
+        ConfigError: naming the key that does not fit.
+    """
+    sample = sampling.read(settings.sample, "sample")
+    for name in sampling.OWN:
+        if name in sample:
+            raise ConfigError(f"sample.{name}: cannot be drawn for a victim")
+    ((_, env, params),) = make_environments(settings.task, settings.learner)
+    check_env_params("sample", env, params, settings.task, sample, settings.learner)
+    check_hyperparams("sample", settings, sample)
+    return sample
 
 
 def with_channel(task: Task, channel: Any) -> Task:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import yaml
 
-from metaevo.config import from_dict
+from metaevo.config import ConfigError, from_dict
+from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.studies.games.victims import all_victims
+from metaevo.training import sampling
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 from tests.metaevo.studies.games import DQN, TALK, merged, run
@@ -24,13 +26,15 @@ def study_of(**changes):
     return CheapTalkStudy(from_dict(CheapTalkSettings.for_learner(raw), raw))
 
 
-def trained(key, weights):
+def trained(key, weights, *, length=0.5, learning_rate=None):
     """A victim that is trained directly, and what it earned in every update."""
     settings = study_of().settings
-    env, params = envs.make("CartPole-v1")
+    env, params = envs.make("CartPole-v1", length=length)
     talking = Talking(env, lambda _, obs: message(weights, obs, jnp), 2)
     learner = ppo.PPO(settings.train, talking)
     hyperparams = settings.hyperparams
+    if learning_rate is not None:
+        hyperparams = hyperparams.replace(learning_rate=learning_rate)
     result = jax.jit(learner.train)(key, hyperparams, None, TalkParams(params, None, 3.0))
     return jax.tree.map(np.asarray, result.episodes)
 
@@ -50,6 +54,48 @@ def test_an_adversary_is_paid_what_its_victim_is_not():
     last = episodes.returns[-1:].sum() / episodes.episodes[-1:].sum()
     assert len(episodes.returns) == 4
     np.testing.assert_allclose(found.metrics["victim_last_quarter"], last, rtol=1e-5)
+
+
+SAMPLE = {
+    "env_params.length": {"uniform": [0.2, 2.0]},
+    "hyperparams.learning_rate": {"log_uniform": [1e-3, 1e-1]},
+}
+
+
+@pytest.mark.long
+def test_what_is_drawn_for_a_victim_arrives_in_its_training():
+    problem = study_of(sample=SAMPLE).problem({})
+    weights = problem.init(jax.random.key(1))
+    evaluate, found = jax.jit(problem.evaluate), []
+    for seed in (5, 6):
+        key = jax.random.key(seed)
+        values = sampling.draw_all(problem.sample, jax.random.fold_in(key, TASK))
+        episodes = trained(
+            key,
+            weights,
+            length=float(values["env_params.length"]),
+            learning_rate=values["hyperparams.learning_rate"],
+        )
+        expected = episodes.returns.sum() / episodes.episodes.sum()
+        np.testing.assert_allclose(-evaluate(key, weights).fitness, expected, rtol=1e-4)
+        found.append(float(values["env_params.length"]))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("updates", {"integer": [1, 2]}),
+        ("env_params.lenght", {"uniform": [0.2, 2.0]}),
+        ("env_params.length", {"uniform": [2.0, 0.2]}),
+        ("hyperparams.gamma", {"uniform": [0.5, 1.5]}),
+        ("channel.scale", {"uniform": [1.0, 2.0]}),
+    ],
+)
+def test_what_cannot_be_drawn_for_a_victim_is_refused(name, rule):
+    with pytest.raises(ConfigError, match=rf"sample.*{name.split('.')[-1]}") as error:
+        study_of(sample={name: rule})
+    assert "\n" not in str(error.value)
 
 
 @pytest.fixture(scope="module")
