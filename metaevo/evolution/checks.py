@@ -45,6 +45,7 @@ def check_evolution(
     _check_tasks(problem, strategy, config)
     rows = strategy.population_size * config.seeds_per_candidate * tasks_per_generation(problem)
     rows += config.validation_seeds * validation_tasks(problem)
+    rows += config.reference_seeds * (tasks_per_generation(problem) + validation_tasks(problem))
     if rows > INT_LIMIT:
         raise ConfigError(
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
@@ -69,6 +70,7 @@ def check_evolution(
 
 def _check_tasks(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> None:
     """Raise if there are no tasks to combine, or they cannot be distributed among pairs."""
+    _check_references(problem, config)
     tasks, candidates = tasks_per_generation(problem), strategy.population_size
     if config.across_tasks != "mean" and tasks < 2:
         raise ConfigError(
@@ -93,6 +95,21 @@ def _check_tasks(problem: MetaProblem, strategy: StrategyConfig, config: Evoluti
         raise ConfigError(
             f"strategy.population_size = {candidates}: with evolution.paired_tasks it must be a "
             f"multiple of {2 * tasks}, pairs on each of {tasks} tasks"
+        )
+
+
+def _check_references(problem: MetaProblem, config: EvolutionConfig) -> None:
+    """Raise if there is no reference, or its scores change nothing."""
+    given = f"evolution.reference_seeds = {config.reference_seeds}"
+    if not config.reference_seeds:
+        return
+    if not (has_tasks(problem) and hasattr(problem, "reference")):
+        raise ConfigError(f"{given}: needs tasks, on which a hand-written reference is trained")
+    if config.paired_tasks or config.across_tasks == "rank":
+        ranked = "paired_tasks = true" if config.paired_tasks else "across_tasks = 'rank'"
+        raise ConfigError(
+            f"{given}: has no effect with evolution.{ranked}, as ranks within a task need no "
+            "scale; leave one of them out"
         )
 
 

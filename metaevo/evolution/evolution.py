@@ -27,6 +27,7 @@ from metaevo.evolution.problem import (
     tasks_per_generation,
     validation_tasks,
 )
+from metaevo.evolution.references import Draw, References
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
@@ -52,6 +53,10 @@ class EvolutionConfig:
     across_tasks: AcrossTasks = "mean"
     """how the scores on a generation's tasks become a candidate's fitness: their mean, the mean of
     its ranks within each task, or the mean of the worst third"""
+    reference_seeds: Annotated[int, Ge(0)] = 0
+    """agents of the hand-written reference, trained anew on every drawn task; a score is then
+    relative to theirs on the same draw. 0 for the score that the reference has at the full length
+    and without draws"""
     paired_tasks: bool = False
     """give each task some antithetic pairs of its own, ranked within the pair, instead of all
     candidates (for strategies whose second half mirrors the first, such as Open_ES)"""
@@ -79,6 +84,8 @@ class State(struct.PyTreeNode):
     """meta-parameters with the best validation so far (for algorithms without a mean)"""
     elite_fitness: jax.Array
     """[] their validation fitness, -inf before the first"""
+    references: Any = ()
+    """[validation_tasks] scores of the reference, NaN before they are trained; () without"""
 
 
 class Traced(NamedTuple):
@@ -128,6 +135,14 @@ class Evolution:
             stride=self.chunk_size * self.num_devices,
         )
         self.evaluations = self.layout.evaluations
+        self.references = References(
+            problem,
+            config.reference_seeds,
+            tasks,
+            self.layout.validation_tasks if config.validation_seeds else 0,
+            chunk_size=min(config.reference_seeds, self.chunk_size),
+            num_devices=self.num_devices,
+        )
         self._run = devices.spread(
             self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
@@ -193,6 +208,7 @@ class Evolution:
             generation=jnp.int32(0),
             elite=self.problem.init(elite_key),
             elite_fitness=jnp.float32(-jnp.inf),
+            references=self.references.init(),
         )
 
     def run_block(self, state: State, generations: int) -> tuple[State, dict[str, np.ndarray]]:
@@ -221,19 +237,27 @@ class Evolution:
             return self.strategy.best(state.strategy)
         return state.elite
 
+    @property
+    def frames_per_generation(self) -> int:
+        """Mean environment steps of a generation, without validation."""
+        agents = self.evaluations + self.layout.tasks * self.config.reference_seeds
+        return agents * frames_per_evaluation(self.problem)
+
     def frames(self, generations: int) -> int:
         """Return the environment steps of that many generations, validation included.
 
         Where they depend on the drawn tasks, they are a mean; the metric `frames` has the exact
         number of each generation.
         """
-        evaluations = generations * self.evaluations
+        frames = generations * self.frames_per_generation
         if self.config.validation_seeds:
             every, last = self.config.validation_every, self.config.generations - 1
             validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
             validations -= bool(generations and not self.strategy.has_mean)  # not of the first
-            evaluations += validations * self.config.validation_seeds * self.layout.validation_tasks
-        return evaluations * frames_per_evaluation(self.problem)
+            agents = validations * self.config.validation_seeds
+            agents += self.config.reference_seeds if validations else 0
+            frames += agents * self.layout.validation_tasks * frames_per_evaluation(self.problem)
+        return frames
 
     def _strategy(self, traced: Traced) -> Strategy:
         steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
@@ -250,20 +274,23 @@ class Evolution:
         told = combine(config.across_tasks, by_task.fitness)
         return means, with_worst_for_failed(told)
 
-    def _frames(self, evaluation_key: jax.Array, validation_key: jax.Array, due: Any) -> Any:
-        """Return the environment steps of a generation, int32; None if they do not depend on it."""
+    def _frames(self, draw: Draw, validation_agents: jax.Array) -> Any:
+        """Return the environment steps of a generation, int32; None if they do not depend on it.
+
+        Args:
+            draw: returns a task.
+            validation_agents: [] int32, on each validation task, with those of the reference.
+        """
         count: Any = getattr(self.problem, "frames_of", None)
         if count is None:
             return None
 
-        def total(key, tasks, rows):
-            each = jax.vmap(lambda index: count(draw_task(self.problem, key, index)))
-            return jnp.sum(each(jnp.arange(tasks)) * rows)
+        def total(validating, tasks):
+            return jnp.sum(jax.vmap(lambda each: count(draw(validating, each)))(jnp.arange(tasks)))
 
-        layout = self.layout
-        own = total(evaluation_key, layout.tasks, layout.rows)
-        validation = total(validation_key, layout.validation_tasks, layout.validation_seeds)
-        return own + jnp.where(due, validation, 0)
+        own = self.layout.rows + self.config.reference_seeds
+        validation = total(True, self.layout.validation_tasks) * validation_agents
+        return total(False, self.layout.tasks) * own + validation
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
@@ -288,27 +315,36 @@ class Evolution:
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)
 
-        def task_of(row):
-            place = layout.place(row)
-            key = jnp.where(place.validating, validation_key, evaluation_key)
-            return draw_task(self.problem, key, place.task)
+        def draw(validating, number):
+            key = jnp.where(validating, validation_key, evaluation_key)
+            return draw_task(self.problem, key, number)
 
-        def evaluate(row, task):
-            validating, number, candidate, index = layout.place(row)
-            meta_params = jax.tree.map(
-                lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
-            )
-            own = index % config.seeds_per_candidate if strategy.common_keys else index
-            candidate_key = jax.random.fold_in(evaluation_key, number * layout.rows + own)
-            mean_key = jax.random.fold_in(validation_key, number * config.validation_seeds + index)
-            key = jnp.where(validating, mean_key, candidate_key)
-            return strategy.evaluate(on_task(self.problem, task), key, meta_params, mean)
+        def key_of(validating, number, index):
+            own = jax.random.fold_in(evaluation_key, number * layout.rows + index)
+            fixed = jax.random.fold_in(validation_key, number * config.validation_seeds + index)
+            return jnp.where(validating, fixed, own)
 
         # The first population of a strategy without a mean has no best member yet.
         due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
         if not strategy.has_mean:
             due = jnp.logical_and(due, state.generation > 0)
         due = jnp.logical_and(due, config.validation_seeds > 0)
+        references = self.references.train(draw, key_of, due, state.references)
+
+        def task_of(row):
+            validating, number, *_ = layout.place(row)
+            return draw(validating, number), *references.of(validating, number)
+
+        def evaluate(row, task):
+            validating, number, candidate, index = layout.place(row)
+            meta_params = jax.tree.map(
+                lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
+            )
+            if strategy.common_keys:
+                index = jnp.where(validating, index, index % config.seeds_per_candidate)
+            key = key_of(validating, number, index)
+            return strategy.evaluate(on_task(self.problem, *task), key, meta_params, mean)
+
         evaluation = devices.map_rows(
             evaluate,
             shared=task_of,
@@ -343,13 +379,15 @@ class Evolution:
         for name, values in evaluation.metrics.items():
             values = layout.of_tasks(values)
             metrics[name] = _mean(values, jnp.isfinite(values))
-        if (frames := self._frames(evaluation_key, validation_key, due)) is not None:
+        agents = jnp.where(due, config.validation_seeds, 0) + references.agents
+        if (frames := self._frames(draw, agents)) is not None:
             metrics["frames"] = frames
         state = State(
             strategy=told,
             generation=state.generation + 1,
             elite=elite,
             elite_fitness=jnp.where(improved, fitness_of_mean, state.elite_fitness),
+            references=references.validation,
         )
         return state, metrics
 

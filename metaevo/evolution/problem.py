@@ -42,9 +42,11 @@ class MetaProblem(Protocol):
     its third argument. Candidates of a generation share their tasks, and the task is not batched:
     in a `lax.switch` on it, only the drawn branch runs.
 
-    Such a problem may have three more attributes: `tasks_per_generation` (by default 1),
-    `validation_tasks` (by default as many), and `frames_of(task)`, the environment steps of an
-    evaluation, an int32 scalar.
+    Such a problem may have four more attributes: `tasks_per_generation` (by default 1),
+    `validation_tasks` (by default as many), `frames_of(task)`, the environment steps of an
+    evaluation, an int32 scalar, and `reference(key, task)`, the score of a baseline on a task, a
+    finite float32 scalar. With `evolution.reference_seeds`, `evaluate` then takes the mean score of
+    the baseline on the task as its fourth argument, which must have a default.
     """
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -61,14 +63,14 @@ TASK = 2**31 - 1
 class OnTask:
     """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
 
-    def __init__(self, problem: Any, task: PyTree):
-        """Bind a task that `problem.draw` has returned."""
+    def __init__(self, problem: Any, task: PyTree, *reference: jax.Array):
+        """Bind a task that `problem.draw` has returned, and the score of the reference on it."""
         self.init, self.differentiable = problem.init, getattr(problem, "differentiable", True)
-        self._problem, self._task = problem, task
+        self._problem, self._task, self._reference = problem, task, reference
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
         """Evaluate one candidate on the task."""
-        found: Evaluation = self._problem.evaluate(key, meta_params, self._task)
+        found: Evaluation = self._problem.evaluate(key, meta_params, self._task, *self._reference)
         return found
 
 
@@ -99,9 +101,9 @@ def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
     return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
 
 
-def on_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
-    """Return the problem with a task from `draw_task`."""
-    return OnTask(problem, task) if has_tasks(problem) else problem
+def on_task(problem: MetaProblem, task: PyTree, *reference: jax.Array) -> MetaProblem:
+    """Return the problem with a task from `draw_task`, and the score of the reference on it."""
+    return OnTask(problem, task, *reference) if has_tasks(problem) else problem
 
 
 def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:

@@ -22,6 +22,7 @@ MOST = {
     "evaluation.trials": 4,
     "evaluation.tuning_seeds": 2,
     "evolution.generations": 4,
+    "evolution.reference_seeds": 2,
     "evolution.seeds_per_candidate": 2,
     "evolution.validation_every": 2,
     "evolution.validation_seeds": 8,

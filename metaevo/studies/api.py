@@ -19,8 +19,6 @@ from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
-    frames_per_evaluation,
-    tasks_per_generation,
 )
 from metaevo.evolution.strategies import GivenStrategy
 from metaevo.evolution.strategy import Strategy, StrategyConfig
@@ -187,10 +185,9 @@ def evolve(
     for each in members_of(path, settings):
         if each.seed == chosen:
             directory = each.directory
-    frames = settings.strategy.population_size * config.seeds_per_candidate
-    frames *= 1 if config.paired_tasks else tasks_per_generation(problem)
-    frames *= frames_per_evaluation(problem)
     measured = directory.read_config()["resolved"]
+    bound = study.problem(measured)
+    frames = Evolution(bound, used, config, seed=settings.run.seed).frames_per_generation
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
@@ -293,7 +290,7 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
                     own = dict(zip(block.metrics, values, strict=True))
                     records.append({"generation": len(records), **own})
                     bar.update()
-            frames = evolution.evaluations * frames_per_evaluation(problem)
+            frames = evolution.frames_per_generation
             result = evolution.result(state)
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)

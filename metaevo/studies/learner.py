@@ -110,6 +110,7 @@ class LearnerStudy:
             (self.settings.tasks or {})[built.name],
             built.parts,
             self.evolved.functions(),
+            entries.references(built.parts, self.settings.learner),
             example,
             learners.find(self.settings.learner),
         )
@@ -135,9 +136,9 @@ class LearnerStudy:
         entries.check(self.first, self.parts)
 
     def measure(self) -> PlainDict:
-        """Return source digests and, for several environments, the normalisation of fitness."""
+        """Return source digests and, where fitness has a scale, its normalisation."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
-        if len(self.tasks) == 1:
+        if len(self.tasks) == 1 and not self.settings.evolution.reference_seeds:
             return measured
         settings, functions = self.settings, entries.references(self.parts, self.settings.learner)
         bounds = []

@@ -109,7 +109,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             names = [each.name for each in study.tasks]
             raise ConfigError(f"task.env = {names!r}: must be a single environment")
         study.check()
-        problem = study.problem({})
+        problem = study.problem(study.measure())
         check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
         config = replace(
             config,

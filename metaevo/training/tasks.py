@@ -36,6 +36,9 @@ from purerl.parts.reparametrisation import reparametrised
 from purerl.types import Environment, EnvParams, Hyperparams
 
 OPTIMIZER = "make_optimizer"
+SMALLEST_SPAN = 0.1
+"""Least difference between the reference and random play on a draw, in that at the full length. On
+a short draw the reference may learn nothing, and a division by that would leave only noise."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,12 @@ class Distribution(NamedTuple):
 
     name: str
     task: Task
+    reference: Task
+    """with the hand-written parts in the evolved slots"""
     hyperparams: Hyperparams
     sample: Mapping[str, Entry]
     bounds: Bounds | None = None
-    """needed for several tasks"""
+    """at the full length and without draws; needed for several tasks, and for references"""
 
 
 class Drawn(NamedTuple):
@@ -147,7 +152,11 @@ class TrainOnTasks:
         return jax.lax.switch(task.place, each, task.key)
 
     def evaluate(
-        self, key: jax.Array, meta_params: MetaParams, task: Drawn | None = None
+        self,
+        key: jax.Array,
+        meta_params: MetaParams,
+        task: Drawn | None = None,
+        reference: jax.Array | None = None,
     ) -> Evaluation:
         """Train one agent on a task with these meta-parameters.
 
@@ -155,18 +164,71 @@ class TrainOnTasks:
             key: of all randomness in the training.
             meta_params: of the component.
             task: from `draw`; by default one that depends on the key.
+            reference: [] score of the reference on this task, which becomes 1, as OPEN divides by
+                Adam's return (Goldie et al. 2024, arXiv 2407.07082); by default 1 is its score at
+                the full length and without draws.
         """
         task = self.draw(jax.random.fold_in(key, TASK), 0) if task is None else task
-        each = [functools.partial(self._train, one) for one in self.distributions]
-        return jax.lax.switch(task.place, each, key, meta_params, task.key)
+        each = [functools.partial(self._evaluate, one) for one in self.distributions]
+        return jax.lax.switch(task.place, each, key, meta_params, task.key, reference)
+
+    def reference(self, key: jax.Array, task: Drawn) -> jax.Array:
+        """Train one agent of the hand-written reference on a task from `draw`.
+
+        Returns:
+            [] float32 its score; one that failed scores as random play.
+        """
+
+        def score(one: Distribution, key: jax.Array, drawn: jax.Array) -> jax.Array:
+            value, _ = self._train(one, one.reference, key, None, drawn)
+            return jnp.where(jnp.isfinite(value), value, one.bounds.random if one.bounds else 0.0)
+
+        each = [functools.partial(score, one) for one in self.distributions]
+        return jax.lax.switch(task.place, each, key, task.key)
+
+    def _evaluate(
+        self,
+        one: Distribution,
+        key: jax.Array,
+        meta_params: MetaParams,
+        drawn: jax.Array,
+        reference: jax.Array | None,
+    ) -> Evaluation:
+        value, measured = self._train(one, one.task, key, meta_params, drawn)
+        if one.bounds is not None:
+            span: Any = one.bounds.reference - one.bounds.random
+            if reference is not None:
+                span = jnp.maximum(reference - one.bounds.random, SMALLEST_SPAN * span)
+            value = (value - one.bounds.random) / span
+        if reference is not None:
+            measured = {"reference": reference, **measured}
+        measured = {"fitness": value, **measured}
+        metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
+                   for each in self.distributions for name in measured}  # fmt: skip
+        own = {f"{one.name}/{name}": jnp.float32(each) for name, each in measured.items()}
+        return Evaluation(jnp.float32(value), {**metrics, **own})
 
     def _train(
-        self, one: Distribution, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
-    ) -> Evaluation:
-        values, learner = _values(one, drawn), one.task.learner
+        self,
+        one: Distribution,
+        task: Task,
+        key: jax.Array,
+        meta_params: MetaParams,
+        drawn: jax.Array,
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Train one agent; return its score, NaN if it diverged, and its measures.
+
+        Args:
+            one: the distribution.
+            task: its task, with evolved or hand-written parts.
+            key: of all randomness in the training.
+            meta_params: of the parts.
+            drawn: key of all that is drawn in it.
+        """
+        values, learner = _values(one, drawn), task.learner
         changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
         hyperparams = with_changes(one.hyperparams, changes)
-        env_params = _env_params(one.task.env_params, values)
+        env_params = _env_params(task.env_params, values)
         inputs = devices.as_inputs((hyperparams, meta_params, env_params, drawn))
         hyperparams, meta_params, env_params, drawn = inputs
         length, scale = updates_of(values), values.get(sampling.REWARD_SCALE, 1.0)
@@ -181,14 +243,7 @@ class TrainOnTasks:
         sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
         measured = measures(sums, length)
         finite = all_finite(learner.policy(result.state))
-        value = jnp.where(finite, fitness(self.fitness, measured), jnp.nan)
-        if one.bounds is not None:
-            value = (value - one.bounds.random) / (one.bounds.reference - one.bounds.random)
-        measured = {"fitness": value, **measured}
-        metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
-                   for each in self.distributions for name in measured}  # fmt: skip
-        own = {f"{one.name}/{name}": jnp.float32(each) for name, each in measured.items()}
-        return Evaluation(jnp.float32(value), {**metrics, **own})
+        return jnp.where(finite, fitness(self.fitness, measured), jnp.nan), measured
 
 
 def bind(
@@ -197,6 +252,7 @@ def bind(
     change: TaskDistribution,
     parts: Parts,
     functions: Mapping[str, Callable[..., Any]],
+    references: Mapping[str, Callable[..., Any]],
     example: Any,
     entry: LearnerEntry,
 ) -> Distribution:
@@ -208,7 +264,8 @@ def bind(
         change: the task, with its rules.
         parts: functions and the environment of the task.
         functions: for the slots that are evolved.
-        example: of the meta-parameters that they take: arrays, or their shapes.
+        references: hand-written ones for the same slots.
+        example: of the meta-parameters that functions take: arrays, or their shapes.
         entry: the learner's.
 
     Raises:
@@ -220,26 +277,19 @@ def bind(
     config = TaskConfig(env_name, change.env_params)
     check_env_params(where, env, env_params, config, sample, settings.learner)
     check_hyperparams(where, settings, sample)
-    slots = {**parts.fixed, **functions}
     if sampling.REWARD_SCALE in sample:
         env, env_params = ScaledRewards(env), ScaledParams(env_params)
-    if sampling.PARAMETER_SCALE in sample:
-        if OPTIMIZER not in entry.slots:
-            raise ConfigError(
-                f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
-                f"{OPTIMIZER}, which would see the scaled parameters"
-            )
-        slots = {slot: of_key("own", each) for slot, each in slots.items()}
-        reference = HAND_WRITTEN[OPTIMIZER][entry.slots[OPTIMIZER][0]]
-        scaled = sample[sampling.PARAMETER_SCALE]
-        slots[OPTIMIZER] = reparametrised(
-            slots.get(OPTIMIZER, reference),
-            lambda meta_params, tree: sampling.draw_scales(
-                scaled, jax.random.wrap_key_data(meta_params["scales"]), tree
-            ),
+    if sampling.PARAMETER_SCALE in sample and OPTIMIZER not in entry.slots:
+        raise ConfigError(
+            f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
+            f"{OPTIMIZER}, which would see the scaled parameters"
         )
     bound = parts._replace(environments=[(env_name, env, env_params)], fixed={})
-    (task,) = bound.tasks(settings, slots, _example(sample, example))
+    tasks = []
+    for evolved in (functions, references):
+        slots = _slots({**parts.fixed, **evolved}, sample, entry)
+        tasks += bound.tasks(settings, slots, _example(sample, example))
+    task, reference = tasks
     most = task.learner.config.num_updates
     if (entry_of := sample.get(sampling.UPDATES)) is not None:
         ends = ranges.ends(entry_of)
@@ -248,7 +298,25 @@ def bind(
                 f"{where}.{sampling.UPDATES} = {ends}: must be from 1 to {most}, the updates of "
                 f"train.total_timesteps = {settings.train.total_timesteps}"
             )
-    return Distribution(name, task, settings.hyperparams, sample)
+    return Distribution(name, task, reference, settings.hyperparams, sample)
+
+
+def _slots(
+    functions: Mapping[str, Callable[..., Any]], sample: Mapping[str, Entry], entry: LearnerEntry
+) -> dict[str, Callable[..., Any]]:
+    """Return slot functions for a learner whose parameters may be scaled."""
+    if sampling.PARAMETER_SCALE not in sample:
+        return dict(functions)
+    slots = {slot: of_key("own", each) for slot, each in functions.items()}
+    hand_written = HAND_WRITTEN[OPTIMIZER][entry.slots[OPTIMIZER][0]]
+    scaled = sample[sampling.PARAMETER_SCALE]
+    slots[OPTIMIZER] = reparametrised(
+        slots.get(OPTIMIZER, hand_written),
+        lambda meta_params, tree: sampling.draw_scales(
+            scaled, jax.random.wrap_key_data(meta_params["scales"]), tree
+        ),
+    )
+    return slots
 
 
 def updates_of(values: Mapping[str, jax.Array]) -> jax.Array | None:

@@ -9,6 +9,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
+from metaevo.evolution import devices
 from metaevo.evolution.across_tasks import combine, ranks_in_pairs
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.evolution import Evolution
@@ -59,6 +60,19 @@ class Counted(Targets):
         return super().squares(meta_params)
 
 
+class Relative(Targets):
+    """The reference reaches the target, except for noise, and is a metric of the candidates."""
+
+    frames = 4
+
+    def reference(self, key, task):
+        return task["target"] + 0.01 * jax.random.normal(key)
+
+    def evaluate(self, key, meta_params, task, reference=1.0):
+        fitness, _ = super().evaluate(key, meta_params, task)[:2]
+        return metaevo.Evaluation(fitness / reference, {"reference": jnp.float32(reference)})
+
+
 def records(problem, generations=4, **config):
     config = {"validation_seeds": 0, **config}
     this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config), seed=3)
@@ -75,10 +89,14 @@ def test_candidates_share_the_tasks_of_a_generation():
 
 
 @pytest.mark.parametrize("layout", [{"chunk_size": 1}, {"chunk_size": 5}, {"num_devices": 1}])
-@pytest.mark.parametrize("more", [{}, {"across_tasks": "rank"}, {"paired_tasks": True}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"across_tasks": "rank"}, {"paired_tasks": True}, {"reference_seeds": 3}],
+)
 def test_results_do_not_depend_on_the_layout(layout, more):
     config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2, **more}
-    problem = Targets(3, validation_tasks=2)
+    kind = Relative if "reference_seeds" in more else Targets
+    problem = kind(3, validation_tasks=2)
     _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
     _, _, found = records(problem, **config, **layout)
     for name, values in expected.items():
@@ -112,6 +130,93 @@ def test_evaluations_in_bulk_draw_a_task_for_each_key():
     assert len(set(found.metrics["target"][0].tolist())) == 3
 
 
+def relative(**config):
+    """Three generations of two tasks each, on two seeds, with four agents of the reference."""
+    config = metaevo.EvolutionConfig(
+        seeds_per_candidate=2, validation_seeds=3, validation_every=2, reference_seeds=4, **config
+    )
+    this = Evolution(Relative(2, 3), STRATEGY, config, seed=3)
+    state, metrics = this.run_block(this.init(), 3)
+    return this, devices.first(state), metrics
+
+
+@pytest.fixture(scope="module")
+def evolved():
+    return relative()
+
+
+def evaluation_key(generation):
+    key = jax.random.fold_in(key_for(3, Purpose.EVOLUTION), generation)
+    return jax.random.split(key, 3)[1]
+
+
+def test_references_have_the_tasks_and_keys_of_the_candidates(evolved):
+    this, state, metrics = evolved
+
+    def by_hand(key, number, rows):
+        task = draw_task(this.problem, key, number)
+        keys = [jax.random.fold_in(key, number * rows + index) for index in range(4)]
+        return np.mean([this.problem.reference(each, task) for each in keys])
+
+    for generation in range(3):
+        key = evaluation_key(generation)
+        expected = np.mean([by_hand(key, number, 6 * 2) for number in range(2)])
+        np.testing.assert_allclose(metrics["reference"][generation], expected, rtol=1e-6)
+    key = key_for(3, Purpose.VALIDATION)
+    expected = [by_hand(key, number, 3) for number in range(3)]
+    np.testing.assert_allclose(state.references, expected, rtol=1e-6)
+
+
+def test_the_validation_is_relative_to_its_own_references(evolved):
+    this, state, metrics = evolved
+    mean, key = this.strategy.best(this.start().strategy), key_for(3, Purpose.VALIDATION)
+    scores = []
+    for number, reference in enumerate(state.references):
+        task = draw_task(this.problem, key, number)
+        for index in range(3):
+            own = jax.random.fold_in(key, number * 3 + index)
+            scores.append(this.problem.evaluate(own, mean, task, reference).fitness)
+    np.testing.assert_allclose(metrics["fitness_of_mean"][0], np.mean(scores), rtol=1e-5)
+
+
+def test_references_of_validation_are_trained_once(evolved):
+    this, _, metrics = evolved
+
+    def frames(key, tasks):
+        drawn = [draw_task(this.problem, key, number) for number in range(tasks)]
+        return sum(int(this.problem.frames_of(task)) for task in drawn)
+
+    validation = frames(key_for(3, Purpose.VALIDATION), 3)
+    for generation, agents in enumerate([3 + 4, 0, 3]):  # of the mean, and of the reference
+        own = frames(evaluation_key(generation), 2) * (6 * 2 + 4)
+        assert metrics["frames"][generation] == own + validation * agents
+
+
+@pytest.mark.parametrize("num_devices", [1, 3])
+def test_references_are_the_same_bits_on_any_number_of_devices(num_devices):
+    _, expected, metrics = relative(chunk_size=3, num_devices=4)
+    _, found, others = relative(chunk_size=3, num_devices=num_devices)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    for name in ("reference", "fitness_of_mean"):  # means over the rows may be rounded differently
+        np.testing.assert_allclose(others[name], metrics[name], rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.long
+def test_a_run_with_references_resumes(tmp_path):
+    """A resumed evolution is the same bits; its references were saved with the checkpoint."""
+
+    def run(name, generations, **more):
+        found = metaevo.evolve(
+            Relative(2, 3), strategy=STRATEGY, generations=generations, run_dir=tmp_path / name,
+            evolution={"reference_seeds": 4, "validation_every": 1, "validation_seeds": 2}, **more,
+        )  # fmt: skip
+        assert found.frames_per_generation == (6 + 4) * 2 * 4
+        return [{**each, "seconds": 0} for each in found.table()]
+
+    run("halves", 2)
+    assert run("halves", 4, resume=True) == run("whole", 4)
+
+
 class Plain:
     def init(self, key):
         return jnp.zeros(2)
@@ -127,6 +232,10 @@ class Plain:
         (Plain(), {"paired_tasks": True}, "evolution.paired_tasks"),
         (Targets(2), {"paired_tasks": True}, "strategy.population_size = 6"),
         (Targets(3), {"paired_tasks": True, "across_tasks": "rank"}, "evolution.across_tasks"),
+        (Plain(), {"reference_seeds": 4}, "evolution.reference_seeds = 4: needs tasks"),
+        (Targets(3), {"reference_seeds": 4}, "evolution.reference_seeds = 4: needs tasks"),
+        (Relative(3), {"reference_seeds": 4, "across_tasks": "rank"}, "across_tasks = 'rank'"),
+        (Relative(3), {"reference_seeds": 4, "paired_tasks": True}, "paired_tasks = true"),
     ],
 )
 def test_settings_that_do_not_fit_the_tasks(problem, config, where):

@@ -152,11 +152,13 @@ def test_evolution_on_tasks_without_a_directory():
     )
     found = metaevo.evolve(
         problem, generations=2, strategy={"population_size": 4},
-        evolution={"across_tasks": "rank", "validation_seeds": 2},
+        evolution={"across_tasks": "worst_third", "validation_seeds": 2, "reference_seeds": 3},
     )  # fmt: skip
     (first, _) = found.metrics
-    assert np.isfinite([first["poles/fitness"], first["Catch-bsuite/fitness"]]).all()
-    assert 6 * 4096 < first["frames"] < 2 * 6 * 4096
+    for name in ("fitness", "reference"):
+        assert np.isfinite([first[f"poles/{name}"], first[f"Catch-bsuite/{name}"]]).all()
+    assert 12 * 4096 < first["frames"] < 2 * 12 * 4096
+    assert found.frames_per_generation == 2 * 7 * 4096
     evaluated = metaevo.evaluate(
         problem,
         jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2)),
@@ -226,6 +228,7 @@ def test_adams_steps_scale_with_the_parameters():
         ({"tasks": None, "tasks_per_generation": 1}, "tasks_per_generation = 1"),
         ({"tasks": {"CartPol": {}}}, "tasks.CartPol"),
         ({"tasks": {"a/b": {"env": "CartPole-v1"}}}, "a/b"),
+        ({"evolution": {"reference_seeds": -1}}, "evolution.reference_seeds = -1"),
         ({"tasks": {"CartPole-v1": {"train": {"num_steps": 1000}}}}, "tasks.CartPole-v1"),
         ({"evaluation": {"seeds": 4, "unseen": {"Catch-bsuite": {}}}}, "evaluation.unseen.Catch"),
     ],

@@ -1,0 +1,105 @@
+"""Scores on a distribution of tasks, relative to a reference that is trained on the same draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.problem import draw_task
+from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.training import sampling
+from metaevo.training.tasks import updates_of
+from purerl import envs, ppo
+from purerl.envs.scaled import ScaledParams, ScaledRewards
+from purerl.parts import optimizers
+from purerl.parts.reparametrisation import reparametrised
+from tests.metaevo.training.test_tasks import LEARNS, SETTINGS, study_of
+
+POLES = {"poles": SETTINGS["tasks"]["poles"]}
+
+
+def training_by_hand(study, drawn, make_optimizer):
+    """Return a function that maps a key and meta-parameters to the mean return of an agent."""
+    sample = study.distributions[0].sample
+    drawn_key = jax.random.wrap_key_data(drawn.key)
+    values = sampling.draw_all(sample, drawn_key)
+    scale = values["reward_scale"]
+    optimizer = reparametrised(
+        make_optimizer,
+        lambda _, tree: sampling.draw_scales(sample["parameter_scale"], drawn_key, tree),
+    )
+    env, env_params = envs.make("CartPole-v1")
+    env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
+    learner = ppo.PPO(study.first.train, ScaledRewards(env), make_optimizer=optimizer)
+    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
+
+    @jax.jit
+    def train(key, meta_params):
+        sums = learner.train(
+            key, hyperparams, meta_params, env_params, num_updates=updates_of(values)
+        ).episodes
+        return jnp.sum(sums.returns) / jnp.sum(sums.episodes) / scale
+
+    return train
+
+
+RANDOM, FULL = 18.0, 30.0
+"""A scale for poles, as `measure` returns it."""
+
+
+@pytest.mark.long
+def test_scores_are_relative_to_a_reference_that_is_trained_on_the_same_draw_and_keys():
+    """One generation equals trainings by hand, of candidates and of Adam, except for rounding."""
+    study = study_of(
+        tasks=POLES,
+        evolution={"reference_seeds": 2, "validation_seeds": 0},
+    )
+    problem = study.problem({"normalisation": {"random": [RANDOM], "reference": [FULL]}})
+    settings = study.settings
+    this = Evolution(problem, settings.strategy, settings.evolution, seed=7)
+    _, metrics = this.run_block(this.init(), 1)
+
+    key = jax.random.fold_in(key_for(7, Purpose.EVOLUTION), 0)
+    ask_key, key, _ = jax.random.split(key, 3)
+    population, _ = this.strategy.ask(ask_key, this.start().strategy)
+    drawn, agents = draw_task(problem, key, 0), [jax.random.fold_in(key, each) for each in range(2)]
+    by_hand = training_by_hand(study, drawn, optimizers.adam)
+    reference = np.mean([by_hand(each, None) for each in agents])
+    np.testing.assert_allclose(metrics["poles/reference"], [reference], rtol=1e-4)
+    by_hand = training_by_hand(study, drawn, study.evolved.functions()["make_optimizer"])
+    candidates = [jax.tree.map(lambda leaf, i=i: leaf[i], population) for i in range(4)]
+    scores = [by_hand(agents[0], candidate) for candidate in candidates]
+    relative = (np.array(scores) - RANDOM) / max(reference - RANDOM, 0.1 * (FULL - RANDOM))
+    np.testing.assert_allclose(metrics["fitness_mean"], [np.mean(relative)], rtol=1e-3)
+    np.testing.assert_allclose(metrics["fitness_best"], [np.max(relative)], rtol=1e-3)
+    assert metrics["frames"][0] == int(problem.frames_of(drawn)) * (4 + 2)
+
+
+def test_a_reference_that_learns_nothing_leaves_a_tenth_of_the_scale():
+    study = study_of(tasks=POLES, evolve="value_loss")
+    problem = study.problem({"normalisation": {"random": [RANDOM], "reference": [FULL]}})
+    meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
+    task = draw_task(problem, jax.random.key(3), 0)
+    evaluate = jax.jit(problem.evaluate)
+    score = evaluate(key, meta_params, task).fitness * (FULL - RANDOM)  # above random play
+    for reference, span in [(FULL + 6.0, 18.0), (RANDOM + 3.0, 3.0), (RANDOM, 1.2), (0.0, 1.2)]:
+        found = evaluate(key, meta_params, task, jnp.float32(reference)).fitness
+        np.testing.assert_allclose(found, score / span, rtol=1e-5)
+
+
+def test_a_reference_that_fails_scores_as_random_play():
+    """It may do so on a draw with a huge step, which must not fail all candidates."""
+    sample = {"hyperparams.learning_rate": {"choice": [1e30]}}
+    study = study_of(tasks={"poles": {"env": "CartPole-v1", "sample": sample}})
+    problem = study.problem({"normalisation": {"random": [RANDOM], "reference": [FULL]}})
+    task = draw_task(problem, jax.random.key(3), 0)
+    assert float(jax.jit(problem.reference)(jax.random.key(0), task)) == RANDOM
+
+
+def test_references_on_one_task_have_a_measured_scale():
+    """A single task has none without references."""
+    assert "normalisation" not in study_of(tasks=POLES).measure()
+    measured = study_of(tasks=POLES, **LEARNS, evolution={"reference_seeds": 1}).measure()
+    (low,), (high,) = measured["normalisation"]["random"], measured["normalisation"]["reference"]
+    assert high > low > 0
