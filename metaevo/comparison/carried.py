@@ -13,7 +13,11 @@ def carried(pooled: HeldOut) -> Carried:
     Args:
         pooled: normalised scores of several tasks; of several evolutions, their mean is judged.
     """
-    judged: Judgement | Together = pooled.get("together", pooled["against_best"])
+    return carried_by(pooled.get("together", pooled["against_best"]))
+
+
+def carried_by(judged: Judgement | Together) -> Carried:
+    """Return the verdict on one rule, or on several together, on pooled normalised scores."""
     if judged["conclusion"] == "undecided" and judged["difference_interval"][0] > -NOT_WORSE:
         return "not worse"
     return judged["conclusion"]

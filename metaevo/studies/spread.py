@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metaevo.comparison.carried import carried_by
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import discovery
 from metaevo.config.plain import PlainMapping
@@ -288,6 +289,13 @@ def table(members: list[Member], scores: list[float], result: HeldOut | None) ->
     cells.append([*mean, found["conclusion"]])
     best = verdict.best_function(result)
     columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
+    unseen = result.get("unseen")
+    if unseen is not None and (everything := pooled(unseen)):
+        columns += [f"unseen: difference from {verdict.best_function(everything)}", "verdict there"]
+        judged = {_function(everything, each): each for each in everything["evolutions"]}
+        elsewhere: list[Judgement | Together] = [judged[each.name] for each in members]
+        for row, one in zip(cells, [*elsewhere, everything["together"]], strict=True):
+            row += [_difference(one), carried_by(one)]
     note = (
         "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
         "over evolutions; its intervals take the evolution as the unit."

@@ -6,8 +6,10 @@ import jax
 import pytest
 
 import metaevo
+from metaevo.comparison.carried import carried_by
 from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
+from metaevo.studies import spread
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.several import run_evolutions
@@ -120,13 +122,19 @@ def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
 
 def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, folder):
     path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
-    ours = run(path, 2, resume=True, seeds=4, unseen=tasks)["unseen"]
+    result = run(path, 2, resume=True, seeds=4, unseen=tasks)
+    ours = result["unseen"]
     rows = by_name(ours["tasks"]["wide"])
     untuned = {f"learned seed {seed} (same hyperparameters)" for seed in (3, 4)}
     assert set(rows) == untuned | {"squared (same hyperparameters)"} | {
         f"{name} (tuned)" for name in HAND_WRITTEN
     }
     assert ours["tasks"]["wide"]["together"]["evolutions"] == 2
+    wide = ours["tasks"]["wide"]
+    scaled = {**result, "unseen": {**ours, **wide}}  # as if 4 seeds gave a scale
+    table = spread.table(spread.members_of(path, settings_of(2)), [0.0, 0.0], scaled)
+    each = sorted(wide["evolutions"], key=lambda judged: judged["learned"])
+    assert [row[-1] for row in table.rows] == [*map(carried_by, each), carried_by(wide["together"])]
     study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
     tree, _ = load_tree(path / "seed_4" / "meta_params")
     alone = study.judge_unseen(
