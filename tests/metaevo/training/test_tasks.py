@@ -11,6 +11,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
+from metaevo.components import seen
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
@@ -324,8 +325,8 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     assert set(judged["tasks"]) == {"GridWorlds"}
     again = ["--run-dir", str(path), "--evaluation.seeds", "8"]
     assert evaluate(again, description=None) == 0
-    seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
-    assert set(seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
+    again_seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
+    assert set(again_seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {8}
     more = replace(settings, evolution=replace(settings.evolution, generations=3))
     assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
