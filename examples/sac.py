@@ -1,7 +1,8 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905): a learner outside the package.
 
+    env, env_params = purerl.envs.make("Pendulum-v1")
     train = make_train(Config(), env, value_loss=losses.huber)
-    result = train(key, Hyperparams(), meta_params, env_params)      # vmap over any of the four
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
     metaevo train --learner examples/sac.py:sac --task.env Pendulum-v1
     metaevo evolve --learner examples/sac.py:sac --task.env Pendulum-v1 --evolve value_loss
@@ -23,10 +24,9 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
 from purerl.learners import TOLD, LearnerEntry
-from purerl.parts import episodes, losses, networks, optimizers, replay, rollouts, training
+from purerl.parts import losses, networks, optimizers, phases, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
     Context,
@@ -297,32 +297,14 @@ class SAC:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-        config = self.config
 
-        def phase(carry, key):
-            state, sums, totals = carry
-            collect_key, learn_key = jax.random.split(key)
-            state, sums = self.collect(state, sums, collect_key, env_params)
+        def collect(state, sums, key):
+            return self.collect(state, sums, key, env_params)
 
-            # The replay memory stays outside: a branch that returned it would copy it.
-            def learn():
-                after, metrics = self.learn(state, learn_key, hyperparams, meta_params)
-                return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
+        def learn(state, key):
+            return self.learn(state, key, hyperparams, meta_params)
 
-            def wait():
-                return state.replace(ring=None), jax.tree.map(jnp.zeros_like, totals)
-
-            after, metrics = cond(state.phase >= config.waiting_phases, learn, wait)
-            state = after.replace(ring=state.ring)
-            return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
-
-        phases_key, key = jax.random.split(state.key)
-        keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
-        totals = dict.fromkeys((*METRICS, "phases"), jnp.float32(0.0))
-        carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
-        (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
-        metrics = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in METRICS}
-        return state, jax.tree.map(jnp.sum, sums), metrics
+        return phases.run(self.config, state, collect, learn, METRICS)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this phase."""
@@ -371,11 +353,6 @@ def make_train(config: Config, env: Any, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss` and `make_optimizer`.
-
-    Examples:
-        >>> env, env_params = purerl.envs.make("Pendulum-v1")
-        >>> train = jax.jit(make_train(Config(), env))
-        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
 
     Raises:
         ValueError: if the environment's actions are not a vector with bounds.

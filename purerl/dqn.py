@@ -1,12 +1,12 @@
 """Deep Q-learning (Mnih et al. 2015), one pure function from key to trained agent.
 
-    train = make_train(config, env, value_loss=losses.huber)
-    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
+    env, env_params = envs.make("CartPole-v1")
+    train = make_train(Config(), env, value_loss=losses.huber)
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
-Top to bottom: the settings, the state, then the algorithm in the order of the data flow: `init`,
-`collect`, `make_batch`, `loss`, `learn`, `update`. An update, one point of the learning curve,
-consists of phases: collect `train_interval` environment steps, then learn from the replay memory.
-Everything that depends on time depends on the number of phases, which vmapped agents share.
+An update, one point of the learning curve, consists of phases: collect `train_interval` environment
+steps, then learn from the replay memory. Everything that depends on time depends on the number of
+phases, which vmapped agents share.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from flax import struct
 from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
-    episodes,
     exploration,
     losses,
     masks,
     networks,
     optimizers,
     parameters,
+    phases,
     policies,
     replay,
     rollouts,
@@ -205,12 +205,7 @@ class DQN:
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, and store them in the replay memory.
 
-        Args:
-            state: before the phase.
-            sums: each [N], to which finished episodes are added.
-            key: of the phase.
-            hyperparams: of this update.
-            env_params: of the environment.
+        Finished episodes are added to the sums, each [N].
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
@@ -241,11 +236,7 @@ class DQN:
     def make_batch(
         self, state: State, key: jax.Array, hyperparams: Hyperparams
     ) -> tuple[Batch, jax.Array]:
-        """Draw a minibatch from the replay memory and compute its targets.
-
-        Returns:
-            the minibatch [B, ...] and the rows [B] that it was drawn from.
-        """
+        """Draw a minibatch [B, ...] and compute its targets; also return its rows [B]."""
         config = self.config
         annealed = optimizers.annealed(self.context(state, hyperparams))
         exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - annealed)
@@ -281,8 +272,7 @@ class DQN:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `gradient_steps`, then update the target network if it is due.
 
-        Returns:
-            the new state, and each metric of `loss` averaged over the steps.
+        Metrics are means over the steps.
         """
         config = self.config
         context = self.context(state, hyperparams)
@@ -322,33 +312,16 @@ class DQN:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-        config = self.config
         hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
 
-        def phase(carry, key):
-            state, sums, totals = carry
-            collect_key, learn_key = jax.random.split(key)
-            state, sums = self.collect(state, sums, collect_key, hyperparams, env_params)
+        def collect(state, sums, key):
+            return self.collect(state, sums, key, hyperparams, env_params)
 
-            # The replay memory stays outside: a branch that returned it would copy it.
-            def learn():
-                after, metrics = self.learn(state, learn_key, hyperparams, meta_params)
-                return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
+        def learn(state, key):
+            return self.learn(state, key, hyperparams, meta_params)
 
-            def wait():
-                return state.replace(ring=None), jax.tree.map(jnp.zeros_like, totals)
-
-            after, metrics = cond(state.phase >= config.waiting_phases, learn, wait)
-            state = after.replace(ring=state.ring)
-            return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
-
-        phases_key, key = jax.random.split(state.key)
-        keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
-        totals = dict.fromkeys((*METRICS, "phases"), jnp.float32(0.0))
-        carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
-        (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
-        metrics = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in METRICS}
-        return state, jax.tree.map(jnp.sum, sums), {**metrics, "epsilon": state.epsilon}
+        state, sums, metrics = phases.run(self.config, state, collect, learn, METRICS)
+        return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this phase."""
@@ -380,11 +353,7 @@ class DQN:
         return Policy(state.params, state.epsilon)
 
     def action_distribution(
-        self,
-        policy: Policy,
-        obs: jax.Array,
-        memory: None = None,
-        legal: jax.Array | None = None,
+        self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[policies.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         del memory
@@ -396,11 +365,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `make_optimizer` and `schedule`.
-
-    Examples:
-        >>> env, env_params = purerl.envs.make("CartPole-v1")
-        >>> train = jax.jit(make_train(Config(total_timesteps=20_000), env))
-        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
 
     Raises:
         ValueError: if the environment's actions are not discrete.

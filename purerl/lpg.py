@@ -1,7 +1,8 @@
 """An actor-critic with a slot for its whole update rule, after LPG (Oh et al. 2020).
 
-    train = make_train(config, env, update_rule=update_rules.a2c)
-    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
+    env, env_params = envs.make("GridWorld")
+    train = make_train(Config(), env, update_rule=update_rules.a2c)
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
 An agent has a policy and, for every state, a prediction: a few numbers to which only the rule gives
 a meaning. After each rollout the rule receives rewards, ends of episodes, probabilities of the
@@ -12,9 +13,6 @@ actions, and predictions. It returns a weight for each action and targets for th
 
 where D is the divergence KL(prediction || target) of two distributions, or half the squared error
 of a value. A hand-written rule may weigh the policy's entropy, too.
-
-Top to bottom: the settings, the state, then the algorithm in the order of the data flow: `init`,
-`collect`, `loss`, `learn`, `update`.
 """
 
 from dataclasses import dataclass
@@ -151,11 +149,7 @@ class LPG:
         return state.replace(opt_state=optimizer.init(params))
 
     def collect(self, state: State, env_params: EnvParams) -> tuple[State, Experience, EpisodeSums]:
-        """Act for `num_steps` steps.
-
-        Returns:
-            the state after the rollout, the rollout [T, N, ...], and the sums over episodes.
-        """
+        """Act for `num_steps` steps; return a rollout [T, N, ...] and the sums over episodes."""
 
         def act(obs, memory):
             policy, _ = self.network.apply(state.params, obs)
@@ -213,28 +207,21 @@ class LPG:
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
         grads, metrics = gradient(state.params, experience, targets, hyperparams)
+        before = state.params, state.opt_state
         updates, opt_state = optimizer.update(
             grads, state.opt_state, state.params, **context.extra_args()
         )
         learned = optax.apply_updates(state.params, updates), opt_state
         if self.config.shortest_lifetime < 1.0:
             is_alive = state.update < state.num_updates
-            learned = jax.tree.map(
-                lambda new, old: jnp.where(is_alive, new, old),
-                learned,
-                (state.params, state.opt_state),
-            )
+            learned = jax.tree.map(lambda new, old: jnp.where(is_alive, new, old), learned, before)
         params, opt_state = learned
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, metrics
 
     @with_fast_draws
     def update(
-        self,
-        state: State,
-        hyperparams: Hyperparams,
-        meta_params: MetaParams,
-        env_params: EnvParams,
+        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one rollout and learn from it."""
         state, experience, sums = self.collect(state, env_params)
@@ -268,11 +255,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `update_rule` and `make_optimizer`.
-
-    Examples:
-        >>> env, env_params = purerl.envs.make("GridWorld")
-        >>> train = jax.jit(make_train(Config(), env))
-        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
 
     Raises:
         ValueError: if the environment's actions are not discrete.

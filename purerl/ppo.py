@@ -1,11 +1,10 @@
 """Proximal policy optimisation (Schulman et al. 2017), one pure function from key to trained agent.
 
-    train = make_train(config, env, value_loss=losses.squared)
-    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
+    env, env_params = envs.make("CartPole-v1")
+    train = make_train(Config(), env, value_loss=losses.squared)
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
-Top to bottom: the settings, the state, then the algorithm in the order of the data flow: `init`,
-`collect`, `make_batch`, `loss`, `learn`, `update`. Settings of networks, losses and optimizers are
-in `purerl.parts`, next to the functions that read them.
+Settings of networks, losses and optimizers are in `purerl.parts`, next to their readers.
 """
 
 from dataclasses import dataclass
@@ -185,11 +184,7 @@ class PPO:
         )
 
     def collect(self, state: State, env_params: EnvParams) -> tuple[State, Transition, EpisodeSums]:
-        """Act for `num_steps` steps.
-
-        Returns:
-            the state after the rollout, transitions [T, N, ...], and the sums over episodes.
-        """
+        """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""
 
         def act(obs, memory):
             obs = state.normalizer.observe(obs)
@@ -207,13 +202,7 @@ class PPO:
     ) -> tuple[State, Batch]:
         """Compute advantages and value targets of a rollout [T, N, ...].
 
-        Args:
-            state: with the network that collected the rollout.
-            transitions: the rollout.
-            hyperparams: of this update.
-
-        Returns:
-            the state with updated running statistics, and the batch.
+        Also update the running statistics in the state.
         """
         config, params = self.config, state.params
         obs = state.normalizer.observe(transitions.obs)
@@ -296,8 +285,7 @@ class PPO:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `update_epochs x num_minibatches` gradient steps on a batch [B, ...].
 
-        Returns:
-            the new state, and each metric of `loss` averaged over the steps.
+        Metrics are means over the steps.
         """
         config, context = self.config, self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
@@ -330,11 +318,7 @@ class PPO:
 
     @with_fast_draws
     def update(
-        self,
-        state: State,
-        hyperparams: Hyperparams,
-        meta_params: MetaParams,
-        env_params: EnvParams,
+        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
         hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
@@ -373,11 +357,7 @@ class PPO:
         return memory
 
     def action_distribution(
-        self,
-        policy: Policy,
-        obs: jax.Array,
-        memory: jax.Array | None = None,
-        legal: jax.Array | None = None,
+        self, policy: Policy, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
     ) -> tuple[Any, jax.Array | None]:
         """Return the distribution of actions at one raw observation, and the next memory."""
         obs = normalized(obs, policy.observation_statistics)
@@ -389,11 +369,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `policy_loss`, `make_optimizer` and `schedule`.
-
-    Examples:
-        >>> env, env_params = purerl.envs.make("CartPole-v1")
-        >>> train = jax.jit(make_train(Config(total_timesteps=8192), env))
-        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
 
     Raises:
         ValueError: if the environment's actions are neither discrete nor a vector.

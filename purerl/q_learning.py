@@ -1,11 +1,8 @@
 """Tabular Q-learning (Watkins 1989), one pure function from key to trained agent.
 
     env, env_params = envs.make("GridWorld", observations="index")
-    train = make_train(config, env, value_loss=losses.squared)
-    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
-
-Top to bottom: the settings, the state, then the algorithm in the order of the data flow: `init`,
-`draw`, `experience`, `next_value`, `update`.
+    train = make_train(Config(), env, value_loss=losses.squared)
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
 Every step descends the value loss in one entry of the table: `q <- q - learning_rate * dL/dq`. With
 `losses.squared` that is the textbook rule (Sutton & Barto 2018, equation 6.8). Steps are not
@@ -195,15 +192,12 @@ class QLearning:
         del meta_params
         reset_key, key = jax.random.split(key)
         obs, env_state = self.env.reset(reset_key, env_params)
-        observations, actions = (
-            self.env.observation_space(env_params),
-            self.env.action_space(env_params),
-        )
-        shape = int(observations.n), int(actions.n)
+        num_states = int(self.env.observation_space(env_params).n)
+        num_actions = int(self.env.action_space(env_params).n)
         tables = 2 if self.config.target == "double" else 1
         return State(
-            q=jnp.full((tables, *shape), hyperparams.initial_value, jnp.float32),
-            visits=jnp.zeros(shape),
+            q=jnp.full((tables, num_states, num_actions), hyperparams.initial_value, jnp.float32),
+            visits=jnp.zeros((num_states, num_actions)),
             update=jnp.int32(0),
             key=key,
             env_state=env_state,
@@ -265,11 +259,7 @@ class QLearning:
 
     @with_fast_draws
     def update(
-        self,
-        state: State,
-        hyperparams: Hyperparams,
-        meta_params: MetaParams,
-        env_params: EnvParams,
+        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Act and learn for `num_steps` steps."""
         num_updates = training.length(self.config, state)
@@ -332,11 +322,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slot is `value_loss`.
-
-    Examples:
-        >>> env, env_params = purerl.envs.make("FrozenLake-misc", observations="index")
-        >>> train = jax.jit(make_train(Config(total_timesteps=10_000), env))
-        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
 
     Raises:
         ValueError: if the environment's observations or actions are not discrete.
