@@ -4,17 +4,16 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 from metaevo.comparison.compare_runs import page
 from metaevo.comparison.compare_runs.analysis import compare_runs
-from metaevo.comparison.compare_runs.results import Options
+from metaevo.comparison.compare_runs.curves import Score
 from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.comparison.compare_runs.words import terminal
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs.run_directory import RunDirectory
-
-SCORES = ("final", "area", "best")
 
 
 @exit_on_config_error()
@@ -25,26 +24,27 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: arguments without the program's name.
         description: text for `--help`.
     """
-    args = _parser(description).parse_args(argv)
-    options = vars(_options(args))
+    options = vars(_parser(description).parse_args(argv))
+    runs, folder, watch = (options.pop(name) for name in ("runs", "output", "watch"))
     # Before the output directory is made, so that a wrong name leaves no empty one.
-    result = compare_runs(args.runs, **options)
-    output = RunDirectory.create(args.output, "comparisons").path
+    result = compare_runs(runs, **options)
+    output = RunDirectory.create(folder, "comparisons").path
     try:
         while True:
-            going_on = args.watch is not None and not all(each.complete for each in result.sources)
-            path = page.save(result, output, reload_seconds=args.watch if going_on else None)
-            clear = "\x1b[2J\x1b[H" if args.watch is not None and sys.stdout.isatty() else ""
+            unfinished = watch is not None and not all(each.complete for each in result.sources)
+            path = page.save(result, output, reload_seconds=watch if unfinished else None)
+            clear = "\x1b[2J\x1b[H" if watch is not None and sys.stdout.isatty() else ""
             print(f"{clear}{terminal(result)}\n\npage: {path}", flush=True)
-            if not going_on:
+            if not unfinished:
                 return 0
-            time.sleep(args.watch)
-            result = compare_runs(args.runs, **options)
+            time.sleep(watch)
+            result = compare_runs(runs, **options)
     except KeyboardInterrupt:
         return 0
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of the arguments of `compare_runs`, `--output` and `--watch`."""
     parser = Parser("compare", description)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
@@ -57,12 +57,12 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "default: mean return, fitness of the mean, or the best value of a sweep",
     )  # fmt: skip
     parser.add_argument(
-        "--score", choices=SCORES, default="final",
+        "--score", choices=get_args(Score), default="final",
         help="of a curve: the mean of its last tenth (final) or of the whole curve (area), or its "
         "highest point (best); default: final",
     )  # fmt: skip
     parser.add_argument(
-        "--group-by", metavar="KEY[,KEY]",
+        "--group-by", metavar="KEY[,KEY]", type=_keys,
         help="settings that form the groups (or `run`); default: all that differ",
     )  # fmt: skip
     parser.add_argument("--align", choices=tuple(AXES), help="the axis of the curves")
@@ -76,20 +76,21 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--output", type=Path, metavar="DIR", help="default: runs/comparisons/<time>"
     )
     parser.add_argument(
-        "--watch", nargs="?", const=30.0, type=float, metavar="SECONDS",
+        "--watch", nargs="?", const=30.0, type=_interval, metavar="SECONDS",
         help="read the runs again at this interval (30 s), until Ctrl-C or all are finished",
     )  # fmt: skip
     return parser
 
 
-def _options(args: argparse.Namespace) -> Options:
-    if args.watch is not None and not args.watch > 0:
-        raise ConfigError(f"--watch {args.watch:g}: must be greater than 0")
-    keys = None
-    if args.group_by is not None:
-        keys = tuple(key.strip() for key in args.group_by.split(",") if key.strip())
-        if not keys:
-            raise ConfigError("--group-by names no setting")
-    return Options(
-        args.metric, args.score, keys, args.align, args.threshold, args.optimum, args.full_length
-    )
+def _keys(text: str) -> list[str]:
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    if not keys:
+        raise argparse.ArgumentTypeError("names no setting")
+    return keys
+
+
+def _interval(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError("must be greater than 0")
+    return seconds

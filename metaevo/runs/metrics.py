@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,12 @@ class Records(list[PlainDict]):
 
     def column(self, name: str) -> FloatArray:
         """Return the numbers [records] under a key; NaN where there is no finite number."""
-        return np.array([_number(record.get(name)) for record in self], np.float64)
+        return numbers(record.get(name) for record in self)
+
+
+def numbers(values: Iterable[Any]) -> FloatArray:
+    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
+    return np.array([_number(value) for value in values], np.float64)
 
 
 def lines(path: Path) -> Iterator[tuple[bytes, PlainDict]]:

@@ -83,20 +83,22 @@ def compare_runs(
     _note_missing(scores, chosen, notes)
     if chosen.direction is None:  # a missing score has no worst value to count as
         scores = {seed: value for seed, value in scores.items() if np.isfinite(value)}
-    groups, best, best_is = _group_results(group(list(scores), keys), scores, chosen, optimum)
+    best, best_is = _optimum(scores, chosen, optimum)
     if len(best) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
             "task before they are pooled"
         )
-    sign = _shown_sign(chosen, best)
+    # High values of the scaled scores are better; those of a single task are shown as recorded.
+    sign = -1 if chosen.lower_is_better and len(best) == 1 else 1
+    groups = _group_results(group(list(scores), keys), scores, chosen, best, sign)
     pairs, comparisons = _pairs(groups, sign, decidable=chosen.direction is not None)
     efficiency = [
         row
         for task in sorted(chosen.ends)
         for row in curves.efficiency(
             task,
-            {each.label: list(map(chosen.curve, each.group.on(task))) for each in groups},
+            {each.label: list(map(chosen.curve, each.on(task))) for each in groups},
             threshold,
             lower_is_better=chosen.lower_is_better,
         )
@@ -117,85 +119,17 @@ def compare_runs(
     )
 
 
-def _shown_sign(chosen: Selection, optimum: dict[str, float]) -> int:
-    """Return -1 if shown values are the negated scaled scores."""
-    return -1 if chosen.lower_is_better and len(optimum) == 1 else 1
-
-
 # --- Scores -------------------------------------------------------------------------------------
 
 
-def _group_results(
-    groups: Sequence[Group],
-    known: Mapping[SeedRun, float],
-    chosen: Selection,
-    given_optimum: float | None,
-) -> tuple[list[GroupResult], dict[str, float], str]:
-    """Return the groups, best first, and the best possible score of every task with its source."""
-    tasks = sorted({task for each in groups for task in each.tasks})
-    sign = -1.0 if chosen.lower_is_better else 1.0
-    scores: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
-    scaled: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
-    best, best_is = _known_optimum(tasks, chosen, given_optimum)
-    best_scaled: dict[str, float] = {}
-    for task in tasks:
-        oriented = statistics.fill_missing(
-            {
-                each.label: sign * np.array([known[seed] for seed in each.on(task)])
-                for each in groups
-                if task in each.tasks
-            }
-        )
-        every = np.concatenate(list(oriented.values()))
-        best.setdefault(task, float(sign * every.max()))
-        start, width = (every.min(), np.ptp(every) or 1.0) if len(tasks) > 1 else (0.0, 1.0)
-        for label, values in oriented.items():
-            scores[label][task] = sign * values
-            scaled[label][task] = (values - start) / width
-        best_scaled[task] = float((sign * best[task] - start) / width)
-    shown = _shown_sign(chosen, best)
-    results = []
-    for each in groups:
-        own = scaled[each.label]
-        strata = list(own.values())
-        variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
-        results.append(
-            GroupResult(
-                each,
-                scores[each.label],
-                own,
-                _signed(statistics.estimate(strata), shown),
-                shown * float(np.concatenate(strata).mean()),
-                float(np.sqrt(np.mean(variances))),
-                statistics.optimality_gap(strata, [best_scaled[task] for task in own]),
-            )
-        )
-    # All tables, legends and plots have this order.
-    results.sort(key=lambda each: -shown * each.iqm.value)
-    return results, best, best_is
-
-
-def _known_optimum(
-    tasks: Sequence[str], chosen: Selection, given: float | None
-) -> tuple[dict[str, float], str]:
-    """Return the best possible score by task, where it is known, and its source."""
-    if given is not None:
-        return dict.fromkeys(tasks, given), "given"
-    if (chosen.is_evaluation or chosen.metric == "mean_return") and set(tasks) <= set(
-        _BEST_POSSIBLE
-    ):
-        return {task: _BEST_POSSIBLE[task] for task in tasks}, "the best possible return"
-    return {}, f"the {'lowest' if chosen.lower_is_better else 'highest'} score of any seed"
-
-
-def _note_missing(known: Mapping[SeedRun, float], chosen: Selection, notes: list[str]) -> None:
+def _note_missing(scores: Mapping[SeedRun, float], chosen: Selection, notes: list[str]) -> None:
     """Append a note for every task with missing scores.
 
     Raises:
         ConfigError: if no seed of a task has a score.
     """
-    for task in sorted({seed.task for seed in known}):
-        values = [value for seed, value in known.items() if seed.task == task]
+    for task in sorted({seed.task for seed in scores}):
+        values = [value for seed, value in scores.items() if seed.task == task]
         missing = int((~np.isfinite(values)).sum())
         if missing == len(values):
             raise ConfigError(f"no run has a value of {chosen.metric} yet")
@@ -206,6 +140,74 @@ def _note_missing(known: Mapping[SeedRun, float], chosen: Selection, notes: list
                 f"{missing} of {counted(len(values), 'seed')}{on} have no score (they diverged, or "
                 f"no episode finished); {fate}"
             )
+
+
+def _optimum(
+    scores: Mapping[SeedRun, float], chosen: Selection, given: float | None
+) -> tuple[dict[str, float], str]:
+    """Return the best possible score of every task, and its source."""
+    tasks = sorted({seed.task for seed in scores})
+    if given is not None:
+        return dict.fromkeys(tasks, given), "given"
+    is_return = chosen.is_evaluation or chosen.metric == "mean_return"
+    if is_return and set(tasks) <= set(_BEST_POSSIBLE):
+        return {task: _BEST_POSSIBLE[task] for task in tasks}, "the best possible return"
+    best, name = (np.nanmin, "lowest") if chosen.lower_is_better else (np.nanmax, "highest")
+    found = {
+        task: float(best([value for seed, value in scores.items() if seed.task == task]))
+        for task in tasks
+    }
+    return found, f"the {name} score of any seed"
+
+
+def _group_results(
+    groups: Sequence[Group],
+    known: Mapping[SeedRun, float],
+    chosen: Selection,
+    optimum: Mapping[str, float],
+    sign: int,
+) -> list[GroupResult]:
+    """Return the groups with their statistics, best first."""
+    higher = -1.0 if chosen.lower_is_better else 1.0
+    scores: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
+    scaled: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
+    best: dict[str, float] = {}
+    for task in optimum:
+        seeds = {each.label: each.on(task) for each in groups}
+        oriented = statistics.fill_missing(
+            {
+                label: higher * np.array([known[seed] for seed in own])
+                for label, own in seeds.items()
+                if own
+            }
+        )
+        start, width = 0.0, 1.0
+        if len(optimum) > 1:
+            every = np.concatenate(list(oriented.values()))
+            start, width = every.min(), np.ptp(every) or 1.0
+        for label, values in oriented.items():
+            scores[label][task] = higher * values
+            scaled[label][task] = (values - start) / width
+        best[task] = float((higher * optimum[task] - start) / width)
+    results = []
+    for each in groups:
+        own = scaled[each.label]
+        strata = list(own.values())
+        variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
+        results.append(
+            GroupResult(
+                each.label,
+                each.seeds,
+                scores[each.label],
+                own,
+                _signed(statistics.estimate(strata), sign),
+                sign * float(np.concatenate(strata).mean()),
+                float(np.sqrt(np.mean(variances))),
+                statistics.optimality_gap(strata, [best[task] for task in own]),
+            )
+        )
+    # All tables, legends and plots have this order.
+    return sorted(results, key=lambda each: -sign * each.iqm.value)
 
 
 def _signed(estimate: Estimate, sign: int) -> Estimate:

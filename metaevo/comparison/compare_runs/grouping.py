@@ -1,11 +1,12 @@
 """Groups of seeds with the same settings, or with the same values of chosen settings."""
 
-import difflib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metaevo.comparison.compare_runs.seed_run import SEED_KEYS, SeedRun, settings_of
+from metaevo.comparison.compare_runs.seed_run import SEED_KEYS, SeedRun
 from metaevo.config import ConfigError
+from metaevo.config.hints import of_value
 
 ABSENT = "(not set)"
 _LONGEST = 60
@@ -19,11 +20,6 @@ class Group:
     label: str
     seeds: list[SeedRun]
 
-    @property
-    def tasks(self) -> list[str]:
-        """Tasks of the seeds."""
-        return sorted({seed.task for seed in self.seeds})
-
     def on(self, task: str) -> list[SeedRun]:
         """Return the seeds of a task."""
         return [seed for seed in self.seeds if seed.task == task]
@@ -31,20 +27,21 @@ class Group:
 
 def differing(seeds: Sequence[SeedRun]) -> dict[str, list[str]]:
     """Return the settings that differ between seeds, each with its sorted values."""
-    settings = [settings_of(seed) for seed in seeds]
-    keys = sorted({key for each in settings for key in each})
-    found = {key: sorted({each.get(key, ABSENT) for each in settings}, key=_rank) for key in keys}
+    keys = sorted({key for seed in seeds for key in seed.settings})
+    found = {
+        key: sorted({seed.settings.get(key, ABSENT) for seed in seeds}, key=_rank) for key in keys
+    }
     return {key: values for key, values in found.items() if len(values) > 1}
 
 
 def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
     """Return sets of settings that always change together, so their effects are confounded.
 
-    The most readable setting of each set comes first.
+    The most readable setting of each set comes first: present in all seeds, with a short path.
     """
     partitions: dict[tuple[int, ...], list[str]] = {}
     found = differing(seeds)
-    for key in sorted(found, key=lambda key: _readability(key, found[key])):
+    for key in sorted(found, key=lambda key: (ABSENT in found[key], key.count("."))):
         numbers: dict[str, int] = {}
         pattern = tuple(numbers.setdefault(value_of(s, key), len(numbers)) for s in seeds)
         partitions.setdefault(pattern, []).append(key)
@@ -64,20 +61,20 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
     groups: dict[tuple[str, ...], list[SeedRun]] = {}
     for seed in seeds:
         groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
-    shown = keys
-    if by is None and max(map(len, _labels(keys, list(groups), keys))) > _LONGEST:
+    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
+    labels = _labels(keys, order, keys)
+    if by is None and max(map(len, labels)) > _LONGEST:
         # Runs of different learners differ in dozens of settings that change together.
         redundant = {key for together in change_together(seeds) for key in together[1:]}
-        shown = [key for key in keys if key not in redundant]
-    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
-    labels = _unique([_short(label) for label in _labels(keys, order, shown)])
+        labels = _labels(keys, order, [key for key in keys if key not in redundant])
+    labels = _unique([_short(label) for label in labels])
     return [Group(label, groups[values]) for label, values in zip(labels, order, strict=True)]
 
 
 def _labels(
     keys: Sequence[str], rows: Sequence[tuple[str, ...]], shown: Sequence[str]
 ) -> list[str]:
-    names = _short_names(shown)
+    names = {key: _short_name(key, shown) for key in shown}
     return [
         ", ".join(
             f"{names[key]}={value}" for key, value in zip(keys, row, strict=True) if key in names
@@ -86,29 +83,26 @@ def _labels(
     ]
 
 
-def _readability(key: str, values: Sequence[str]) -> tuple[bool, int]:
-    """Return a sort key for labels: settings present in all seeds first, then shorter paths."""
-    return ABSENT in values, key.count(".")
-
-
 def value_of(seed: SeedRun, key: str) -> str:
     """Return the value of a setting as text."""
     if key == "run":
         return seed.run
-    return settings_of(seed).get(key, str(seed.config.get(key, ABSENT)))
+    return seed.settings.get(key, str(seed.config.get(key, ABSENT)))
 
 
 def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
-    """Return the full key of a setting, which may be given by its last part."""
+    """Return the full key of a setting, which may be given by its last part.
+
+    Raises:
+        ConfigError: no seed has such a key, or several keys have this last part.
+    """
     known = sorted({each for seed in seeds for each in seed.config} | {"run"})
+    ending = [each for each in known if each.endswith(f".{key}")]
     if key in known:
         return key
-    ending = [each for each in known if each.endswith(f".{key}")]
     if len(ending) == 1:
         return ending[0]
-    ends = {each.rpartition(".")[2]: each for each in known} | {each: each for each in known}
-    close = difflib.get_close_matches(key, ends, n=1)
-    hint = f" (did you mean {ends[close[0]]!r}?)" if close else ""
+    hint = of_value(key, [*known, *(each.rpartition(".")[2] for each in known)])
     if ending:
         hint = f": it may be {' or '.join(ending)}"
     shown = list(differing(seeds)) or [k for k in known if k not in SEED_KEYS]
@@ -118,15 +112,14 @@ def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
     )
 
 
-def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the last part of every key, or as many parts as are unique."""
-    names = {}
-    for key in keys:
-        parts = key.split(".")
-        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
-        unique = (e for e in endings if sum(f".{other}".endswith(f".{e}") for other in keys) == 1)
-        names[key] = next(unique, key)
-    return names
+def _short_name(key: str, keys: Sequence[str]) -> str:
+    """Return the last part of a key, or as many parts as are unique among all keys."""
+    parts = key.split(".")
+    for count in range(1, len(parts)):
+        ending = ".".join(parts[-count:])
+        if sum(f".{other}".endswith(f".{ending}") for other in keys) == 1:
+            return ending
+    return key
 
 
 def _rank(value: str) -> tuple[bool, float, str]:
@@ -145,7 +138,9 @@ def _short(label: str) -> str:
 
 def _unique(labels: Sequence[str]) -> list[str]:
     """Number equal labels."""
-    return [
-        label if label not in labels[:place] else f"{label} ({labels[:place].count(label) + 1})"
-        for place, label in enumerate(labels)
-    ]
+    seen: Counter[str] = Counter()
+    result = []
+    for label in labels:
+        seen[label] += 1
+        result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return result

@@ -1,7 +1,7 @@
 """The interactive page of a comparison of runs: one file without server or network."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from metaevo.comparison.compare_runs import curves, figures
 from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
 from metaevo.comparison.compare_runs.results import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun
+from metaevo.comparison.compare_runs.selection import Selection
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
 from metaevo.config import files
 from metaevo.reports import page as report
@@ -51,15 +52,7 @@ def views(result: RunComparison) -> dict[str, object]:
     scores = {seed: score for each in result.groups for seed, score, _ in each.by_seed()}
     seeds = list(scores)
     number = {seed: index for index, seed in enumerate(seeds)}
-    named = _groupings(result, seeds)
-    groupings = [
-        {
-            "name": name,
-            "labels": [each.label for each in groups],
-            "members": [[number[seed] for seed in each.seeds] for each in groups],
-        }
-        for name, groups in named.items()
-    ]
+    groupings = _groupings(result, seeds)
     has_curves = not result.selection.is_evaluation
     axes = [axis for axis in AXES if has_curves and all(axis in seed.axes for seed in seeds)]
     tasks = sorted({seed.task for seed in seeds})
@@ -76,9 +69,19 @@ def views(result: RunComparison) -> dict[str, object]:
             for each in result.groups[:_MOST_BARS]
         ],
         "tasks": tasks,
-        "groupings": groupings,
+        "groupings": [
+            {
+                "name": name,
+                "labels": [each.label for each in groups],
+                "members": [[number[seed] for seed in each.seeds] for each in groups],
+            }
+            for name, groups in groupings.items()
+        ],
         "axes": {
-            axis: {task: _panel(result, seeds, list(named.values()), axis, task) for task in tasks}
+            axis: {
+                task: _panel(result.selection, number, list(groupings.values()), axis, task)
+                for task in tasks
+            }
             for axis in axes
         },
         "axisNames": AXES,
@@ -86,11 +89,11 @@ def views(result: RunComparison) -> dict[str, object]:
     }
 
 
-def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, list[Group]]:
+def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, Sequence[Group]]:
     """Return the groupings that the page offers, starting with the grouping in the tables."""
     every, run = "all settings that differ", "run"
     own = [known_key(key, seeds) for key in result.options.group_by or ()]
-    found = {", ".join(own) or every: [each.group for each in result.groups]}
+    found: dict[str, Sequence[Group]] = {", ".join(own) or every: result.groups}
     if own:
         found.setdefault(every, group(seeds))
     for key in list(differing(seeds))[:_MOST_GROUPINGS]:
@@ -101,29 +104,29 @@ def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, lis
 
 
 def _panel(
-    result: RunComparison,
-    seeds: Sequence[SeedRun],
+    selection: Selection,
+    number: Mapping[SeedRun, int],
     groupings: Sequence[Sequence[Group]],
     axis: str,
     task: str,
 ) -> dict[str, object]:
     """Return the curves of a task, and the middle curves by grouping and group."""
-    mine = {seed: index for index, seed in enumerate(seeds) if seed.task == task}
-    raw = [curves.curve(seed, result.selection.metric, axis) for seed in mine]
+    seeds = [seed for seed in number if seed.task == task]
+    raw = [curves.curve(seed, selection.metric, axis) for seed in seeds]
     points = curves.grid(raw)
-    row = dict(zip(mine, curves.align(raw, points), strict=True))
+    aligned = dict(zip(seeds, curves.align(raw, points), strict=True))
 
     def middle(members: Group) -> dict[str, Series] | None:
-        aligned = [row[seed] for seed in members.on(task)]
-        if not aligned:
+        own = [aligned[seed] for seed in members.on(task)]
+        if not own:
             return None
-        part = curves.middle(points, np.stack(aligned), _RESAMPLES)
+        part = curves.middle(points, np.stack(own), _RESAMPLES)
         named = {"x": part.x, "y": part.iqm, "low": part.low, "high": part.high}
         return {name: _list(values) for name, values in named.items()}
 
     return {
         "x": _list(points),
-        "curves": {str(index): _list(row[seed]) for seed, index in mine.items()},
+        "curves": {str(number[seed]): _list(row) for seed, row in aligned.items()},
         "middles": [
             [middle(each) for each in groups] if len(groups) <= _MOST_GROUPS else []
             for groups in groupings
@@ -191,32 +194,6 @@ def _in_script(code: str) -> str:
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def write(result: RunComparison, path: Path, *, reload_seconds: float | None = None) -> Path:
-    """Write the page and return its path.
-
-    Args:
-        result: the comparison.
-        path: path of the file.
-        reload_seconds: interval at which the page reloads itself; for `--watch`.
-    """
-    first, *others = tables(result)
-    parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]
-    if result.notes:
-        parts.append(report.Text("Notes", result.notes))
-    parts += [first, _Plots(views(result)), *others]
-    parts.append(report.KeyValues("How this was computed", vars(result.options)))
-    reload = ""
-    if reload_seconds is not None:
-        reload = f'<meta http-equiv="refresh" content="{max(1, round(reload_seconds))}">\n'
-    head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n{reload}'
-        f"<style>{_CSS}</style>\n"
-    )
-    groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
-    subtitle = f"{compared_quantity(result)}: {groups}, {seeds}"
-    return report.write_report(path, "Comparison of runs", subtitle, parts, head=head)
-
-
 def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:
     """Write the page, the figure and comparison.json; return the path of the page.
 
@@ -228,8 +205,41 @@ def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = 
     Raises:
         ConfigError: if a file cannot be written.
     """
+    try:
+        files.write_json_atomic(folder / "comparison.json", _content(result))
+        if result.efficiency:
+            figures.draw_curves(result, folder / "figures" / "curves.png")
+        head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        if reload_seconds is not None:
+            seconds = max(1, round(reload_seconds))
+            head += f'<meta http-equiv="refresh" content="{seconds}">\n'
+        head += f"<style>{_CSS}</style>\n"
+        groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
+        subtitle = f"{compared_quantity(result)}: {groups}, {seeds}"
+        return report.write_report(
+            folder / "index.html", "Comparison of runs", subtitle, _sections(result), head=head
+        )
+    except OSError as error:
+        raise files.unwritable(folder, error) from None
+
+
+def _sections(result: RunComparison) -> list[report.Section]:
+    first, *others = tables(result)
+    notes = [report.Text("Notes", result.notes)] if result.notes else []
+    return [
+        report.Text("Conclusion", conclusion(result)),
+        *notes,
+        first,
+        _Plots(views(result)),
+        *others,
+        report.KeyValues("How this was computed", vars(result.options)),
+    ]
+
+
+def _content(result: RunComparison) -> dict[str, object]:
+    """Return the content of comparison.json."""
     chosen = result.selection
-    content: dict[str, object] = {
+    return {
         "compared": compared_quantity(result),
         "metric": chosen.metric,
         "axis": chosen.axis,
@@ -247,10 +257,3 @@ def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = 
             for row in result.efficiency
         ],
     }  # fmt: skip
-    try:
-        files.write_json_atomic(folder / "comparison.json", content)
-        if result.efficiency:
-            figures.draw_curves(result, folder / "figures" / "curves.png")
-        return write(result, folder / "index.html", reload_seconds=reload_seconds)
-    except OSError as error:
-        raise files.unwritable(folder, error) from None

@@ -30,10 +30,9 @@ class Options:
 
 
 @dataclass(frozen=True)
-class GroupResult:
+class GroupResult(Group):
     """The scores of a group. Over several tasks, statistics are of the scaled scores."""
 
-    group: Group
     scores: dict[str, FloatArray]
     """by task, [seeds] as recorded"""
     scaled: dict[str, FloatArray]
@@ -46,11 +45,6 @@ class GroupResult:
     """mean distance to the best possible score"""
 
     @property
-    def label(self) -> str:
-        """The settings that distinguish the group."""
-        return self.group.label
-
-    @property
     def count(self) -> int:
         """Number of seeds, over all tasks."""
         return sum(map(len, self.scores.values()))
@@ -58,8 +52,8 @@ class GroupResult:
     def by_seed(self) -> Iterator[tuple[SeedRun, float, float]]:
         """Yield each seed with its recorded and its scaled score."""
         for task, scores in self.scores.items():
-            yield from zip(self.group.on(task), scores.tolist(), self.scaled[task].tolist(),
-                           strict=True)  # fmt: skip
+            scaled = self.scaled[task].tolist()
+            yield from zip(self.on(task), scores.tolist(), scaled, strict=True)
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,7 @@ class RunComparison:
     @property
     def seeds(self) -> list[SeedRun]:
         """All seeds, in the order of the groups."""
-        return [seed for each in self.groups for seed in each.group.seeds]
+        return [seed for each in self.groups for seed in each.seeds]
 
     def table(self, name: TableName = "scores") -> list[Record]:
         """Return a table as records, such as `pandas.DataFrame` reads.

@@ -1,4 +1,4 @@
-"""Reading our own run directories, finished or half-written."""
+"""Reading run directories, finished or half-written."""
 
 import fcntl
 import os
@@ -9,22 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.seed_run import (
-    EVALUATION,
-    SeedRun,
-    Source,
-    column,
-)
+from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun, Source
 from metaevo.config import files, flatten
-from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import evolutions_in
-from metaevo.runs.metrics import Records
+from metaevo.runs.metrics import Records, numbers
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Evaluation
 from metaevo.statistics import FloatArray
 
-_DEPTH = 3  # folders below the one named in which runs are looked for
+_DEPTH = 3
+"""levels of folders that are searched for runs"""
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
 _OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
 """Metrics of an update that are defined for a diverged agent, too."""
@@ -33,9 +28,9 @@ _TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
 
 
 def find(path: Path) -> list[Path]:
-    """The run directories at or below a path, in order; a run's own folders are not searched.
+    """Return the run directories at or below a path, in order.
 
-    Each evolution within a run counts as a run.
+    The evolutions within a run count as runs; other folders of a run are not searched.
     """
     return sorted(_below(path, _DEPTH))
 
@@ -54,134 +49,136 @@ def _below(path: Path, depth: int) -> Iterator[Path]:
 
 
 def read(path: Path) -> Source:
-    """The run in a directory.
+    """Return the run in a directory.
 
     Raises:
-        ConfigError: it holds no run, or a file is damaged.
+        ConfigError: if there is no run, or a file is damaged.
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
     found = run.read_kinds(_DEFAULTS)
     kind = next((kind for kind in _DEFAULTS if found[kind]), None)
-    records = found[kind or "update"]
+    seeds: list[SeedRun] = []
     notes: list[str] = []
-    seeds = _seeds(run, config, kind, records, notes) if kind else []
+    progress: float | None = 0.0
+    if kind == "update":
+        seeds = _agents(run, config, found[kind], notes)
+    elif kind is not None:
+        seeds = [_search(run, config, kind, found[kind])]
+    if kind is not None:
+        progress = _progress(config, kind, found[kind])
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
-    progress = _progress(config, kind, records)
     return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
 
-def _seeds(
-    run: RunDirectory,
-    config: PlainDict,
-    kind: str,
-    records: Records,
-    notes: list[str],
+def _agents(
+    run: RunDirectory, config: PlainDict, records: Records, notes: list[str]
 ) -> list[SeedRun]:
-    """A seed for every agent of a training, one for everything else."""
-    number = max(1, int(config.get("seeds") or 1)) if kind == "update" else 1
-    axes = {"steps": records.column("frames") / number, "seconds": records.column("seconds")}
-    if kind != "update":
-        axes["generations"] = records.column(kind)
-    metrics = _metrics(kind, records)
+    """Return a seed for every agent of a training, and one for metrics that are means over them."""
+    name, base = str(run.path), _base(config)
+    count = max(1, int(config.get("seeds") or 1))
+    axes = {"steps": records.column("frames") / count, "seconds": records.column("seconds")}
+    columns = _columns(records, "update")
+    # The metrics of an agent that diverged at once are NaN, which counts.
+    metrics = {
+        key: values
+        for key, values in columns.items()
+        if key not in _OF_EPISODES or np.isfinite(values).any()
+    }
     diverged = int(np.nan_to_num(records.column("diverged")).max())
-    if kind == "update" and diverged:
+    if diverged:
         notes.append(
-            f"{diverged} of its {number} agents diverged: metrics that are recorded as a mean over "
+            f"{diverged} of its {count} agents diverged: metrics that are recorded as a mean over "
             "the others count as missing"
         )
-        metrics = {
-            name: values if name in _OF_EPISODES else np.full_like(values, np.nan)
-            for name, values in metrics.items()
-        }
-    base = str(config.get("run.seed", 0))
-    curves = {base: metrics}
-    if kind == "update" and number == 1:
-        curves = {f"{base}/0": metrics}
-    elif kind == "update":
+        for key in metrics.keys() - _OF_EPISODES:
+            metrics[key] = np.full(len(records), np.nan)
+    curves = {f"{base}/0": metrics}
+    if count > 1:
         returns = _returns(records)
         if not returns:
             notes.append("it has no curves of single seeds yet: their mean counts as one seed")
         curves = {f"{base}/{index}": {"mean_return": row} for index, row in enumerate(returns)}
-        # Metrics recorded only as a mean over seeds form a separate seed.
-        if rest := {name: metrics[name] for name in metrics if name != "mean_return" or not curves}:
-            curves[f"{base}/mean"] = rest
+        if returns:
+            metrics.pop("mean_return", None)
+        if metrics:
+            curves[f"{base}/mean"] = metrics
     return [
-        SeedRun(str(run.path), name, config, axes, values, _default(kind, values))
-        for name, values in curves.items()
+        SeedRun(name, seed, config, axes, own, "mean_return" if "mean_return" in own else None)
+        for seed, own in curves.items()
     ]
 
 
-def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
-    name = _DEFAULTS[kind]
-    if kind == "generation" and not np.isfinite(metrics.get(name, np.array([]))).any():
-        return "fitness_mean"  # no generation was evaluated on validation keys
-    return name if name in metrics else None
-
-
-def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
-    """Return the metrics of the records by name, usually only metrics with a finite value.
-
-    A training keeps all metrics outside `_OF_EPISODES`: they are NaN if the agent diverged at once.
-    """
-    names = set().union(*records) - _NOT_METRICS - {kind}
-    metrics = {name: records.column(name) for name in sorted(names)}
+def _search(run: RunDirectory, config: PlainDict, kind: str, records: Records) -> SeedRun:
+    """Return an evolution or a sweep as one seed."""
+    axes = {
+        "steps": records.column("frames"),
+        "seconds": records.column("seconds"),
+        "generations": records.column(kind),
+    }
+    metrics = _columns(records, kind)
     if kind == "trial" and "value" in metrics:
         metrics["best_value"] = np.fmax.accumulate(metrics["value"])
-    return {
-        name: values
-        for name, values in metrics.items()
-        if np.isfinite(values).any() or (kind == "update" and name not in _OF_EPISODES)
-    }
+    metrics = {name: values for name, values in metrics.items() if np.isfinite(values).any()}
+    default: str | None = _DEFAULTS[kind]
+    if default not in metrics:  # no generation was evaluated on validation keys
+        default = "fitness_mean" if kind == "generation" else None
+    return SeedRun(str(run.path), _base(config), config, axes, metrics, default)
+
+
+def _base(config: PlainDict) -> str:
+    return str(config.get("run.seed", 0))
+
+
+def _columns(records: Records, kind: str) -> dict[str, FloatArray]:
+    names = set().union(*records) - _NOT_METRICS - {kind}
+    return {name: records.column(name) for name in sorted(names)}
 
 
 def _returns(records: Records) -> list[FloatArray]:
     """Return the curves [points] of single seeds, if the records hold them."""
     rows = [record.get("returns") for record in records]
     if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
-        return list(np.stack([column(row) for row in rows if row is not None], axis=1))
+        return list(np.stack([numbers(row) for row in rows if row is not None], axis=1))
     return []
 
 
 def _with_scores(
     seeds: list[SeedRun], run: RunDirectory, config: PlainDict, *, evolved: bool
 ) -> list[SeedRun]:
-    """Add the scores of evaluation.json; scored seeds without a curve follow.
+    """Add the scores of evaluation.json as metrics; scored seeds without a curve follow.
 
     The default metric of the scores of an evolution is the score of the learned variant.
     """
     if not os.path.lexists(run.evaluation_path):
         return seeds
-    result = read_json(run.evaluation_path, Evaluation)
-    base = config.get("run.seed", 0)
-    scores: dict[str, dict[str, float]] = {}
+    result = files.read_json(run.evaluation_path, Evaluation)
+    scores: dict[str, dict[str, FloatArray]] = {}
     for row in result["variants"]:
-        for index, score in enumerate(_by_seed(row["scores"]).tolist()):
-            scores.setdefault(f"{base}/{index}", {})[row["name"]] = score
+        for index, score in enumerate(row["scores"]):
+            metrics = scores.setdefault(f"{_base(config)}/{index}", {})
+            metrics[f"{EVALUATION}:{row['name']}"] = _mean(score)
     learned = result.get("learned")
     default = f"{EVALUATION}:{learned}" if evolved and learned else None
-    joined = [replace(seed, scores=scores.pop(seed.seed, {})) for seed in seeds]
+    joined = [replace(seed, metrics=seed.metrics | scores.pop(seed.seed, {})) for seed in seeds]
     return joined + [
-        SeedRun(str(run.path), name, config, {}, {}, default, scores=each)
-        for name, each in scores.items()
+        SeedRun(str(run.path), name, config, {}, metrics, default)
+        for name, metrics in scores.items()
     ]
 
 
-def _by_seed(scores: list[Any]) -> FloatArray:
-    """Scores [seeds]; of several environments [seeds, environments], which are normalised."""
-    rows = (column(row if isinstance(row, list) else [row]) for row in scores)
-    return np.array([row.mean() for row in rows])
+def _mean(score: Any) -> FloatArray:
+    """Return the score [1] of a seed; of several environments, whose scores are normalised."""
+    return numbers(score if isinstance(score, list) else [score]).mean(keepdims=True)
 
 
-def _progress(config: PlainDict, kind: str | None, records: Records) -> float | None:
+def _progress(config: PlainDict, kind: str, records: Records) -> float | None:
     """Return the finished share of the run, if the settings contain its length."""
     if kind == "update":
         total = config.get("train.total_timesteps")
         done = (records[-1].get("frames") or 0) / max(1, int(config.get("seeds") or 1))
-    elif kind is not None:
-        total, done = config.get(_TOTALS[kind]), len(records)
     else:
-        return 0.0
+        total, done = config.get(_TOTALS[kind]), len(records)
     return min(1.0, done / total) if isinstance(total, int | float) and total > 0 else None
 
 

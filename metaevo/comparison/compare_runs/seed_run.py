@@ -1,29 +1,20 @@
-"""One seed of a run: curves, settings, scores; and which values of a metric are better."""
+"""One seed of a run: settings and recorded metrics; and which values of a metric are better."""
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from metaevo.config.plain import PlainDict
 from metaevo.statistics import FloatArray
 from purerl.metrics import BETTER, Direction
 
 EVALUATION = "evaluation"
-"""The metric name of the scores in evaluation.json."""
-_HIGHER = (
-    "mean_return", "low", "high", "final_return", "reward_per_step", "fitness_mean",
-    "fitness_best", "fitness_of_mean", "fitness_low", "fitness_high", "value", "best_value",
-    EVALUATION,
-)  # fmt: skip
-_KNOWN: dict[str, Direction | None] = {
-    **BETTER,
-    **dict.fromkeys(_HIGHER, "higher"),
-    "diverged": "lower",
-    **dict.fromkeys(("episodes", "fitness_std", "tied", "sigma", "fraction")),
-}
+"""Held-out scores; `evaluation:VARIANT` is the metric of one variant."""
+_HIGHER = {
+    "low", "high", "reward_per_step", "value", "best_value", EVALUATION, "fitness_mean",
+    "fitness_best", "fitness_of_mean", "fitness_low", "fitness_high",
+}  # fmt: skip
 _HIGHER_ELSEWHERE = re.compile(r"(^|_)(returns?|rewards?|fitness|score|success)$|^ep_rew_mean$")
 """Endings of metrics of other programs that are better if high."""
 
@@ -36,12 +27,11 @@ AXES = {
 SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
 """Last parts of config keys that select the random seed."""
 BOOKKEEPING = (
-    "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
-    "run.num_devices", "run.log_every", "run.track", "run.evolution_seeds", "evolution.chunk_size",
-    "evolution.num_devices", "evolution.block_seconds", "run.mlflow", "resolved.",
-    "environment.started", "environment.command_line", "environment.git", "environment.devices",
-    "environment.python", "environment.jax", "environment.flax", "environment.optax",
-    "environment.evosax", "environment.gymnax", "environment.numpy",
+    "run.", "resolved.", "evolution.chunk_size", "evolution.num_devices",
+    "evolution.block_seconds", "environment.started", "environment.command_line",
+    "environment.git", "environment.devices", "environment.python", "environment.jax",
+    "environment.flax", "environment.optax", "environment.evosax", "environment.gymnax",
+    "environment.numpy",
 )  # fmt: skip
 """Prefixes of config keys without an effect on the result."""
 RUN_ID, AGENT = "resolved.run_id", "agent"
@@ -51,12 +41,17 @@ TASK_KEYS = (
     "study", "role", "game.payoffs", "game.opponent_payoffs", "game.discount",
 )  # fmt: skip
 """Config keys that define the task. Scores on different tasks are never pooled."""
+_ENV_PARAMS = "task.env_params."
 
 
 def direction(metric: str) -> Direction | None:
     """Return whether higher or lower values of a metric are better; None if unknown."""
-    name = metric.rpartition("/")[2]
-    return _KNOWN.get(name, "higher" if _HIGHER_ELSEWHERE.search(name) else None)
+    name = metric.rpartition("/")[2].partition(":")[0]
+    if name == "diverged":
+        return "lower"
+    if name in _HIGHER or _HIGHER_ELSEWHERE.search(name):
+        return "higher"
+    return BETTER.get(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +67,9 @@ class SeedRun:
     axes: dict[str, FloatArray]
     """[records] positions by name in `AXES`"""
     metrics: dict[str, FloatArray]
-    """[records] values by name, NaN where missing"""
+    """[records] values by name, NaN where missing; of held-out scores [1]"""
     default: str | None = None
     """default metric"""
-    scores: dict[str, float] = field(default_factory=dict)
-    """held-out scores by variant"""
-    has_own_seed: bool = True
-    """whether `seed` is known"""
 
     @property
     def is_mean(self) -> bool:
@@ -92,25 +83,24 @@ class SeedRun:
         parts += [
             f"{key.rpartition('.')[2]}={value}"
             for key, value in sorted(self.config.items())
-            if key.startswith("task.env_params.") and value != {}
+            if key.startswith(_ENV_PARAMS) and value != {}
         ]
         return " ".join(str(part) for part in parts)
 
-
-def settings_of(seed: SeedRun) -> dict[str, str]:
-    """Return settings as text, without the seed, bookkeeping and the task."""
-    searches = any(key == "evolve" or key.startswith("sweep.") for key in seed.config)
-    # In a training the section `fitness` has no effect.
-    bookkeeping = BOOKKEEPING if searches else (*BOOKKEEPING, "fitness.")
-    return {
-        key: _text(value)
-        for key, value in seed.config.items()
-        if key.rpartition(".")[2] not in SEED_KEYS
-        and not key.startswith(bookkeeping)
-        and key not in TASK_KEYS
-        and not key.startswith("task.env_params.")
-        and not (key == AGENT and RUN_ID in seed.config)
-    }
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Settings as text, without the seed, bookkeeping and the task."""
+        ignored: tuple[str, ...] = (*BOOKKEEPING, _ENV_PARAMS)
+        if not any(key == "evolve" or key.startswith("sweep.") for key in self.config):
+            ignored += ("fitness.",)  # has no effect in a training
+        return {
+            key: _text(value)
+            for key, value in self.config.items()
+            if key.rpartition(".")[2] not in SEED_KEYS
+            and not key.startswith(ignored)
+            and key not in TASK_KEYS
+            and not (key == AGENT and RUN_ID in self.config)
+        }
 
 
 def _text(value: Any) -> str:
@@ -133,13 +123,11 @@ class Source:
     progress: float | None = None
     """in [0, 1], if known"""
     notes: list[str] = field(default_factory=list)
-    repeats: int = 0
-    """number of seeds left out because another run repeats them"""
 
     @property
     def status(self) -> str:
         """The state, with the progress of an unfinished run."""
-        if self.state == "finished" or self.progress is None:
+        if self.complete or self.progress is None:
             return self.state
         return f"{self.state}: {self.progress:.0%}"
 
@@ -147,17 +135,3 @@ class Source:
     def complete(self) -> bool:
         """Whether the run is finished."""
         return self.state == "finished"
-
-
-def column(values: ArrayLike | list[Any]) -> FloatArray:
-    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
-    if isinstance(values, list):
-        values = [_number(value) for value in values]
-    array = np.asarray(values, dtype=np.float64)
-    return np.where(np.isfinite(array), array, np.nan)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return np.nan
-    return float(value)

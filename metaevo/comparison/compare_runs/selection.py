@@ -10,7 +10,7 @@ from purerl.metrics import Direction
 
 VARIANT = "variant"
 """The config key that holds the variant of held-out scores."""
-_NOTHING = "no run has recorded anything to compare yet"
+_HELD_OUT = f"{EVALUATION}:"
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Selection:
     @property
     def is_evaluation(self) -> bool:
         """Whether held-out scores are compared, which have no curves."""
-        return self.metric.partition(":")[0] == EVALUATION
+        return _is_evaluation(self.metric)
 
     @property
     def direction(self) -> Direction | None:
         """Whether higher or lower values are better; None if unknown."""
-        return direction(EVALUATION if self.is_evaluation else self.metric)
+        return direction(self.metric)
 
     @property
     def lower_is_better(self) -> bool:
@@ -47,7 +47,8 @@ class Selection:
     def score(self, seed: SeedRun, how: curves.Score) -> float:
         """Return the score of a seed; NaN if it has none."""
         if self.is_evaluation:
-            return next(iter(seed.scores.values()))
+            (score,) = seed.metrics.values()
+            return float(score[0])
         end = curves.reach(seed, self.axis) if self.full_length else self.ends[seed.task]
         return curves.score(*self.curve(seed), end, how, lower_is_better=self.lower_is_better)
 
@@ -67,21 +68,20 @@ def select(
     notes += [f"{source.name}: {note}" for source in sources for note in source.notes]
     notes += [f"{source.name}: {source.status}" for source in sources if not source.complete]
     chosen = metric or _default(sources, notes)
-    is_evaluation = chosen.partition(":")[0] == EVALUATION
     seeds: list[SeedRun] = []
     for source in sources:
-        if is_evaluation:
-            mine = [each for seed in source.seeds for each in _variants(seed, chosen)]
+        if _is_evaluation(chosen):
+            own = [each for seed in source.seeds for each in _variants(seed, chosen)]
         else:
-            mine = [seed for seed in source.seeds if chosen in seed.metrics]
-        if not mine and any(seed.metrics or seed.scores for seed in source.seeds):
+            own = [seed for seed in source.seeds if chosen in seed.metrics]
+        if not own and any(seed.metrics for seed in source.seeds):
             raise ConfigError(f"{source.name}: has no metric {chosen!r}; it has: {_names(source)}")
-        if not mine and not source.repeats:
+        if not own:
             notes.append(f"{source.name}: left out, because it has no records yet")
-        seeds += mine
+        seeds += own
     if not seeds:
-        raise ConfigError(_NOTHING)
-    if is_evaluation:
+        raise ConfigError("no run has recorded anything to compare yet")
+    if _is_evaluation(chosen):
         return Selection(chosen, "steps", seeds, {}, full_length)
     axis = align or curves.default_axis(seeds)
     for seed in seeds:
@@ -93,24 +93,37 @@ def select(
     return Selection(chosen, axis, seeds, _ends(seeds, axis, full_length, notes), full_length)
 
 
+def _is_evaluation(metric: str | None) -> bool:
+    return metric is not None and metric.partition(":")[0] == EVALUATION
+
+
 def _variants(seed: SeedRun, metric: str) -> list[SeedRun]:
     """Return a seed for each held-out score, with the variant as a setting."""
     return [
-        replace(seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={})
-        for name, score in seed.scores.items()
-        if metric in (EVALUATION, f"{EVALUATION}:{name}")
+        replace(
+            seed,
+            config={**seed.config, VARIANT: name.removeprefix(_HELD_OUT)},
+            metrics={name: score},
+        )
+        for name, score in seed.metrics.items()
+        if _is_evaluation(name) and metric in (EVALUATION, name)
     ]
 
 
 def _default(sources: Sequence[Source], notes: list[str]) -> str:
     """Return the common default metric; held-out scores if all evolutions have the same ones."""
-    held_out = {
-        source.name: {each.default for each in source.seeds if _is_held_out(each)}
-        for source in sources
-        if source.seeds
-    }
-    variants = set().union(*held_out.values())
-    if len(variants) == 1 and all(held_out.values()):
+    defaults: dict[str, str] = {}
+    held_out: list[set[str | None]] = []
+    for source in sources:
+        if not source.seeds:
+            continue
+        names = [seed.default for seed in source.seeds if seed.default]
+        held_out.append({name for name in names if _is_evaluation(name)})
+        curved = next((name for name in names if not _is_evaluation(name)), None)
+        if curved:
+            defaults.setdefault(curved, source.name)
+    variants = set().union(*held_out)
+    if len(variants) == 1 and all(held_out):
         notes.append(
             "evolutions are compared by the held-out scores of their results, with one seed for "
             "each agent: the intervals do not cover the variation between evolutions "
@@ -119,30 +132,17 @@ def _default(sources: Sequence[Source], notes: list[str]) -> str:
         return str(variants.pop())
     if variants:
         notes.append("held-out scores are not used, because not all runs have those of one variant")
-    defaults: dict[str, str] = {}
-    for source in sources:
-        found = next((s.default for s in source.seeds if s.default and not _is_held_out(s)), None)
-        if found:
-            defaults.setdefault(found, source.name)
-        elif any(seed.metrics for seed in source.seeds):
-            raise ConfigError(f"{source.name}: choose a metric with --metric: {_names(source)}")
     if len(defaults) > 1:
         shown = ", ".join(f"{name} ({run})" for name, run in defaults.items())
         raise ConfigError(f"the runs have different default metrics: {shown}; choose with --metric")
-    if not defaults and not any(seed.scores for source in sources for seed in source.seeds):
-        raise ConfigError(_NOTHING)
     return next(iter(defaults), EVALUATION)
 
 
-def _is_held_out(seed: SeedRun) -> bool:
-    return (seed.default or "").startswith(f"{EVALUATION}:")
-
-
 def _names(source: Source) -> str:
-    names = sorted({name for seed in source.seeds for name in seed.metrics})
-    variants = list(dict.fromkeys(name for seed in source.seeds for name in seed.scores))
-    names += [EVALUATION] * bool(variants) + [f"{EVALUATION}:{name}" for name in variants]
-    return ", ".join(names) or "none yet"
+    names = {name for seed in source.seeds for name in seed.metrics}
+    if any(map(_is_evaluation, names)):
+        names.add(EVALUATION)
+    return ", ".join(sorted(names))
 
 
 def _ends(

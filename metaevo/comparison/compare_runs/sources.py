@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from metaevo.comparison.compare_runs import run_directories, trackers
-from metaevo.comparison.compare_runs.seed_run import SeedRun, Source, settings_of
+from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.config import ConfigError
 from metaevo.reports.numbers import counted
 from metaevo.runs.latest import run_path
@@ -47,25 +47,26 @@ def _read(name: str) -> list[Source]:
 
 
 def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
-    best: dict[str, SeedRun] = {}
+    longest: dict[str, SeedRun] = {}
     for source in sources:
         for seed in source.seeds:
-            first = best.setdefault(_identity(seed), seed)
+            first = longest.setdefault(_identity(seed), seed)
             if _points(seed) > _points(first):
-                best[_identity(seed)] = seed
-    notes, result = [], []
+                longest[_identity(seed)] = seed
+    notes, kept = [], []
     for source in sources:
-        seeds = [seed for seed in source.seeds if best[_identity(seed)] is seed]
-        repeats = sum(not s.is_mean for s in source.seeds) - sum(not s.is_mean for s in seeds)
-        if seeds and repeats:
+        seeds = [seed for seed in source.seeds if longest[_identity(seed)] is seed]
+        if source.seeds and not seeds:
+            notes.append(f"{source.name}: left out, because it repeats another run")
+            continue
+        kept.append(dataclasses.replace(source, seeds=seeds))
+        repeats = sum(not each.is_mean for each in source.seeds if each not in seeds)
+        if repeats:
             notes.append(
                 f"{source.name}: {counted(repeats, 'seed')} left out, because another run has the "
                 "same settings and random seeds"
             )
-        elif repeats:
-            notes.append(f"{source.name}: left out, because it repeats another run")
-        result.append(dataclasses.replace(source, seeds=seeds, repeats=repeats))
-    return result, notes
+    return kept, notes
 
 
 def _points(seed: SeedRun) -> int:
@@ -73,7 +74,4 @@ def _points(seed: SeedRun) -> int:
 
 
 def _identity(seed: SeedRun) -> str:
-    """Identify a seed by its name, its settings and its task, or by its run."""
-    if not seed.has_own_seed:
-        return repr((seed.seed, seed.run))
-    return repr((seed.seed, sorted(settings_of(seed).items()), seed.task))
+    return repr((seed.seed, sorted(seed.settings.items()), seed.task))

@@ -1,7 +1,6 @@
 """Runs in wandb and MLflow, of metaevo and of other programs."""
 
 import ast
-import importlib
 import json
 import subprocess
 import sys
@@ -12,20 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.seed_run import (
-    AGENT,
-    RUN_ID,
-    SEED_KEYS,
-    SeedRun,
-    Source,
-    column,
-)
+from metaevo.comparison.compare_runs.seed_run import AGENT, RUN_ID, SeedRun, Source
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.metrics import numbers
 from metaevo.statistics import FloatArray
 
 WANDB, MLFLOW = "wandb:", "mlflow:"
 _SQLITE = "sqlite:///"
+_PARENT = "mlflow.parentRunId"
 _TIMEOUT = 120
 """Seconds for wandb's reader of one offline run."""
 _MOST_RUNS = 50_000
@@ -54,11 +48,12 @@ def seed_run(
 
     Args:
         name: name of the run.
-        config: settings, nested or dotted.
+        config: settings, nested or dotted; keys that begin with _ belong to wandb.
         rows: the history; names of our trackers (`update/mean_return`) lose their prefix.
         identity: name of the seed if the settings contain none.
     """
-    settings = {key: literal(value) for key, value in flatten(dict(config)).items()}
+    own = {key: value for key, value in config.items() if not key.startswith("_")}
+    settings = flatten({key: _literal(value) for key, value in flatten(own).items()})
     prefixes = {key.partition("/")[0] for row in rows for key in row if "/" in key}
     kind = next((kind for kind in _KINDS if kind in prefixes), None)
     metrics = _columns(rows, kind)
@@ -77,23 +72,23 @@ def seed_run(
     metrics = {key: values for key, values in metrics.items()
                if key != "index" and not key.startswith("_")}  # fmt: skip
     default = next((one for one in _DEFAULTS if one in metrics), None)
-    seeds = [settings[key] for key in sorted(settings) if key.rpartition(".")[2] in SEED_KEYS[:1]]
+    seeds = [settings[key] for key in sorted(settings) if key.rpartition(".")[2] == "seed"]
     if RUN_ID in settings and AGENT in settings:  # the name of the seed in the run directory
         seeds.append(settings[AGENT])
     seed = "/".join(map(str, seeds)) if seeds else identity
-    return SeedRun(name, seed, settings, axes, metrics, default, has_own_seed=bool(seeds))
+    return SeedRun(name, seed, settings, axes, metrics, default)
 
 
 def _columns(rows: Sequence[PlainMapping], kind: str | None) -> dict[str, FloatArray]:
     """Return the numeric columns: one kind of our records, or all of another program."""
     if kind is not None:
         rows = [row for row in rows if any(key.startswith(f"{kind}/") for key in row)]
-    names = {key: key.removeprefix(f"{kind}/") for row in rows for key in row}
-    columns = {name: column([row.get(key) for row in rows]) for key, name in names.items()}
+    keys = dict.fromkeys(key for row in rows for key in row)
+    columns = {key.removeprefix(f"{kind}/"): numbers(row.get(key) for row in rows) for key in keys}
     return {name: values for name, values in columns.items() if np.isfinite(values).any()}
 
 
-def literal(value: Any) -> Any:
+def _literal(value: Any) -> Any:
     """Parse a setting from text, because MLflow stores all settings as text."""
     if not isinstance(value, str):
         return value
@@ -138,10 +133,11 @@ def read_wandb(text: str, make_api: Callable[[], Any] | None = None) -> list[Sou
     parts = where.split("/")
     if len(parts) not in (2, 3) or not all(parts):
         raise ConfigError(f"{text}: neither a directory nor wandb:ENTITY/PROJECT[/RUN]")
+    project = f"{WANDB}{parts[0]}/{parts[1]}"
     try:
         api = (make_api or _api)()
         runs = [api.run(where)] if len(parts) == 3 else list(api.runs(where))
-        found = without_means([_from_api(parts, run) for run in runs])
+        found = without_means([_online(f"{project}/{run.id}", run) for run in runs])
     except Exception as error:  # wandb, requests and the operating system each have their own
         raise ConfigError(f"{text}: wandb cannot be read: {error}") from None
     if not found:
@@ -155,14 +151,9 @@ def _api() -> Any:
     return wandb.Api(timeout=30)
 
 
-def _from_api(parts: list[str], run: Any) -> Source:
-    name = f"{WANDB}{parts[0]}/{parts[1]}/{run.id}"
-    seed = seed_run(name, _without_private(run.config), list(run.scan_history()), run.id)
+def _online(name: str, run: Any) -> Source:
+    seed = seed_run(name, run.config, list(run.scan_history()), run.id)
     return _source(name, "wandb", seed, run.state)
-
-
-def _without_private(config: PlainMapping) -> PlainDict:
-    return {key: value for key, value in config.items() if not key.startswith("_")}
 
 
 def _offline(path: Path) -> list[Source]:
@@ -180,18 +171,17 @@ def _from_file(path: Path) -> Source:
     rows: list[PlainDict] = []
     state = "still going on or killed"  # the state of an offline run is recorded at its end
     for record in _records(path):
-        if record["type"] in ("run", "config"):
-            config |= (
-                record.get("run", {}).get("config", record.get("config", {})).get("update", {})
-            )
-        elif record["type"] == "history":
-            rows.append(record["history"].get("item", {}))
-        elif record["type"] == "exit":
-            state = "failed" if record["exit"].get("exit_code", 0) else "finished"
+        match record["type"]:
+            case "run":
+                config |= record["run"].get("config", {}).get("update", {})
+            case "config":
+                config |= record["config"].get("update", {})
+            case "history":
+                rows.append(record["history"].get("item", {}))
+            case "exit":
+                state = "failed" if record["exit"].get("exit_code", 0) else "finished"
     name, identity = f"{WANDB}{path.parent}", path.stem.removeprefix("run-")
-    return _source(
-        name, "wandb offline", seed_run(name, _without_private(config), rows, identity), state
-    )
+    return _source(name, "wandb offline", seed_run(name, config, rows, identity), state)
 
 
 def _records(path: Path) -> Iterator[PlainDict]:
@@ -230,15 +220,14 @@ def read_mlflow(text: str) -> list[Source]:
         # MLflow would create an empty one.
         raise ConfigError(f"{text}: there is no database {uri.removeprefix(_SQLITE)}")
     try:
-        client_class = importlib.import_module("mlflow.tracking").MlflowClient
+        from mlflow.tracking import MlflowClient
     except ImportError:
-        raise ConfigError(
-            f"{text}: MLflow is not installed: pip install 'metaevo[mlflow]'"
-        ) from None
+        reason = "MLflow is not installed: pip install 'metaevo[mlflow]'"
+        raise ConfigError(f"{text}: {reason}") from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy
         try:
-            return _read_experiment(client_class(uri), text, experiment)
+            return _read_experiment(MlflowClient(uri), text, experiment)
         except ConfigError:
             raise
         except Exception as error:  # of MLflow, SQLAlchemy, its driver, or the network
@@ -253,14 +242,12 @@ def _read_experiment(client: Any, text: str, name: str) -> list[Source]:
         raise ConfigError(f"{text}: no experiment {name!r}; there are: {known}")
     found = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
     runs = {run.info.run_id: run for run in found}
-    parent_tag = "mlflow.parentRunId"
-    parents = {run.data.tags.get(parent_tag) for run in runs.values()}
+    parents = {run.data.tags.get(_PARENT) for run in found}
     leaves = [run for key, run in runs.items() if key not in parents]
     if not leaves:
         raise ConfigError(f"{text}: the experiment has no run")
     return [
-        _from_mlflow(client, runs.get(run.data.tags.get(parent_tag, "")), run, name)
-        for run in leaves
+        _from_mlflow(client, runs.get(run.data.tags.get(_PARENT, "")), run, name) for run in leaves
     ]
 
 
@@ -273,9 +260,9 @@ def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
                 entry.step, {"_step": entry.step, "_timestamp": entry.timestamp / 1000}
             )
             row[key] = entry.value
-    name = f"{MLFLOW}{experiment}/{run.info.run_name or run.info.run_id}"
-    if parent and not str(run.info.run_name).startswith(f"{parent.info.run_name}/"):
-        name = f"{MLFLOW}{experiment}/{parent.info.run_name}/{run.info.run_name}"
-    settings = {key: literal(value) for key, value in config.items()}
-    seed = seed_run(name, settings, [rows[step] for step in sorted(rows)], run.info.run_id)
-    return _source(name, "mlflow", seed, run.info.status.lower())
+    name = str(run.info.run_name or run.info.run_id)
+    if parent and not name.startswith(f"{parent.info.run_name}/"):
+        name = f"{parent.info.run_name}/{name}"
+    name = f"{MLFLOW}{experiment}/{name}"
+    seed = seed_run(name, config, [rows[step] for step in sorted(rows)], run.info.run_id)
+    return _source(name, "mlflow", seed, run.info.status)

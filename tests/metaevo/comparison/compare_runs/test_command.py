@@ -10,8 +10,6 @@ import pytest
 import metaevo
 from metaevo.commands import compare as command
 from metaevo.commands.compare import main
-from metaevo.comparison.compare_runs import page
-from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.grouping import change_together
 from metaevo.comparison.compare_runs.words import conclusion, terminal
 from metaevo.config import ConfigError
@@ -19,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory
 
 
 def analyse(*paths: Path, **options):
-    return compare_runs(paths, **options)
+    return metaevo.compare_runs(paths, **options)
 
 
 def test_a_planted_difference_is_found_with_its_size(make_run):
@@ -32,17 +30,26 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     by_value = {row.value: row for row in result.effects}
     assert by_value["0.5"].difference is None
     assert by_value["0.1"].difference.value == pytest.approx(-40, abs=0.1)
+    scores = pd.DataFrame(result.table())
+    assert scores.groupby("group").score.mean().round().to_dict() == {
+        "learning_rate=0.1": 100.0, "learning_rate=0.5": 140.0,
+    }  # fmt: skip
+    best = pd.DataFrame(result.table("groups")).iloc[0]
+    assert (best.group, best.seeds) == ("learning_rate=0.5", 6)
+    assert best.iqm_low < best.iqm < best.iqm_high
+    with pytest.raises(ValueError, match="name = 'rows'"):
+        result.table("rows")
 
 
 def test_one_run_and_one_key_need_no_list(make_run):
     run = make_run("a", 100.0)
-    (group,) = compare_runs(str(run), group_by="learning_rate").groups
-    assert group.label == compare_runs([run], group_by=["learning_rate"]).groups[0].label
+    (group,) = metaevo.compare_runs(str(run), group_by="learning_rate").groups
+    assert group.label == analyse(run, group_by=["learning_rate"]).groups[0].label
     with pytest.raises(ConfigError, match=r"score = 'zzz'.*final"):
-        compare_runs(run, score="zzz")
+        metaevo.compare_runs(run, score="zzz")
 
 
-def test_few_seeds_conclude_nothing_and_say_how_many_would(make_run):
+def test_few_seeds_are_undecided_with_the_number_that_would_decide(make_run):
     result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
     (pair,) = result.pairs
     assert pair.verdict == "undecided"
@@ -53,29 +60,27 @@ def test_few_seeds_conclude_nothing_and_say_how_many_would(make_run):
     assert single.pairs[0].needed == float("inf")
 
 
-def test_several_comparisons_are_allowed_for(make_run):
-    paths = [make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)]
-    result = analyse(*paths)
+def test_p_values_are_adjusted_for_all_pairs(make_run):
+    result = analyse(*(make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)))
     assert result.comparisons == 3
     assert [pair.adjusted_p for pair in result.pairs] == pytest.approx([3 * 2 / 924] * 3)
-    # With 4 seeds each, 3 comparisons are more than separated scores can carry.
+    # With 4 seeds each, not even separated scores are significant after 3 comparisons.
     small = analyse(*(make_run(f"s{i}", 40.0 * i, rate=i / 10, seeds=4) for i in range(3)))
     assert {pair.verdict for pair in small.pairs} == {"undecided"}
     many = analyse(*(make_run(f"m{i}", 6.0 * i, rate=i / 10, seeds=9) for i in range(12)))
-    assert len(many.pairs) == 11  # the best against the others, allowed for all 66
+    assert len(many.pairs) == 11  # the best against the others, adjusted for all 66
     assert many.comparisons == 66
     assert [pair.verdict for pair in many.pairs] == ["undecided"] + ["better"] * 10
-    assert "Undecided" in conclusion(many)
     order = [row.label for row in many.groups]
     assert order == [f"learning_rate={i / 10:g}" for i in reversed(range(12))]
-    assert [row.label for row in many.efficiency] == [each.label for each in many.groups] == order
+    assert [row.label for row in many.efficiency] == order
 
 
-def test_runs_of_different_length_are_judged_where_all_have_come(make_run):
+def test_runs_of_different_length_are_scored_at_their_common_end(make_run):
     long, short = make_run("a", 100.0), make_run("b", 100.0, rate=0.5, points=3, finished=False)
     result = analyse(long, short)
     assert result.selection.ends == {"CartPole-v1": 300}
-    # At 300 of 1,000 steps the curve has come to 0.6 of its level: both have.
+    # At 300 of 1,000 steps both curves have reached 0.6 of their level.
     assert [row.iqm.value for row in result.groups] == pytest.approx([60, 60], abs=0.1)
     assert [source.complete for source in result.sources] == [True, False]
     whole = analyse(long, short, full_length=True)
@@ -111,10 +116,7 @@ def test_settings_that_change_together_have_one_effect(make_run):
         ]
     ]  # fmt: skip
     result = analyse(*paths)
-    assert sorted({row.key for row in result.effects}) == [
-        "hyperparams.e",
-        "learner",
-    ]
+    assert sorted({row.key for row in result.effects}) == ["hyperparams.e", "learner"]
     assert change_together(result.seeds) == [["learner", "hyperparams.learning_rate"]]
     rate = next(row for row in result.effects if row.value == "ppo")
     assert rate.count == 12
@@ -152,60 +154,48 @@ def test_seeds_without_a_score_are_the_worst(make_run):
     (path / "metrics.jsonl").unlink()
     for record in records:
         run.append_metrics({**record, "returns": [None, *record["returns"][1:]]})
-    result = analyse(path)
-    (scores,) = result.groups[0].scores.values()
+    (scores,) = analyse(path).groups[0].scores.values()
     assert scores[0] == scores[1:].min()
 
 
-def test_the_command_writes_table_page_and_numbers(make_run, tmp_path, capsys):
-    paths = [make_run("a", 100.0), make_run("b", 140.0, rate=0.5)]
+def test_the_command_writes_page_and_numbers_and_hostile_names_stay_text(
+    make_run, tmp_path, capsys
+):
+    hostile = "</script><script>alert(1)</script><!--\u2028$x$"
+    paths = [make_run("a", extra={"n": hostile}), make_run("b", 140.0, extra={"n": "b"})]
     output = tmp_path / "out"
     assert main([*map(str, paths), "--output", str(output)], description=None) == 0
-    printed = capsys.readouterr().out
-    assert "learning_rate=0.5" in printed
-    assert str(output / "index.html") in printed
+    assert str(output / "index.html") in capsys.readouterr().out
     numbers = json.loads((output / "comparison.json").read_text())
     assert numbers["pairs"][0]["difference"] == pytest.approx(40, abs=0.1)
     assert len(numbers["scores"]) == 12
     html = (output / "index.html").read_text()
     assert "default-src 'none'" in html
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="?http', html)
-    data = json.loads(html.split('id="comparison-data">')[1].split("</script>")[0])
-    assert len(data["seeds"]) == 12
-    assert [each["name"] for each in data["groupings"]] == [
-        "all settings that differ", "hyperparams.learning_rate", "run",
-    ]  # fmt: skip
-    assert len(data["axes"]["steps"]["CartPole-v1"]["middles"][0]) == 2
-
-
-def test_hostile_names_stay_text(make_run, tmp_path):
-    hostile = "</script><script>alert(1)</script><!--\u2028$x$\x1b[2J"
-    result = analyse(make_run("a", extra={"n": hostile}), make_run("b", 140.0, extra={"n": "b"}))
-    html = page.write(result, tmp_path / "index.html").read_text()
     assert html.count("<script") == html.count("</script>") == 3  # the data, Plotly, the program
-    assert "\x1b" not in terminal(result)
-    data = page.embedded({"name": hostile})
-    assert json.loads(data) == {"name": hostile}
-    assert "<" not in data
+    embedded = html.split('id="comparison-data">')[1].split("</script>")[0]
+    assert "<" not in embedded
+    data = json.loads(embedded)
+    assert len(data["seeds"]) == 12
+    assert any("</script>" in label for label in data["groupings"][0]["labels"])
+    assert len(data["axes"]["steps"]["CartPole-v1"]["middles"][0]) == 2
+    assert "\x1b" not in terminal(analyse(make_run("c", extra={"n": "\x1b[2J"}), paths[1]))
 
 
-def test_watching_ends_with_the_last_run(make_run, tmp_path, capsys, monkeypatch):
+def test_watching_ends_with_the_last_run(make_run, tmp_path, monkeypatch):
     path = make_run("a", points=5, finished=False)
     seen = []
 
     def sleep(seconds: float) -> None:
-        """What the run does meanwhile: it ends."""
+        """End the run in the meantime."""
         seen.append(seconds)
-        html = (tmp_path / "out" / "index.html").read_text()
-        assert '<meta http-equiv="refresh" content="7">' in html
+        assert 'http-equiv="refresh"' in (tmp_path / "out" / "index.html").read_text()
         (path / "report.html").write_text("done")
 
     monkeypatch.setattr(command.time, "sleep", sleep)
     arguments = [str(path), "--output", str(tmp_path / "out"), "--watch", "7"]
     assert main(arguments, description=None) == 0
     assert seen == [7.0]
-    printed = capsys.readouterr().out
-    assert "stopped: 50%" in printed
     assert 'http-equiv="refresh"' not in (tmp_path / "out" / "index.html").read_text()
 
     def interrupt(seconds: float) -> None:
@@ -217,33 +207,16 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, capsys, monkeypatch
     assert main(arguments, description=None) == 0
 
 
-def test_records_are_tables_for_pandas(make_run):
-    result = metaevo.compare_runs([make_run("a", 100.0), make_run("b", 140.0, rate=0.5)])
-    scores = pd.DataFrame(result.table())
-    assert scores.groupby("group").score.mean().round().to_dict() == {
-        "learning_rate=0.1": 100.0, "learning_rate=0.5": 140.0,
-    }  # fmt: skip
-    best = pd.DataFrame(result.table("groups")).iloc[0]
-    assert (best.group, best.seeds) == ("learning_rate=0.5", 6)
-    assert best.iqm_low < best.iqm < best.iqm_high
-    pair = pd.DataFrame(result.table("pairs")).iloc[0]
-    assert (pair.verdict, round(pair.difference)) == ("better", 40)
-    assert {len(result.table(name)) for name in ("effects", "efficiency")} == {2}
-    with pytest.raises(ValueError, match="name = 'rows'"):
-        result.table("rows")
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["nowhere"], "nowhere: there is no such run directory"),
-        (["{run}", "--metric", "nothing"], "has no metric 'nothing'; it has: entropy"),
-        (["{run}", "--group-by", "lerning_rate"], "did you mean"),
+        (["{run}", "--group-by", "lerning_rate"], "learning_rate"),
         (["{run}", "--group-by", ","], "names no setting"),
         (["{run}", "--watch", "0"], "must be greater than 0"),
         (["{run}", "--output", "{run}/config.yaml/x"], "cannot be written"),
         (["{run}", "--output", "{run}"], "already holds a run"),
-        (["{empty}"], "nothing to compare yet|anything to compare yet"),
+        (["{empty}"], "anything to compare yet"),
     ],
 )
 def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, capsys):
@@ -253,7 +226,7 @@ def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatc
         main([argument.format(**places) for argument in arguments], description=None)
     assert stopped.value.code == 2
     error = capsys.readouterr().err
-    assert re.search(text, error)
+    assert text in error
     assert error.startswith("error: ")
     assert error.count("\n") == 1
-    assert not (tmp_path / "runs").exists()  # nothing is left behind
+    assert not (tmp_path / "runs").exists()  # no directory was made

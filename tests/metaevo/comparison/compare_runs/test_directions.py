@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.comparison.compare_runs.analysis import compare_runs
+from metaevo import compare_runs
 from metaevo.comparison.compare_runs.seed_run import direction
 from metaevo.comparison.compare_runs.words import conclusion
 from metaevo.config.files import write_json_atomic

@@ -48,8 +48,7 @@ def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("hyperparams.lerning_rate", "did you mean 'hyperparams.learning_rate'"),
-        ("lerning_rate", "did you mean 'hyperparams.learning_rate'"),
+        ("lerning_rate", "did you mean learning_rate"),
         ("size", "it may be env.size or net.size"),
         ("qqq", "the runs differ in: hyperparams.learning_rate"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
-from metaevo.comparison.compare_runs.seed_run import Source, settings_of
+from metaevo.comparison.compare_runs.seed_run import Source
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
@@ -29,7 +29,7 @@ def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
         np.testing.assert_allclose(seed.metrics["mean_return"], expected)
         # frames in the records are those of all three agents
         np.testing.assert_allclose(seed.axes["steps"], 100 * np.arange(1, 11))
-        assert set(seed.scores) == {"greedy policy"}
+        assert "evaluation:greedy policy" in seed.metrics
     assert curves[0].task == "CartPole-v1"
 
 
@@ -48,32 +48,16 @@ def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
     evolution = RunDirectory.create(tmp_path / "e", "x")
     evolution.write_config({"evolution": {"generations": 4}, "run": {"seed": 3}}, {})
     for index, value in enumerate([1.0, None]):
-        evolution.append_metrics(
-            {
-                "kind": "generation",
-                "generation": index,
-                "frames": 10 * (index + 1),
-                "seconds": 1.0,
-                "fitness_mean": 5.0,
-                "fitness_of_mean": value,
-            }
-        )
-    write_json_atomic(
-        evolution.evaluation_path,
-        {
-            "variants": [
-                {"name": "learned", "scores": [1.0, None]},
-                {"name": "b", "scores": [[1, 3]]},
-            ]
-        },
-    )
+        record = {"kind": "generation", "generation": index, "frames": 10, "seconds": 1.0}
+        evolution.append_metrics({**record, "fitness_mean": 5.0, "fitness_of_mean": value})
+    variants = [{"name": "learned", "scores": [1.0, None]}, {"name": "b", "scores": [[1, 3]]}]
+    write_json_atomic(evolution.evaluation_path, {"variants": variants})
     source = run_directories.read(evolution.path)
-    (curve,) = [seed for seed in source.seeds if seed.metrics]
+    curve, *scored = source.seeds
     assert (curve.seed, curve.default, source.progress) == ("3", "fitness_of_mean", 0.5)
     assert set(curve.axes) == {"steps", "seconds", "generations"}
-    scored = [seed for seed in source.seeds if seed.scores]
-    assert scored[0].scores == {"learned": 1.0, "b": 2.0}
-    assert np.isnan(scored[1].scores["learned"])
+    assert scored[0].metrics == {"evaluation:learned": [1.0], "evaluation:b": [2.0]}
+    assert np.isnan(scored[1].metrics["evaluation:learned"])
 
     sweep = RunDirectory.create(tmp_path / "s", "x")
     sweep.write_config({"sweep": {"trials": 4}, "run": {"seed": 1}}, {})
@@ -101,8 +85,8 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
     second = make_run("b", points=10)
     other = make_run("c", seed=1)
     found, notes = sources.read_all([str(first), str(second), str(other)])
-    kept = [sum("mean_return" in seed.metrics for seed in each.seeds) for each in found]
-    assert kept == [0, 6, 6]
+    assert [each.name for each in found] == [str(second), str(other)]
+    assert [sum("mean_return" in seed.metrics for seed in each.seeds) for each in found] == [6, 6]
     assert len(notes) == 1
     assert str(first) in notes[0]
 
@@ -142,8 +126,7 @@ def test_online_runs_are_read_through_the_api():
     assert [source.state for source in found] == ["finished", "still going on", "crashed"]
     (seed,) = found[0].seeds
     assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
-    assert seed.has_own_seed
-    assert not found[1].seeds[0].has_own_seed
+    assert found[1].seeds[0].seed == "r2"
     assert "_wandb" not in seed.config
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.axes["seconds"], [0, 2, 4])
@@ -257,8 +240,8 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     assert [source.name for source in found] == ["0", "1", "other"]
     seeds = [source.seeds[0] for source in found]
     assert [seed.seed for seed in seeds] == ["5/0", "5/1", "5"]
-    assert [settings_of(seed) for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
+    assert [seed.settings for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
     np.testing.assert_array_equal(seeds[0].axes["steps"], [40, 40, 40])
     # `agent` is a setting like any other in somebody else's run
     (foreign,) = [trackers.seed_run("f", {"agent": "dqn"}, rows, "x")]
-    assert settings_of(foreign) == {"agent": "dqn"}
+    assert foreign.settings == {"agent": "dqn"}
