@@ -18,7 +18,6 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import entries
-from metaevo.comparison.carried import carried
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED
@@ -31,8 +30,11 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import (
+    Carried,
     HeldOut,
+    Judgement,
     Scale,
+    Together,
     Unseen,
     UnseenResult,
     UnseenScores,
@@ -48,6 +50,9 @@ KEPT = "unseen"
 """Folder of stored scores on unseen tasks."""
 SEEN = "seen"
 """Folder of stored scores on the tasks of the evolution."""
+NOT_WORSE = 0.1
+"""A rule is not worse if the whole interval of its difference from the best hand-written one is
+above minus this, on the scale from 0 (random play) to 1 (the tuned reference)."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -269,7 +274,19 @@ def aggregate(
         "tuning_settings": first["tuning_settings"],
         "tuning_rounds": first["tuning_rounds"],
     }
-    return cast(Unseen, {**pooled, **found, "carried": carried(pooled)})
+    judged = pooled.get("together", pooled["against_best"])
+    return cast(Unseen, {**pooled, **found, "carried": carried(judged)})
+
+
+def carried(judged: Judgement | Together) -> Carried:
+    """Return the verdict on a rule, or on several, where it was not evolved.
+
+    Args:
+        judged: the comparison with the best hand-written variant, on normalised scores.
+    """
+    if judged["conclusion"] == "undecided" and judged["difference_interval"][0] > -NOT_WORSE:
+        return "not worse"
+    return judged["conclusion"]
 
 
 def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:

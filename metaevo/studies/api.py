@@ -28,12 +28,12 @@ from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import from_python
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.evolutions import members_of
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
 from metaevo.studies.problem import ProblemStudy
 from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.several import run_evolutions
-from metaevo.studies.spread import members_of
 from metaevo.studies.study import Study
 
 

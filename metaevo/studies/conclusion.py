@@ -1,6 +1,6 @@
-"""Conclude a run of evolution with the held-out comparison, figures and the report."""
+"""Conclude one evolution or several with the held-out comparison, figures and the report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import trouble
 from metaevo.reports import animation, layout, page, plots
+from metaevo.reports.evolution_plots import plot_evolutions
 from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
-from metaevo.studies import unseen_report, verdict
+from metaevo.studies import tables, verdict
+from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study
 
 FILM_CAPTION = (
@@ -31,64 +33,77 @@ CAPTIONS = {
     SCORES: "Interquartile mean on held-out seeds with 95% bootstrap intervals, and differences "
     "from the strongest hand-written contender.",
 }
+CAPTIONS_OF_SEVERAL = {
+    FITNESS: "Fitness of every evolution on its validation seeds; the thick one is the best there.",
+    SCORES: "What every evolution found: interquartile mean on the same held-out seeds with 95% "
+    "bootstrap intervals, and differences from the strongest hand-written contender. The interval "
+    "of all evolutions takes the evolution as the unit.",
+}
+Records = Sequence[PlainMapping]
+"""Records of the generations of one evolution."""
 
 
-def conclude(study: Study, run: Run) -> None:
+def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> None:
     """Judge the result, and write figures and report.
 
     Args:
         study: the study that was evolved.
         run: a run with all generations done.
+        evolutions: those of the run, if it has several.
     """
     run.save_as_it_goes()
     directory = run.directory
-    records = directory.read_metrics("generation")
-    found, source = _draw_found(study, directory, records)
+    if evolutions is not None:
+        evolutions.save_chosen(directory)
+    found, source = _draw_found(study, directory)
+    last = _last(_records_of(directory, evolutions))
     result = study.compare(
-        {LEARNED: found},
+        {LEARNED: found} if evolutions is None else evolutions.learned(),
         directory.path,
-        evolution_frames=records[-1]["frames"] if records else 0,
+        evolution_frames=max((each["frames"] for each in last), default=0),
         measured=run.resolved,
         check_stop=run.check_stop,
     )
     if result is not None:
-        keep_result(run, result, records[-1]["seconds"] if records else 0.0)
-    write_report(study, directory, found, source)
+        if evolutions is not None:
+            result["evolutions"] = evolutions.judged(result)
+        _keep_result(run, result, sum(each["seconds"] for each in last))
+    write_report(study, directory, found, source, evolutions=evolutions)
     print(f"report: {directory.report_path}")
 
 
 def present(study: Study, run: Run) -> None:
     """Draw and report one evolution of several, which are compared together elsewhere."""
-    records = run.directory.read_metrics("generation")
-    found, source = _draw_found(study, run.directory, records)
+    found, source = _draw_found(study, run.directory)
     write_report(study, run.directory, found, source, quiet=True)
 
 
-def _draw_found(
-    study: Study, directory: RunDirectory, records: Sequence[PlainMapping]
-) -> tuple[MetaParams, Path | None]:
-    """Draw fitness and result; return the result, and its path if `metaevo.load` can read it."""
-    if records:
-        plots.plot_fitness(records, directory.figures / FITNESS)
+def _records_of(directory: RunDirectory, evolutions: Evolutions | None) -> dict[str, Records]:
+    if evolutions is None:
+        return {"": directory.read_metrics("generation")}
+    return {f"seed {each.seed}": each.records for each in evolutions.members}
+
+
+def _last(records: Mapping[str, Records]) -> list[PlainMapping]:
+    return [each[-1] for each in records.values() if each]
+
+
+def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path | None]:
+    """Draw the result; return it, and its path if `metaevo.load` can read it."""
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    _animate(study, directory, records)
-    return found, directory.path if discovery.is_loadable(about) else None
-
-
-def _animate(study: Study, directory: RunDirectory, records: Sequence[PlainMapping]) -> None:
-    """Animate the study's figures over the generations."""
     past = history.read(directory.path)
     if past is not None:
         animation.animate(
             lambda index: study.draw_frame(past.at(index), directory.figures),
             past.generations.tolist(),
-            records,
+            directory.read_metrics("generation"),
             directory.figures,
         )
+    return found, directory.path if discovery.is_loadable(about) else None
 
 
-def keep_result(run: Run, result: HeldOut, seconds: float) -> None:
+def _keep_result(run: Run, result: HeldOut, seconds: float) -> None:
     """Write evaluation.json, and log the scores of every variant.
 
     Args:
@@ -96,10 +111,13 @@ def keep_result(run: Run, result: HeldOut, seconds: float) -> None:
         result: the content of evaluation.json.
         seconds: duration of the run so far.
     """
-    rows, per_agent = result["variants"], result["frames_per_agent"]
-    frames = [row["tuning_frames"] + row["seeds"] * per_agent for row in rows]
-    run.log_evaluation(rows, frames, seconds)
+    run.log_evaluation(result["variants"], _frames_of_variants(result), seconds)
     write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
+
+
+def _frames_of_variants(result: HeldOut) -> list[int]:
+    per_agent = result.get("frames_per_agent", 0)
+    return [row["tuning_frames"] + row["seeds"] * per_agent for row in result["variants"]]
 
 
 def write_report(
@@ -108,6 +126,7 @@ def write_report(
     found: MetaParams,
     source: Path | None,
     *,
+    evolutions: Evolutions | None = None,
     quiet: bool = False,
 ) -> None:
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
@@ -117,77 +136,58 @@ def write_report(
         directory: the directory of the run, or of a comparison on another task.
         found: the meta-parameters.
         source: the directory from which `metaevo.load` reads them; None if it cannot.
+        evolutions: those of the run, if it has several.
         quiet: do not print.
     """
     saved = directory.read_config()
-    records = directory.read_metrics("generation")
+    records = _records_of(directory, evolutions)
     quick = is_quick(saved["config"])
-    result: HeldOut | None = None
-    unseen: Unseen | None = None
-    drawn: dict[str, str] = {}
+    result, unseen = None, None
     if directory.evaluation_path.exists():
         result, unseen = read_result(directory.evaluation_path)
-    if unseen is not None:
-        drawn = unseen_report.draw(unseen, directory.figures)
-    if result is not None:
-        _draw(result, records, directory)
-    findings = study.findings(found, result or {})
-    if numbers := verdict.evolved_numbers(found):
-        findings = [*findings, verdict.numbers_text(numbers)]
+    captions = {**CAPTIONS, **(CAPTIONS_OF_SEVERAL if evolutions else {}), **study.captions}
+    captions |= _draw(directory, records, result, unseen, evolutions)
+    captions |= _caption_of_curves(result, saved["config"])
+    findings = _findings(study, saved, records, found, result, evolutions)
     own = study.tables(result) if result is not None else []
-    tasks = unseen_report.tasks_of(result)
-    tables = [verdict.contenders(result), *unseen_report.tables_of(result)] if result else []
-    if unseen is not None:
-        tables.append(unseen_report.table(unseen))
-    if lesson := trouble(records, saved["config"]["strategy"]["population_size"]):
-        findings = [f"Warning: {lesson}.", *findings]
+    shown = _tables(result, unseen, evolutions)
     if not quiet:
-        words = [] if result is None else [verdict.conclusion_text(result, tasks)]
-        words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
-        words += unseen_report.in_short(result, unseen)
-        print_end([*own, *tables], findings, words, quick)
-    if not study.folds:
-        tables = [*own, *tables]
+        _print([*own, *shown], findings, _words(result, unseen, evolutions), quick)
 
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
-    if not quick and (short := unseen_report.in_short(result, unseen)):
-        first.append(page.Text("", short))
-    if unseen is not None and not quick:
-        first.append(unseen_report.banner(unseen))
-    if result is not None and not quick:
-        judged = verdict.outcome(result, tasks)
-        against = f"{judged.difference} against {verdict.best_function(result)}"
-        first.append(
-            layout.Banner(
-                judged.conclusion,
-                judged.conclusion.upper(),
-                against,
-                [judged.sentence, judged.budget],
-            )
-        )
-    first.append(facts_of(saved, records, result, source))
-    of_curves = caption_of_curves(result, saved["config"])
-    captions = {**CAPTIONS, **study.captions, **drawn, **of_curves}
+    else:
+        first += _banners(result, unseen)
+    first.append(_facts(saved, records, result, source))
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
-              for path in pictures(directory, list(study.captions))}  # fmt: skip
-    top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
+              for path in _pictures(directory, list(study.captions))}  # fmt: skip
+    on_top = {FITNESS, SCORES} if evolutions else {*study.captions, SCORES}
+    top = [name for name in images if name in on_top] or [*images][:1]
     if top:
         first.append(layout.Beside([images.pop(name) for name in top]))
+    if evolutions is not None:
+        findings = [evolutions.text(), *findings]
     if findings:
         first.append(page.Text("", findings))
     films = sorted(directory.figures.glob("*.gif"))
     first += [page.Image("How it evolved", path, FILM_CAPTION) for path in films]
-    rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
-                       for name, each in images.items()]  # fmt: skip
-    folded = fold(study.folds, own, saved)
-    if unseen is not None:
-        folded.insert(0, unseen_report.folded(unseen))
+    rest = [page.Image(_heading(name), each.path, each.caption) for name, each in images.items()]
+    folded: list[Any] = []
     if result is not None and "seen" in result:
-        folded.insert(0, unseen_report.folded(result["seen"], unseen_report.OF_EVOLUTION))
-    title, subtitle = study.title(len(records))
-    page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
+        folded.append(tables.tuned_settings_by_task(result["seen"], verdict.OF_EVOLUTION))
+    if unseen is not None:
+        folded.append(tables.tuned_settings_by_task(unseen, verdict.UNSEEN))
+    if study.folds and own:
+        folded.append(layout.Folded(study.folds, own))
+    else:
+        shown = [*own, *shown]
+    folded.append(page.KeyValues("Settings", saved["config"]))
+    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    title, subtitle = study.title(max(map(len, records.values())))
+    if evolutions is not None:
+        subtitle = f"{len(evolutions.members)} evolutions, {subtitle}"
+    page.write_report(directory.report_path, title, subtitle, [*first, *shown, *rest, *folded])
 
 
 def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
@@ -199,32 +199,27 @@ def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
     return result, result.get("unseen")
 
 
-def fold(heading: str, own: list[page.Table], saved: PlainMapping) -> list[Any]:
-    """Return the folded end of a report: the study's tables, settings and environment."""
-    folded: list[Any] = [layout.Folded(heading, own)] if own and heading else []
-    folded.append(page.KeyValues("Settings", saved["config"]))
-    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    return folded
+def _draw(
+    directory: RunDirectory,
+    records: Mapping[str, Records],
+    result: HeldOut | None,
+    unseen: Unseen | None,
+    evolutions: Evolutions | None,
+) -> dict[str, str]:
+    """Draw fitness and scores; return the captions of the figures of unseen tasks."""
+    figures = directory.figures
+    baseline = _reference(result) if result is not None else {}
+    if evolutions is not None and _last(records):
+        chosen = f"seed {evolutions.chosen.seed}"
+        plot_evolutions(records, figures / FITNESS, chosen=chosen, baseline=baseline)
+    elif _last(records):
+        plots.plot_fitness(records[""], figures / FITNESS, baseline=baseline)
+    if result is not None:
+        tables.draw_scores(result, figures / SCORES, "fitness")
+    return tables.draw_tasks(unseen, figures) if unseen is not None else {}
 
 
-def print_end(tables: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
-    """Print tables, findings and the verdict; a quick look has no verdict."""
-    paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
-    for table in tables:
-        print(f"\n{table.text()}")
-    for paragraph in paragraphs:
-        print(f"\n{page.wrapped(paragraph)}")
-    print()
-
-
-def _draw(result: HeldOut, records: Sequence[PlainMapping], directory: RunDirectory) -> None:
-    """Draw fitness, if it was recorded, and scores."""
-    if records:
-        plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
-    unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
-
-
-def reference_of(result: HeldOut) -> dict[str, float]:
+def _reference(result: HeldOut) -> dict[str, float]:
     """Return the mean fitness of hand-written parts with the hyperparameters of candidates."""
     untuned = [
         row
@@ -237,7 +232,78 @@ def reference_of(result: HeldOut) -> dict[str, float]:
     return {f"{best['function']}, not tuned, held-out seeds": best["mean"]}
 
 
-def caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str, str]:
+def _findings(
+    study: Study,
+    saved: PlainMapping,
+    records: Mapping[str, Records],
+    found: MetaParams,
+    result: HeldOut | None,
+    evolutions: Evolutions | None,
+) -> list[str]:
+    """Return sentences on what was found."""
+    findings = study.findings(found, result or {})
+    if numbers := tables.evolved_numbers(found):
+        listed = [f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items()]
+        findings = [*findings, f"Evolved: {', '.join(listed)}."]
+    if evolutions is not None:
+        seed = evolutions.chosen.seed
+        return [f"Of seed {seed}, the best on validation seeds:", *findings] if findings else []
+    if lesson := trouble(records[""], saved["config"]["strategy"]["population_size"]):
+        findings = [f"Warning: {lesson}.", *findings]
+    return findings
+
+
+def _tables(
+    result: HeldOut | None, unseen: Unseen | None, evolutions: Evolutions | None
+) -> list[page.Table]:
+    """Return the tables of the comparison."""
+    found = [] if evolutions is None else [evolutions.table(result)]
+    if result is not None:
+        found.append(tables.contenders(result))
+        if "seen" in result:
+            found.append(tables.by_task(result["seen"], "Tasks of the evolution"))
+        else:
+            found += tables.tuned_settings(result)
+    if unseen is not None:
+        found.append(tables.by_task(unseen, "Unseen tasks"))
+    return found
+
+
+def _words(
+    result: HeldOut | None, unseen: Unseen | None, evolutions: Evolutions | None
+) -> list[str]:
+    """Return the verdicts as paragraphs for the terminal."""
+    words = [] if evolutions is None else [evolutions.text()]
+    if result is not None:
+        words += [*verdict.seeds_text(result), verdict.text(result, verdict.tasks_of(result))]
+    if unseen is not None:
+        words.append(verdict.unseen_text(unseen))
+    return words + verdict.in_short(result, unseen)
+
+
+def _banners(result: HeldOut | None, unseen: Unseen | None) -> list[Any]:
+    """Return the verdicts for the top of the report."""
+    found: list[Any] = []
+    if short := verdict.in_short(result, unseen):
+        found.append(page.Text("", short))
+    if unseen is not None:
+        found.append(verdict.unseen_banner(unseen))
+    if result is not None:
+        found.append(verdict.banner(result, verdict.tasks_of(result)))
+    return found
+
+
+def _print(shown: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
+    """Print tables, findings and the verdict; a quick look has no verdict."""
+    paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
+    for table in shown:
+        print(f"\n{table.text()}")
+    for paragraph in paragraphs:
+        print(f"\n{page.wrapped(paragraph)}")
+    print()
+
+
+def _caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str, str]:
     """Return the caption of the learning curves: the quantity shown, and the fitness."""
     default = "return of finished episodes"
     shown = result.get("curves", default) if result else default
@@ -247,31 +313,24 @@ def caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str,
     return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
 
 
-def facts_of(
+def _facts(
     saved: PlainMapping,
-    records: Sequence[PlainMapping],
+    records: Mapping[str, Records],
     result: HeldOut | None,
     source: Path | None,
 ) -> layout.Facts:
-    """Return the facts under the title: start time, command, frames, and how to load the result.
-
-    Args:
-        saved: config.yaml.
-        records: records of the generations.
-        result: the content of evaluation.json, or None.
-        source: as for `write_report`.
-    """
+    """Return the facts under the title: start time, command, frames, and how to load the result."""
     about, facts = saved["environment"], {}
     if about.get("started"):
         facts["started"] = f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
     if about.get("command_line"):
         program, *rest = str(about["command_line"]).split(" ", 1)
         facts["command"] = " ".join([Path(program).name, *rest])
-    frames = [f"{records[-1]['frames']:,} of evolution"] if records else []
+    frames = []
+    if last := _last(records):
+        frames.append(f"{sum(each['frames'] for each in last):,} of evolution")
     if result is not None:
-        rows, per_agent = result["variants"], result.get("frames_per_agent", 0)
-        spent = sum(row["tuning_frames"] + row["seeds"] * per_agent for row in rows)
-        frames.append(f"{spent:,} of tuning and comparison")
+        frames.append(f"{sum(_frames_of_variants(result)):,} of tuning and comparison")
     if frames:
         facts["frames"] = ", ".join(frames)
     if source is not None:
@@ -279,7 +338,7 @@ def facts_of(
     return layout.Facts(facts, code=("command", "load it"))
 
 
-def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
+def _pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
     """Return the paths of the figures, with the study's figures first."""
     names = sorted(path.name for path in directory.figures.glob("*.png"))
     order = [*first, SCORES, FITNESS]
@@ -287,6 +346,6 @@ def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
     return [directory.figures / name for name in names]
 
 
-def heading(name: str) -> str:
+def _heading(name: str) -> str:
     """Return the heading of a figure."""
     return Path(name).stem.replace("_", " ").capitalize()

@@ -17,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Plain
-from metaevo.studies.verdict import evolved_numbers
+from metaevo.studies.tables import evolved_numbers
 
 CODE = "problem"
 """Key of the digest of the problem's source code in the resolved part of config.yaml."""

@@ -15,7 +15,8 @@ from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.evolution import Evolution
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
-from metaevo.studies.conclusion import present
+from metaevo.studies.conclusion import conclude, present
+from metaevo.studies.evolutions import Evolutions, Member, members_of
 from metaevo.studies.run import (
     HARMLESS,
     evolve,
@@ -27,7 +28,6 @@ from metaevo.studies.run import (
     start,
 )
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.spread import Member, conclude_all, members_of
 from metaevo.studies.study import Study
 
 S = TypeVar("S", bound=EvolutionSettings)
@@ -77,7 +77,7 @@ def run_evolutions(
             for member in members_of(run.directory.path, settings):
                 run.check_stop()
                 evolution = _evolve_one(study, run, member, evolution, resolved)
-            conclude_all(study, run)
+            conclude(study, run, Evolutions(run.directory.path, settings))
         return run.exit_code
 
 

@@ -1,68 +1,15 @@
-"""Results of a held-out comparison, in words and tables.
+"""A held-out comparison in words.
 
-The comparison is the content of evaluation.json.
+The comparison is the content of evaluation.json, or one that pools several tasks: see
+`metaevo.comparison.unseen.aggregate`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
-
-import jax
-import numpy as np
-
-from metaevo.reports import page
+from metaevo.reports import layout, page
 from metaevo.reports.numbers import estimate, number
-from metaevo.reports.plots import is_learned
-from metaevo.runs.schema import HeldOut, Variant
-from purerl.types import MetaParams
+from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, pooled
 
-FEW = 12
-"""Maximum count of evolved numbers that are listed."""
-
-
-class Outcome(NamedTuple):
-    """Verdict on the evolved variant, compared with the strongest hand-written contender."""
-
-    conclusion: Literal["better", "worse", "undecided"]
-    difference: str
-    """the difference with its interval: "+4.2 [+1.0, +7.3]" """
-    sentence: str
-    """the compared variants, and how certain the verdict is"""
-    budget: str
-    """how much each of the two was tuned"""
-
-
-def outcome(result: HeldOut, tasks: str = "") -> Outcome:
-    """Return the verdict of a comparison.
-
-    Args:
-        result: the comparison.
-        tasks: which tasks it pools, such as "5 unseen tasks"; empty if it pools none.
-    """
-    learned = row_of(result, result["learned"])
-    best = row_of(result, result["best_hand_written"])
-    pair = result["against_best"]
-    where = f" on each of {tasks}, normalised" if tasks else ""
-    sentence = (
-        f"{learned['function']} {number(learned['iqm'])}, "
-        f"{best['function']} {number(best['iqm'])}, the best hand-written one "
-        f"(interquartile mean over {learned['seeds']} held-out seeds{where}); "
-        f"{page.difference(pair)}. Probability of improvement "
-        f"{pair['probability_of_improvement']:.0%}."
-    )
-    difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
-    budget = _budget(result, learned, best, pooled=bool(tasks))
-    return Outcome(pair["conclusion"], difference, sentence, budget)
-
-
-def conclusion_text(result: HeldOut, tasks: str = "") -> str:
-    """Return the verdict as a paragraph; arguments as for `outcome`."""
-    found = outcome(result, tasks)
-    return f"{found.conclusion.capitalize()}: {found.sentence} {found.budget}"
-
-
-def best_function(result: HeldOut) -> str:
-    """Return the name of the best hand-written function."""
-    return row_of(result, result["best_hand_written"])["function"]
+UNSEEN, OF_EVOLUTION = "unseen tasks", "tasks of the evolution"
+"""The two kinds of tasks that a comparison can pool."""
 
 
 def row_of(result: HeldOut, name: str) -> Variant:
@@ -70,10 +17,105 @@ def row_of(result: HeldOut, name: str) -> Variant:
     return next(row for row in result["variants"] if row["name"] == name)
 
 
-def _budget(result: HeldOut, learned: Variant, best: Variant, *, pooled: bool) -> str:
-    """Describe the tuning of the two variants; the best one may be untuned."""
+def best_function(result: HeldOut) -> str:
+    """Return the name of the best hand-written function."""
+    return row_of(result, result["best_hand_written"])["function"]
+
+
+def judgement(result: HeldOut) -> Judgement | Together:
+    """Return the comparison with the best hand-written variant: of several evolutions, jointly."""
+    return result.get("together", result["against_best"])
+
+
+def judgements(result: HeldOut) -> dict[str, Judgement]:
+    """Return the comparison of each evolution with the best variant, by learned function."""
+    judged = result.get("evolutions", [result["against_best"]])
+    return {row_of(result, each["learned"])["function"]: each for each in judged}
+
+
+def difference(judged: Judgement | Together) -> str:
+    """Return the difference from the best hand-written variant: "+4.2 [+1.0, +7.3]"."""
+    return estimate(judged["difference"], *judged["difference_interval"], sign=True)
+
+
+def against(result: HeldOut) -> str:
+    """Return the difference and the name of the best hand-written function."""
+    return f"{difference(judgement(result))} against {best_function(result)}"
+
+
+def pooled_tasks(judged: Unseen, kind: str) -> str:
+    """Return the number and the kind of the tasks that are pooled."""
+    return f"{len(judged['tasks']) - len(judged['without_scale'])} {kind}"
+
+
+def tasks_of(result: HeldOut) -> str:
+    """Return the number and the kind of the tasks that evaluation.json pools; "" for one task."""
+    return pooled_tasks(result["seen"], OF_EVOLUTION) if "seen" in result else ""
+
+
+def text(result: HeldOut, tasks: str) -> str:
+    """Return the verdict as a paragraph.
+
+    Args:
+        result: the comparison.
+        tasks: the tasks that it pools, such as "5 unseen tasks"; empty for a single task.
+    """
+    paragraph = f"{sentence(result, tasks)} {budget(result, tasks)}"
+    if "together" in result:
+        return paragraph
+    return f"{result['conclusion'].capitalize()}: {paragraph}"
+
+
+def unseen_text(unseen: Unseen) -> str:
+    """Return the verdict over all unseen tasks as a paragraph."""
+    everything = pooled(unseen)
+    if everything is None:
+        return (
+            f"No verdict on unseen tasks: on none of {', '.join(unseen['tasks'])} is the tuned "
+            "reference better than random play."
+        )
+    paragraph = text(everything, pooled_tasks(unseen, UNSEEN))
+    return f"On unseen tasks {paragraph[0].lower()}{paragraph[1:]}"
+
+
+def sentence(result: HeldOut, tasks: str) -> str:
+    """Return the compared scores and their difference in words; arguments as for `text`."""
+    best = row_of(result, result["best_hand_written"])
+    where = f" on each of {tasks}, normalised" if tasks else ""
+    if "together" in result:
+        return _of_evolutions(result, result["together"], best, where)
+    learned, pair = row_of(result, result["learned"]), result["against_best"]
+    return (
+        f"{learned['function']} {number(learned['iqm'])}, "
+        f"{best['function']} {number(best['iqm'])}, the best hand-written one "
+        f"(interquartile mean over {learned['seeds']} held-out seeds{where}); "
+        f"{page.difference(pair)}. Probability of improvement "
+        f"{pair['probability_of_improvement']:.0%}."
+    )
+
+
+def _of_evolutions(result: HeldOut, found: Together, best: Variant, where: str) -> str:
+    tuned = "best tuned" if best["tuning_frames"] else "best"
+    worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
+    below, above = found["difference_interval"]
+    doubt = ""
+    if found["conclusion"] == "undecided" and not below <= 0 <= above:
+        doubt = ", as a t test of the evolutions does not confirm it"
+    return (
+        f"Better than the {tuned} hand-written one ({best['function']}, {number(best['iqm'])}) "
+        f"in {found['better']} of {found['evolutions']} evolutions, worse in {worse}. Mean of the "
+        f"evolutions {estimate(found['iqm'], *found['interval'])}{where}, difference "
+        f"{difference(found)} (95% intervals, the evolution as the unit): "
+        f"{found['conclusion']}{doubt}."
+    )
+
+
+def budget(result: HeldOut, tasks: str) -> str:
+    """Describe the tuning of the learned and the best variant; arguments as for `text`."""
     if "budget" in result:  # from the study
         return result["budget"]
+    learned = row_of(result, result["learned"])
+    best = row_of(result, result["best_hand_written"])
     tuned = [row for row in (learned, best) if row["tuning_frames"]]
     if not tuned:
         return "Neither was tuned: both have the run's hyperparameters."
@@ -85,7 +127,7 @@ def _budget(result: HeldOut, learned: Variant, best: Variant, *, pooled: bool) -
     if len(tuned) == 2:
         return f"Each was tuned {how})."
     names = [learned["function"], best["function"]]
-    if pooled:
+    if tasks:
         return (
             f"{names[0]} has the run's hyperparameters on every task; {names[1]} was tuned on each "
             f"of them {how} in all)."
@@ -94,67 +136,40 @@ def _budget(result: HeldOut, learned: Variant, best: Variant, *, pooled: bool) -
     return f"{who} was tuned {how}); {other} is strongest with the run's hyperparameters."
 
 
-def contenders(result: HeldOut) -> page.Table:
-    """Return a table of all variants."""
-    pairs = {pair["other"]: pair for pair in result["pairs"]}
-    diverged = any(row["diverged"] for row in result["variants"])
-    rows = []
-    for row in result["variants"]:
-        pair = pairs.get(row["name"])
-        improvement = ""
-        if pair is not None:
-            probability = pair["probability_of_improvement"]
-            improvement = estimate(probability, *pair["probability_interval"], decimals=2)
-        cells = [row["name"], row["iqm"], row["interval"], improvement]
-        rows.append(cells + [row["diverged"]] * diverged)
-    columns = ["variant", "IQM", "95% interval", "P(learned is better)"] + ["diverged"] * diverged
-    note = (
-        f"IQM: interquartile mean. P(learned is better): probability that {result['learned']} "
-        "scores higher than this variant, with its 95% interval."
-    )
-    highlight = [i for i, row in enumerate(result["variants"]) if is_learned(row["name"])]
-    return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
+def seeds_text(result: HeldOut) -> list[str]:
+    """Return a line for each of several evolutions."""
+    found = []
+    for each in result.get("evolutions", []):
+        row = row_of(result, each["learned"])
+        found.append(
+            f"Seed {each['seed']}: {each['conclusion']}, {estimate(row['iqm'], *row['interval'])}; "
+            f"difference {difference(each)}."
+        )
+    return found
 
 
-def tuned_settings(result: HeldOut) -> list[page.Table]:
-    """Return a table of the contenders' tuned settings; an empty list if none was tuned."""
-    rows = []
-    for row in result["variants"]:
-        if row["tuning_frames"]:
-            settings = ", ".join(
-                f"{key}={'inf' if value is None else f'{value:.4g}'}"  # JSON holds no infinity
-                for key, value in row["settings"].items()
-            )
-            rows.append([row["function"], settings or "the run's", row["tuning_frames"]])
-    columns = ["contender", "tuned to", "frames of tuning"]
-    return [page.Table("Tuned settings", columns, rows)] if rows else []
+def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
+    """Return a sentence with the verdicts on several tasks of the evolution and on unseen ones."""
+    elsewhere = pooled(unseen) if unseen is not None else None
+    if result is None or "seen" not in result or unseen is None or elsewhere is None:
+        return []
+    seen_tasks = pooled_tasks(result["seen"], "tasks it was evolved on")
+    return [
+        f"{judgement(result)['conclusion'].capitalize()} on {seen_tasks} ({against(result)}), "
+        f"{unseen['carried']} on {pooled_tasks(unseen, 'it never saw')} ({against(elsewhere)})."
+    ]
 
 
-def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:
-    """Return the evolved numbers by name, if there are only a few.
-
-    Args:
-        meta_params: any tree of arrays.
-        most: maximum count of numbers; with more, the result is empty.
-    """
-    leaves = jax.tree_util.tree_leaves_with_path(meta_params)
-    arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
-              for path, leaf in leaves]  # fmt: skip
-    real = all(np.issubdtype(each.dtype, np.number) for _, each in arrays)
-    if not real or not 0 < sum(each.size for _, each in arrays) <= most:
-        return {}
-    return {
-        name + _place(index): float(value)
-        for name, array in arrays
-        for index, value in np.ndenumerate(array)
-    }
+def banner(result: HeldOut, tasks: str, where: str = "") -> layout.Banner:
+    """Return the verdict for the top of a report; arguments as for `text`."""
+    conclusion = judgement(result)["conclusion"]
+    paragraphs = [sentence(result, tasks), budget(result, tasks)]
+    return layout.Banner(conclusion, f"{conclusion}{where}".upper(), against(result), paragraphs)
 
 
-def _place(index: Sequence[int]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else ""
-
-
-def numbers_text(numbers: Mapping[str, float]) -> str:
-    """Return the evolved numbers in one line."""
-    listed = ", ".join(f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items())
-    return f"Evolved: {listed}."
+def unseen_banner(unseen: Unseen) -> layout.Banner:
+    """Return the verdict over all unseen tasks for the top of a report."""
+    everything = pooled(unseen)
+    if everything is None:
+        return layout.Banner("undecided", UNSEEN.upper(), "", [unseen_text(unseen)])
+    return banner(everything, pooled_tasks(unseen, UNSEEN), f" on {UNSEEN}")

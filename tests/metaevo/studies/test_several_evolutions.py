@@ -6,10 +6,10 @@ import jax
 import pytest
 
 import metaevo
-from metaevo.comparison.carried import carried_by
+from metaevo.comparison.unseen import carried
 from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
-from metaevo.studies import spread
+from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.several import run_evolutions
@@ -132,9 +132,9 @@ def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, fold
     assert ours["tasks"]["wide"]["together"]["evolutions"] == 2
     wide = ours["tasks"]["wide"]
     scaled = {**result, "unseen": {**ours, **wide}}  # as if 4 seeds gave a scale
-    table = spread.table(spread.members_of(path, settings_of(2)), [0.0, 0.0], scaled)
+    table = Evolutions(path, settings_of(2)).table(scaled)
     each = sorted(wide["evolutions"], key=lambda judged: judged["learned"])
-    assert [row[-1] for row in table.rows] == [*map(carried_by, each), carried_by(wide["together"])]
+    assert [row[-1] for row in table.rows] == [*map(carried, each), carried(wide["together"])]
     study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
     tree, _ = load_tree(path / "seed_4" / "meta_params")
     alone = study.judge_unseen(

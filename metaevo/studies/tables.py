@@ -1,0 +1,216 @@
+"""Tables and figures of a held-out comparison."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from metaevo import statistics
+from metaevo.components.component import LEARNED
+from metaevo.reports import layout, page, score_plots
+from metaevo.reports.numbers import estimate
+from metaevo.reports.plots import is_learned
+from metaevo.reports.score_plots import Difference, ScoreRow
+from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, pooled
+from metaevo.studies import verdict
+from purerl.types import MetaParams
+
+FEW = 12
+"""Maximum count of evolved numbers that are listed."""
+CAPTION = (
+    "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals, what was found "
+    "untuned, hand-written contenders tuned there; and differences from the strongest of them."
+)
+
+
+def contenders(result: HeldOut) -> page.Table:
+    """Return a table of all variants, except those of other evolutions than the best one."""
+    shown = verdict.row_of(result, result["learned"])["function"]
+    others = verdict.judgements(result).keys() - {shown}
+    rows = [row for row in result["variants"] if row["function"] not in others]
+    pairs = {
+        pair["other"]: pair for pair in result["pairs"] if pair["learned"] == result["learned"]
+    }
+    diverged = any(row["diverged"] for row in rows)
+    lines = []
+    for row in rows:
+        pair = pairs.get(row["name"])
+        improvement = ""
+        if pair is not None:
+            probability = pair["probability_of_improvement"]
+            improvement = estimate(probability, *pair["probability_interval"], decimals=2)
+        cells = [row["name"], row["iqm"], row["interval"], improvement]
+        lines.append(cells + [row["diverged"]] * diverged)
+    columns = ["variant", "IQM", "95% interval", "P(learned is better)"] + ["diverged"] * diverged
+    note = (
+        f"IQM: interquartile mean. P(learned is better): probability that {result['learned']} "
+        "scores higher than this variant, with its 95% interval."
+    )
+    highlight = [i for i, row in enumerate(rows) if is_learned(row["name"])]
+    heading = f"Held-out comparison of {shown}" if others else "Held-out comparison"
+    return page.Table(heading, columns, lines, note=note, highlight=highlight)
+
+
+def tuned_settings(result: HeldOut, heading: str = "Tuned settings") -> list[page.Table]:
+    """Return a table of the contenders' tuned settings; an empty list if none was tuned."""
+    rows = []
+    for row in result["variants"]:
+        if row["tuning_frames"]:
+            settings = ", ".join(
+                f"{key}={'inf' if value is None else f'{value:.4g}'}"  # JSON holds no infinity
+                for key, value in row["settings"].items()
+            )
+            rows.append([row["function"], settings or "the run's", row["tuning_frames"]])
+    columns = ["contender", "tuned to", "frames of tuning"]
+    return [page.Table(heading, columns, rows)] if rows else []
+
+
+def tuned_settings_by_task(judged: Unseen, kind: str) -> layout.Folded:
+    """Return the tuned settings of all contenders on each of several tasks, folded."""
+    tables = [
+        table
+        for name, result in judged["tasks"].items()
+        for table in tuned_settings(result, heading=name)
+    ]
+    return layout.Folded(f"Tuned settings on {kind}", tables)
+
+
+def by_task(judged: Unseen, heading: str) -> page.Table:
+    """Return the scores of contenders by task; the last row pools all tasks, normalised.
+
+    With several evolutions it shows their mean, with the evolution as the unit.
+    """
+    results: dict[str, HeldOut] = {**judged["tasks"]}
+    if everything := pooled(judged):
+        results["all, normalised"] = everything
+    rows = []
+    for name, result in results.items():
+        cells = [estimate(value, *interval) for _, value, interval in _shown(result)]
+        rows.append([name, *cells, f"{_verdict(result)} against {verdict.best_function(result)}"])
+    first = next(iter(results.values()))
+    names = [name.replace("same hyperparameters", "untuned") for name, *_ in _shown(first)]
+    note = (
+        "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
+        f"{_reference(first)}."
+    )
+    if "together" in first:
+        note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
+    if judged["without_scale"]:
+        note += (
+            f" Left out of all: {', '.join(judged['without_scale'])}, where that is not better "
+            "than random play."
+        )
+    last = [len(rows) - 1] if everything else None
+    return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
+
+
+def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
+    """Return name, IQM and interval of each variant, or of the mean of several evolutions."""
+    rows = [(row["name"], row["iqm"], row["interval"]) for row in result["variants"]]
+    if "together" not in result:
+        return rows
+    found = result["together"]
+    name = f"{LEARNED} (untuned, {found['evolutions']} evolutions)"
+    own = {each["learned"] for each in result["evolutions"]}
+    return [(name, found["iqm"], found["interval"]), *(row for row in rows if row[0] not in own)]
+
+
+def _verdict(result: HeldOut) -> str:
+    judged, count = verdict.judgement(result), ""
+    if "together" in result:
+        found = result["together"]
+        count = f", better in {found['better']} of {found['evolutions']}"
+    return f"{judged['conclusion']}{count}: {verdict.difference(judged)}"
+
+
+def _reference(result: HeldOut) -> str:
+    """Return the first hand-written function."""
+    own = verdict.judgements(result)
+    return next(row["function"] for row in result["variants"] if row["function"] not in own)
+
+
+def draw_tasks(unseen: Unseen, figures: Path) -> dict[str, str]:
+    """Draw the scores on every unseen task and on all; return the captions by file name."""
+    captions = {}
+    results: dict[str, HeldOut] = {**unseen["tasks"]}
+    if everything := pooled(unseen):
+        results[""] = everything
+    for name, result in results.items():
+        path = figures / (f"unseen_{name}.png" if name else "unseen.png")
+        draw_scores(result, path, "fitness" if name else "normalised fitness")
+        captions[path.name] = CAPTION.format(where=name or "All unseen tasks, normalised")
+    return captions
+
+
+def draw_scores(result: HeldOut, path: Path, xlabel: str) -> None:
+    """Draw the variants of a comparison, and their differences from the best hand-written one.
+
+    With several evolutions, their mean is drawn too, and of the hand-written variants only the
+    tuned ones.
+    """
+    best = verdict.row_of(result, result["best_hand_written"])
+    judged = {each["learned"]: each for each in verdict.judgements(result).values()}
+    rows = [_score_row(row) for row in result["variants"]]
+    differences = {name: _difference(each) for name, each in judged.items()}
+    learned = result["learned"]
+    if "together" in result:
+        rows, mean = _with_mean(result, list(judged))
+        learned = mean.name
+        differences[learned] = _difference(result["together"])
+    else:
+        for row in result["variants"]:
+            if row["name"] not in (learned, best["name"]):
+                compared = statistics.compare(row["scores"], best["scores"], shared_seeds=True)
+                differences[row["name"]] = compared.difference, compared.difference_interval
+    score_plots.plot_scores(
+        rows,
+        path,
+        xlabel=f"{xlabel} on held-out seeds, IQM",
+        differences=differences,
+        learned=learned,
+        reference=best["name"],
+    )
+
+
+def _with_mean(result: HeldOut, evolutions: Sequence[str]) -> tuple[list[ScoreRow], ScoreRow]:
+    """Return the rows of the evolutions, their mean and the tuned contenders; and the mean."""
+    found, own = result["together"], verdict.judgements(result)
+    any_tuned = any(row["tuning_frames"] for row in result["variants"])
+    learned = [verdict.row_of(result, name) for name in evolutions]
+    others = [
+        row
+        for row in result["variants"]
+        if row["function"] not in own and (row["tuning_frames"] or not any_tuned)
+    ]
+    tuned = any(row["tuning_frames"] for row in learned)
+    mean = ScoreRow(f"{LEARNED} (all evolutions)", found["iqm"], found["interval"], tuned)
+    return [*map(_score_row, learned), mean, *map(_score_row, others)], mean
+
+
+def _score_row(row: Variant) -> ScoreRow:
+    return ScoreRow(row["name"], row["iqm"], row["interval"], bool(row["tuning_frames"]))
+
+
+def _difference(judged: Judgement | Together) -> Difference:
+    return judged["difference"], judged["difference_interval"]
+
+
+def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:
+    """Return the evolved numbers by name, if there are only a few.
+
+    Args:
+        meta_params: any tree of arrays.
+        most: maximum count of numbers; with more, the result is empty.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(meta_params)
+    arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
+              for path, leaf in leaves]  # fmt: skip
+    real = all(np.issubdtype(each.dtype, np.number) for _, each in arrays)
+    if not real or not 0 < sum(each.size for _, each in arrays) <= most:
+        return {}
+    return {
+        name + (f"[{', '.join(map(str, index))}]" if index else ""): float(value)
+        for name, array in arrays
+        for index, value in np.ndenumerate(array)
+    }
