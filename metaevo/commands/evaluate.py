@@ -200,8 +200,19 @@ def judge(
 
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
-        result = _compare(study, meta_params, run, check_stop, only_unseen=only_unseen)
-        write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
+        learned = {LEARNED: meta_params}
+        result: HeldOut | JudgedUnseen | None
+        if isinstance(study, LearnerStudy) and only_unseen:
+            unseen = study.judge_unseen(
+                learned, run.path, evolution_frames=0, check_stop=check_stop
+            )
+            result = {"variants": [], "unseen": unseen}
+        else:
+            result = study.compare(
+                learned, run.path, evolution_frames=0, measured={}, check_stop=check_stop
+            )
+        if result is not None:  # as it is where no task has a scale
+            write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
         write_report(study, run, meta_params, run_dir if isinstance(study, LearnerStudy) else None)
         print(f"report: {run.report_path}")
 
@@ -224,28 +235,3 @@ def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
         raise ConfigError(f"{path}: what was found does not fit these settings")
     return found
-
-
-def _compare(
-    study: Study,
-    meta_params: MetaParams,
-    run: RunDirectory,
-    check_stop: Callable[[], None],
-    *,
-    only_unseen: bool,
-) -> HeldOut | JudgedUnseen:
-    """Return the content of evaluation.json: of unseen tasks, or with the settings."""
-    if isinstance(study, LearnerStudy) and only_unseen:
-        found = study.judge_unseen(
-            {LEARNED: meta_params}, run.path, evolution_frames=0, check_stop=check_stop
-        )
-        return {"variants": [], "unseen": found}
-    result = study.compare(
-        {LEARNED: meta_params},
-        run.path,
-        evolution_frames=0,
-        measured={},
-        check_stop=check_stop,
-    )
-    assert result is not None  # the settings have held-out seeds
-    return result

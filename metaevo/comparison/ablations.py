@@ -1,15 +1,13 @@
 """Ablations of learned parts, trained on the held-out seeds."""
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.comparison import Comparison, Entry
-from metaevo.comparison.entries import Functions, MakeContender, references
+from metaevo.comparison.comparison import Comparison, Entry, train
+from metaevo.comparison.entries import MakeContender, references
 from metaevo.comparison.evaluation import LEARNED, Progress, Scores
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import learners
@@ -32,31 +30,23 @@ WITHOUT = "without"
 
 
 class Laboratory:
-    """Draws and ablates the learned parts of one evolution."""
+    """Draws and ablates learned parts."""
 
-    def __init__(self, settings: JudgedSettings, parts: Parts, meta_params: MetaParams):
+    def __init__(self, settings: JudgedSettings, parts: Parts):
         """Bind the parts; training starts later.
 
         Args:
             settings: settings of the run.
             parts: the evolved parts.
-            meta_params: their meta-parameters.
         """
         self.settings, self.parts = settings, parts
-        self.given, self.meta_params = meta_params, jax.device_get(meta_params)
         self._targets: np.ndarray | None = None
 
-    def of(self, meta_params: MetaParams) -> "Laboratory":
-        """Return a laboratory for the meta-parameters of another evolution of the same parts."""
-        other = copy.copy(self)
-        other.given, other.meta_params = meta_params, jax.device_get(meta_params)
-        return other
-
-    def found(self, part: Part) -> Found:
+    def found(self, part: Part, meta_params: MetaParams) -> Found:
         """Return the arguments of the hooks of a part's module."""
         return Found(
             part.function,
-            self.parts.evolved.of(self.meta_params, part.name),
+            self.parts.evolved.of(jax.device_get(meta_params), part.name),
             learners.find(self.settings.learner),
             self.settings.hyperparams,
             self.value_targets,
@@ -92,19 +82,20 @@ class Laboratory:
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
-    def observations(self) -> dict[str, dict[str, float]]:
+    def observations(self, meta_params: MetaParams) -> dict[str, dict[str, float]]:
         """Return the numbers of the parts' `observe` hooks by part."""
         found = {}
         for part in self.parts.evolved.parts.values():
             observe = part.slot.hook(part.module, "observe")
             if observe is not None:
-                found[part.name] = observe(self.found(part))
+                found[part.name] = observe(self.found(part, meta_params))
         return found
 
-    def ablations(self, single_task: bool) -> list[tuple[Part, Ablation]]:
+    def ablations(self, meta_params: MetaParams, single_task: bool) -> list[tuple[Part, Ablation]]:
         """Return the ablations of the parts' modules and, with several parts, one without each.
 
         Args:
+            meta_params: those of all parts.
             single_task: whether there is one environment, which the modules' ablations need.
         """
         found: list[tuple[Part, Ablation]] = []
@@ -119,109 +110,81 @@ class Laboratory:
         for part in parts.values() if single_task else ():
             ablations = part.slot.hook(part.module, "ablations")
             if ablations is not None:
-                found += [(part, each) for each in ablations(self.found(part))]
+                found += [(part, each) for each in ablations(self.found(part, meta_params))]
         return found
 
-    def run(
-        self,
-        ablations: list[tuple[Part, Ablation]],
-        comparison: Comparison,
-        contender: MakeContender,
-        progress: Progress,
-    ) -> PlainDict:
-        """Train all rows on held-out seeds.
 
-        Args:
-            ablations: the return value of `ablations`.
-            comparison: the comparison, which holds the compiled contenders.
-            contender: makes a contender from functions and example meta-parameters.
-            progress: called with the number of frames just done.
+def run_ablations(
+    ablations: list[tuple[Part, Ablation]],
+    comparison: Comparison,
+    parts: Parts,
+    contender: MakeContender,
+    progress: Progress,
+) -> PlainDict:
+    """Train all rows on held-out seeds.
 
-        Returns:
-            tables by key, with `iqm`, `interval` and `seeds` in every row, and further keys for
-            evaluation.json.
-        """
-        keys = keys_for(
-            self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.ablation_seeds
-        )
-        result: PlainDict = {}
-        trained: dict[str, list[tuple[Row, Scores]]] = {}
-        for part, ablation in ablations:
-            scores = self._train(part, ablation.rows, comparison, contender, keys, progress)
-            trained.setdefault(ablation.key, []).extend(zip(ablation.rows, scores, strict=True))
-            result |= ablation.more
-        for key, table in trained.items():
-            values = statistics.fill_missing(
-                {str(i): each.fitness for i, (_, each) in enumerate(table)}
-            )
-            result[key] = [
-                {**row.labels, **_summary(comparison.comparable(each))}
-                for (row, _), each in zip(table, values.values(), strict=True)
-            ]
-        return result
+    Args:
+        ablations: the return value of `Laboratory.ablations`.
+        comparison: the comparison, which holds the compiled contenders.
+        parts: the evolved parts.
+        contender: makes a contender from functions and example meta-parameters.
+        progress: called with the number of frames just done.
 
-    def _train(
-        self,
-        part: Part,
-        rows: list[Row],
-        comparison: Comparison,
-        contender: MakeContender,
-        keys: jax.Array,
-        progress: Progress,
-    ) -> list[Scores]:
-        """Train rows, batched by compiled program; return scores in the order of the rows."""
-        programs: dict[Any, list[tuple[int, Entry, Row]]] = {}
+    Returns:
+        tables by key, with `iqm`, `interval` and `seeds` in every row, and further keys for
+        evaluation.json.
+    """
+    keys = keys_for(comparison.seed, Purpose.HELD_OUT, comparison.config.ablation_seeds)
+    result: PlainDict = {}
+    trained: dict[str, list[tuple[Row, Scores]]] = {}
+    for part, ablation in ablations:
         made: dict[Any, Entry] = {}
-        for index, row in enumerate(rows):
-            entry = self._entry(part, row, comparison, contender, made)
-            programs.setdefault(id(entry.contender), []).append((index, entry, row))
-        scores: dict[int, Scores] = {}
-        for group in programs.values():
-            results = group[0][1].contender.run(
-                keys,
-                [dict(row.settings) for _, _, row in group],
-                [entry.meta_params for _, entry, _ in group],
-                progress,
-            )
-            scores |= {index: each for (index, _, _), each in zip(group, results, strict=True)}
-        return [scores[index] for index in range(len(rows))]
+        rows = [
+            (_entry(part, row, comparison, parts, contender, made), dict(row.settings))
+            for row in ablation.rows
+        ]
+        scores = train(rows, keys, progress)
+        trained.setdefault(ablation.key, []).extend(zip(ablation.rows, scores, strict=True))
+        result |= ablation.more
+    for key, table in trained.items():
+        values = statistics.fill_missing({i: each.fitness for i, (_, each) in enumerate(table)})
+        result[key] = [
+            {**row.labels, **_summary(comparison.comparable(values[i]))}
+            for i, (row, _) in enumerate(table)
+        ]
+    return result
 
-    def _entry(
-        self,
-        part: Part,
-        row: Row,
-        comparison: Comparison,
-        contender: MakeContender,
-        made: dict[Any, Entry],
-    ) -> Entry:
-        """Return the entry for a row, an existing one if possible."""
-        alone = len(self.parts.evolved.parts) == 1
-        if row.function == LEARNED:
-            return comparison.entries[comparison.found]
-        if alone and row.function in comparison.names:
-            return comparison.entries[str(row.function)]
-        function: Any = row.function
-        if isinstance(function, str):
-            function = HAND_WRITTEN[part.slot.name][function]
-        both = {"found": self.meta_params, "row": row.meta_params}
-        if function not in made:
-            made[function] = Entry(
-                contender(_with(part, function, self.parts), both),
-                both,
-                comparison.entries[comparison.found].space,
-            )
-        return made[function]._replace(meta_params=both)
+
+def _entry(
+    part: Part,
+    row: Row,
+    comparison: Comparison,
+    parts: Parts,
+    contender: MakeContender,
+    made: dict[Any, Entry],
+) -> Entry:
+    """Return the entry for a row, an existing one if possible."""
+    learned = comparison.entries[comparison.found]
+    if row.function == LEARNED:
+        return learned
+    if len(parts.evolved.parts) == 1 and row.function in comparison.names:
+        return comparison.entries[str(row.function)]
+    function: Any = row.function
+    if isinstance(function, str):
+        function = HAND_WRITTEN[part.slot.name][function]
+    both = {"found": jax.device_get(learned.meta_params), "row": row.meta_params}
+    if function not in made:
+        functions = {
+            slot: of_key("found", each) for slot, each in parts.evolved.functions().items()
+        }
+        functions[part.slot.name] = of_key("row", function)
+        made[function] = Entry(contender(functions, both), both, learned.space)
+    return made[function]._replace(meta_params=both)
 
 
 def _summary(scores: np.ndarray) -> PlainDict:
     summary = statistics.summarise(scores)
     return {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
-
-
-def _with(part: Part, function: Callable[..., Any], parts: Parts) -> Functions:
-    """Return the learned functions with another function in the slot of one part."""
-    learned = {slot: of_key("found", each) for slot, each in parts.evolved.functions().items()}
-    return {**learned, part.slot.name: of_key("row", function)}
 
 
 def table_of_parts(result: PlainMapping) -> list[Table]:

@@ -7,7 +7,7 @@ result, scores = comparison.run(...)
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,18 +23,8 @@ from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
 
-
-class Tuning(TypedDict):
-    """The keys of evaluation.json about tuning."""
-
-    tuning_settings: int
-    tuning_seeds: int
-    tuning_rounds: list[list[int]]
-    """settings and seeds of each round"""
-
-
-UNTUNED: Tuning = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
-"""The same for contenders without tuned hyperparameters."""
+Settings = Mapping[str, float | None]
+"""Hyperparameters that differ from the run's, by name."""
 
 
 class Entry(NamedTuple):
@@ -47,13 +37,27 @@ class Entry(NamedTuple):
     """the search space of its tuning, from `metaevo.comparison.tuning.tuning_space`"""
 
 
+def train(
+    rows: Sequence[tuple[Entry, Settings]], keys: jax.Array, progress: Progress | None = None
+) -> list[Scores]:
+    """Train entries with changed hyperparameters on keys [seeds], batched by compiled program."""
+    scores: dict[int, Scores] = {}
+    for contender in {id(entry.contender): entry.contender for entry, _ in rows}.values():
+        own = [i for i, (entry, _) in enumerate(rows) if entry.contender is contender]
+        settings = [rows[i][1] for i in own]
+        meta_params = [rows[i][0].meta_params for i in own]
+        results = contender.run(keys, settings, meta_params, progress)
+        scores |= dict(zip(own, results, strict=True))
+    return [scores[i] for i in range(len(rows))]
+
+
 class Variant(NamedTuple):
     """An entry with one choice of hyperparameters: a row of the comparison."""
 
     name: str
     function: str
     """name of the entry"""
-    settings: Mapping[str, float | None]
+    settings: Settings
     """hyperparameters that differ from the run's"""
     tuning_frames: int
 
@@ -141,29 +145,31 @@ class Comparison:
         fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
         values = {name: self.comparable(each) for name, each in fitness.items()}
         diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
+        return self.judge(variants, values, diverged), scores
+
+    def judge(
+        self,
+        variants: Sequence[Variant],
+        values: Mapping[str, np.ndarray],
+        diverged: Mapping[str, int],
+    ) -> HeldOut:
+        """Return the result for the scores of all variants; arguments as for `summary`."""
         plan = self.plans[self.found]
-        result: HeldOut = {
+        return {
             **summary(variants, values, diverged, self.discovered),
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
+            "frames_per_agent": self.frames_per_seed,
         }
-        return result, scores
 
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
-        """Train variants on keys [seeds], batched by compiled program; return scores by name."""
-        scores: dict[str, Scores] = {}
-        programs = {id(entry.contender): entry.contender for entry in self.entries.values()}
-        for contender in programs.values():
-            own = [v for v in variants if self.entries[v.function].contender is contender]
-            if own:
-                settings = [each.settings for each in own]
-                meta_params = [self.entries[each.function].meta_params for each in own]
-                results = contender.run(keys, settings, meta_params, progress)
-                scores |= {each.name: result for each, result in zip(own, results, strict=True)}
-        return {each.name: scores[each.name] for each in variants}
+        """Train variants on keys [seeds]; return scores by name."""
+        rows = [(self.entries[each.function], each.settings) for each in variants]
+        scores = train(rows, keys, progress)
+        return {each.name: found for each, found in zip(variants, scores, strict=True)}
 
     def _variants(
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
@@ -216,6 +222,9 @@ def summary(
         values: finite scores by variant, [seeds] or [seeds, tasks], on the same seeds.
         diverged: number of diverged agents by variant.
         discovered: names of the learned entries, one for each evolution.
+
+    Returns:
+        the content of evaluation.json, as of contenders without tuning.
     """
     judged = {each.function: each.name for each in variants}
     learned = {name: judged.pop(name) for name in discovered}
@@ -240,6 +249,9 @@ def summary(
         "best_hand_written": best,
         "conclusion": against[0]["conclusion"],
         "against_best": against[0],
+        "tuning_settings": 0,
+        "tuning_seeds": 0,
+        "tuning_rounds": [],
     }
     if len(learned) > 1:
         found = statistics.together([strata[name] for name in learned.values()], others)

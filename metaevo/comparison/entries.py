@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.comparison.comparison import Entry, digest
+from metaevo.comparison.comparison import Entry
 from metaevo.comparison.evaluation import Contender
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.comparison.tuning import tuning_space
@@ -73,12 +73,6 @@ def entries_of(
         name = " + ".join(combination.values())
         entries[name] = Entry(programs[key], chosen, tuning_space(config, settings, own))
     return entries
-
-
-def context_of(task: PlainDict, replacements: Mapping[str, Replacement]) -> str:
-    """Return a text of all that scores depend on: the settings of a task, and replacements."""
-    chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
-    return f"{task} {chosen}" if chosen else str(task)
 
 
 def combinations(

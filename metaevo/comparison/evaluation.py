@@ -60,14 +60,10 @@ class EvaluationConfig:
 
     @staticmethod
     def upgraded(raw: PlainDict) -> PlainDict:
-        """Return plain data with a dotted space, and without the `grid` of earlier versions."""
+        """Return plain data with a dotted space."""
         if isinstance(raw.get("space"), dict):
-            raw = {**raw, "space": dotted_space(raw["space"])}
-        rest = {key: value for key, value in raw.items() if key != "grid"}
-        grid = raw.get("grid")
-        if rest.get("sampler") == "grid" or (grid and rest.get("space")):
-            return raw  # in which the key is unknown
-        return {**rest, "space": grid, "sampler": "grid"} if grid else rest
+            return {**raw, "space": dotted_space(raw["space"])}
+        return raw
 
 
 COMPARISONS = ("none", "quick", "full")

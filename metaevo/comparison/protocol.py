@@ -4,19 +4,20 @@ Every evolution ends with this comparison on its own task; `metaevo evaluate` re
 tasks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from metaevo.comparison.ablations import Laboratory
-from metaevo.comparison.comparison import Comparison
-from metaevo.comparison.entries import Functions, MakeContender, entries_of
+from metaevo.comparison.ablations import Laboratory, run_ablations
+from metaevo.comparison.comparison import Comparison, digest
+from metaevo.comparison.entries import Functions, MakeContender, Replacement, entries_of
 from metaevo.comparison.evaluation import REWARD, Contender, Scores, curve_frames
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import filling
 from metaevo.components.channels import NONE
 from metaevo.config import to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.seeding import Purpose
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
@@ -32,7 +33,6 @@ def compare(
     *,
     learned: PlainMapping,
     path: Path,
-    figures: Path,
     evolution_frames: int,
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
@@ -42,10 +42,9 @@ def compare(
     Args:
         settings: settings of the run.
         parts: the evolved parts and the environments.
-        laboratory: runs the ablations of the first evolution.
+        laboratory: describes and ablates the parts of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
-        path: directory for the tuning of an interrupted comparison.
-        figures: directory for the figures.
+        path: directory for the tuning of an interrupted comparison and, in `figures`, the curves.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         normalisation: normalisation of the scores on several environments.
         check_stop: raises if the run should stop; called between chunks of agents.
@@ -53,19 +52,15 @@ def compare(
     Returns:
         the content of evaluation.json, with the tables of the ablations.
     """
-    config, seed = settings.evaluation, settings.run.seed
-    contender = contender_maker(settings, parts)
-    comparison = Comparison(
-        entries_of(settings, parts, learned, contender),
-        config,
-        seed=seed,
-        evolution_frames=evolution_frames,
-        normalisation=normalisation,
-        context=str(task_of(settings)),
-        learned=len(learned),
+    config = settings.evaluation
+    comparison = comparison_of(
+        settings, parts, learned, evolution_frames=evolution_frames, normalisation=normalisation
     )
-    tasks = comparison.entries[comparison.found].contender.tasks
-    ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
+    found = comparison.entries[comparison.found]
+    tasks = found.contender.tasks
+    ablations = []
+    if config.ablation_seeds:
+        ablations = laboratory.ablations(found.meta_params, len(tasks) == 1)
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
     with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
@@ -76,13 +71,56 @@ def compare(
 
         result, scores = comparison.run(path / "tuning", progress, bar.stage)
         bar.stage("ablations")
-        more = laboratory.run(ablations, comparison, contender, progress)
-    result["frames_per_agent"] = comparison.frames_per_seed
+        contender = contender_maker(settings, parts)
+        more = run_ablations(ablations, comparison, parts, contender, progress)
     result["evolution_frames"] = evolution_frames
-    result["curves"] = comparison.entries[comparison.found].contender.measure
+    result["curves"] = found.contender.measure
     others = comparison.discovered[1:]
-    _draw_curves(settings, tasks, figures, result, scores, without=others)
-    return cast(HeldOut, {**result, **more, "observed": laboratory.observations()})
+    _draw_curves(settings, tasks, path / "figures", result, scores, without=others)
+    observed = laboratory.observations(found.meta_params)
+    return cast(HeldOut, {**result, **more, "observed": observed})
+
+
+def comparison_of(
+    settings: JudgedSettings,
+    parts: Parts,
+    learned: PlainMapping,
+    *,
+    evolution_frames: int = 0,
+    normalisation: Normalisation | None = None,
+    replacements: Mapping[str, Replacement] | None = None,
+    tunes_found: bool = True,
+    purpose: Purpose = Purpose.HELD_OUT,
+) -> Comparison:
+    """Return a comparison on the tasks of the settings, without compilation.
+
+    Args:
+        settings: settings of the comparison.
+        parts: the evolved parts and the environments.
+        learned: meta-parameters of each evolution by name of the entry.
+        evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
+        normalisation: normalisation of the scores on several environments.
+        replacements: parts by name of the entry, to compare in the place of learned ones.
+        tunes_found: whether learned parts and replacements are tuned too.
+        purpose: purpose of the held-out seeds.
+    """
+    replacements = replacements or {}
+    contender = contender_maker(settings, parts)
+    context = str(task_of(settings))
+    if replacements:
+        chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
+        context = f"{context} {chosen}"
+    return Comparison(
+        entries_of(settings, parts, learned, contender, replacements),
+        settings.evaluation,
+        seed=settings.run.seed,
+        evolution_frames=evolution_frames,
+        normalisation=normalisation,
+        context=context,
+        learned=len(learned) + len(replacements),
+        tunes_found=tunes_found,
+        purpose=purpose,
+    )
 
 
 def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:

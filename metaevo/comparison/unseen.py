@@ -8,7 +8,6 @@ measured on separate seeds. Scores of finished tasks are stored on disk.
 
 import dataclasses
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,12 +20,12 @@ from metaevo.comparison import entries
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED
-from metaevo.comparison.protocol import contender_maker, task_of
+from metaevo.comparison.kept import kept_in
+from metaevo.comparison.protocol import comparison_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
-from metaevo.config.files import read_json, write_json_atomic
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import (
@@ -53,6 +52,8 @@ SEEN = "seen"
 NOT_WORSE = 0.1
 """A rule is not worse if the whole interval of its difference from the best hand-written one is
 above minus this, on the scale from 0 (random play) to 1 (the tuned reference)."""
+KEPT_OF_VARIANT = "name", "function", "settings", "tuning_frames", "diverged", "scores"
+"""What is stored of a variant's row."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -78,22 +79,6 @@ class Seen(NamedTuple):
     """the setting of a rule that was evolved there before; empty for this evolution"""
 
 
-def build(settings: JudgedSettings, name: str, change: NamedTask, parts: Parts) -> BuiltTask:
-    """Build a named task without compilation.
-
-    Raises:
-        ConfigError: if it cannot be built.
-    """
-    own = settings_of(settings, name, change)
-    task = TaskConfig(change.env or name, change.env_params)
-    built = parts._replace(environments=make_environments(task, settings.learner))
-    entries.check(own, built)
-    example = jax.eval_shape(parts.evolved.init, jax.random.key(0))
-    (bound,) = built.tasks(own, parts.evolved.functions(), example)
-    check_training(name, bound, own.hyperparams, example, kept=1, at_once=1)
-    return BuiltTask(name, own, built)
-
-
 def build_all(
     settings: JudgedSettings, tasks: Mapping[str, NamedTask] | None, parts: Parts, where: str
 ) -> list[BuiltTask]:
@@ -109,6 +94,7 @@ def build_all(
         ConfigError: naming the task, if it cannot be built.
     """
     found = []
+    example = jax.eval_shape(parts.evolved.init, jax.random.key(0))
     for name, change in (tasks or {}).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
@@ -116,9 +102,15 @@ def build_all(
                 "with the environment's below it: {env: suite/name}"
             )
         try:
-            found.append(build(settings, name, change, parts))
+            own = settings_of(settings, name, change)
+            task = TaskConfig(change.env or name, change.env_params)
+            built = parts._replace(environments=make_environments(task, settings.learner))
+            entries.check(own, built)
+            (bound,) = built.tasks(own, parts.evolved.functions(), example)
+            check_training(name, bound, own.hyperparams, example, kept=1, at_once=1)
         except ConfigError as error:
             raise ConfigError(f"{where}.{name}: {error}") from None
+        found.append(BuiltTask(name, own, built))
     return found
 
 
@@ -202,36 +194,42 @@ def judge(
         the result of `aggregate`.
     """
     (path / kept).mkdir(exist_ok=True)
-    purpose = Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN
-    replacements = replacements or {}
     comparisons = [
-        _comparison(task, learned, evolution_frames, purpose, replacements) for task in tasks
+        comparison_of(
+            task.settings,
+            task.parts,
+            learned,
+            evolution_frames=evolution_frames,
+            replacements=replacements,
+            tunes_found=False,
+            purpose=Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN,
+        )
+        for task in tasks
     ]
-    total = sum(each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons)
-    results = {}
-    with Progress(total=total, desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
+    ends = [each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons]
+    results, done = {}, 0
+    with Progress(total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
             bar.update(frames)
             check_stop()
 
-        for task, this in zip(tasks, comparisons, strict=True):
-            file = path / kept / f"{task.name}.json"
+        for task, this, end in zip(tasks, comparisons, ends, strict=True):
             key = digest_of_text(
                 str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])
             )
-            scores = _read(file, key, this)
-            if scores is None:
 
-                def stage(text: str, task: BuiltTask = task) -> None:
-                    bar.stage(f"{task.name}: {text}")
+            def stage(text: str, task: BuiltTask = task) -> None:
+                bar.stage(f"{task.name}: {text}")
 
-                scores = _scores_of(task, this, key, path / kept, progress, stage)
-                write_json_atomic(file, scores)
-            else:
-                bar.update(this.frames + 2 * this.config.seeds * this.frames_per_seed)
+            def train(task: BuiltTask = task, this: Comparison = this) -> PlainDict:
+                return _scores_of(task, this, path / kept, progress, stage)
+
+            scores = kept_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
+            done += end
+            bar.update(done - bar.n)  # of a finished task, all at once
             results[task.name] = _result(scores, this)
-    return aggregate(results, [*learned, *replacements])
+    return aggregate(results, [*learned, *(replacements or {})])
 
 
 def aggregate(
@@ -272,6 +270,7 @@ def aggregate(
     pooled: HeldOut = {
         **summary(variants, values, diverged, discovered),
         "tuning_settings": first["tuning_settings"],
+        "tuning_seeds": first["tuning_seeds"],
         "tuning_rounds": first["tuning_rounds"],
     }
     judged = pooled.get("together", pooled["against_best"])
@@ -319,37 +318,14 @@ def _same(this: Seen, seen: Seen) -> bool:
     )
 
 
-def _comparison(
-    task: BuiltTask,
-    learned: PlainMapping,
-    evolution_frames: int,
-    purpose: Purpose,
-    replacements: Mapping[str, Replacement],
-) -> Comparison:
-    settings = task.settings
-    contender = contender_maker(settings, task.parts)
-    return Comparison(
-        entries.entries_of(settings, task.parts, learned, contender, replacements),
-        settings.evaluation,
-        seed=settings.run.seed,
-        evolution_frames=evolution_frames,
-        normalisation=None,
-        context=entries.context_of(task_of(settings), replacements),
-        learned=len(learned) + len(replacements),
-        tunes_found=False,
-        purpose=purpose,
-    )
-
-
 def _scores_of(
     task: BuiltTask,
     this: Comparison,
-    key: str,
     directory: Path,
     progress: Callable[[int], Any],
     stage: Callable[[str], Any],
-) -> UnseenScores:
-    """Tune and train on a task; return the scores to keep under a key."""
+) -> PlainDict:
+    """Tune and train on a task; return the scores to keep, see `UnseenScores`."""
     result, _ = this.run(directory / f"tuning-{task.name}", progress, stage)
     stage("random play")
     reference = this.names[0]
@@ -365,16 +341,8 @@ def _scores_of(
         {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
     )
     return {
-        "key": key,
         "variants": [
-            {
-                "name": row["name"],
-                "function": row["function"],
-                "settings": row["settings"],
-                "tuning_frames": row["tuning_frames"],
-                "diverged": row["diverged"],
-                "scores": row["scores"],
-            }
+            {key: value for key, value in row.items() if key in KEPT_OF_VARIANT}
             for row in result["variants"]
         ],
         "random": scores["random"].tolist(),
@@ -385,52 +353,18 @@ def _scores_of(
 def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
     """Compare the scores on one task, and measure its scale."""
     rows = kept["variants"]
-    found = summary(
+    found = this.judge(
         [
             Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
             for row in rows
         ],
         {row["name"]: np.asarray(row["scores"]) for row in rows},
         {row["name"]: row["diverged"] for row in rows},
-        this.discovered,
     )
     scale: Scale | None = None
-    if (
-        statistics.compare(kept["reference"], kept["random"], shared_seeds=True).conclusion
-        == "better"
-    ):
+    better = statistics.compare(kept["reference"], kept["random"], shared_seeds=True)
+    if better.conclusion == "better":
         low, high = (float(np.mean(kept[name])) for name in ("random", "reference"))
         if high > low:  # which a heavy tail can prevent
             scale = {"random": low, "reference": high}
-    plan = this.plans[this.found]
-    return {
-        **found,
-        "scale": scale,
-        "tuning_settings": plan.settings,
-        "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
-        "frames_per_agent": this.frames_per_seed,
-    }
-
-
-def _read(file: Path, key: str, this: Comparison) -> UnseenScores | None:
-    """Read the scores of a finished task; None without scores for this key."""
-    if not file.exists():
-        return None
-    try:
-        kept = read_json(file, UnseenScores)
-        if kept["key"] != key:
-            return None
-        rows = kept["variants"]
-        functions = [row["function"] for row in rows]
-        lengths = {len(row["scores"]) for row in rows}
-        lengths |= {len(kept["random"]), len(kept["reference"])}
-        expected = {*this.discovered, *this.names}
-        once = len({row["name"] for row in rows}) == len(rows)
-        if functions[0] != this.found or set(functions) != expected or not once:
-            raise ConfigError(f"{file}: holds the scores of others")
-        if lengths != {this.config.seeds}:
-            raise ConfigError(f"{file}: must hold {this.config.seeds} scores of each variant")
-    except ConfigError as error:
-        warnings.warn(f"judging again: {error}", stacklevel=2)
-        return None
-    return kept
+    return {**found, "scale": scale}

@@ -9,10 +9,9 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import unseen
-from metaevo.comparison.comparison import Comparison
-from metaevo.comparison.entries import Replacement, context_of, entries_of
+from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED
-from metaevo.comparison.protocol import contender_maker, task_of
+from metaevo.comparison.protocol import comparison_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import formula
 from metaevo.components.formulas import HAND_WRITTEN
@@ -97,15 +96,12 @@ def judge(
         `scores` of the tuned variant and `untuned` of the other; candidates with the verdicts
         `against_learned` and `against_best`, `learned` with the latter.
     """
-    contender, replacements = contender_maker(settings, parts), _by_name(candidates)
-    comparison = Comparison(
-        entries_of(settings, parts, {LEARNED: meta_params}, contender, replacements),
-        settings.evaluation,
-        seed=settings.run.seed,
-        evolution_frames=0,
+    comparison = comparison_of(
+        settings,
+        parts,
+        {LEARNED: meta_params},
         normalisation=normalisation,
-        context=context_of(task_of(settings), replacements),
-        learned=1 + len(replacements),
+        replacements=_by_name(candidates),
     )
     with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
 

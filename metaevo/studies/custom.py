@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Interval
 
-from metaevo.comparison.comparison import UNTUNED, Variant, summary
+from metaevo.comparison.comparison import Variant, summary
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.numbers import check_numbers
@@ -125,7 +125,6 @@ class Study(ProblemStudy):
         variants = [Variant(name, name, {}, 0) for name in scores]
         return {
             **summary(variants, scores, dict.fromkeys(scores, 0), list(learned)),
-            **UNTUNED,
             "frames_per_agent": frames_per_evaluation(problem),
             "evolution_frames": evolution_frames,
         }

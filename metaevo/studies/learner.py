@@ -100,7 +100,7 @@ class LearnerStudy:
             known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
         self.unseen = unseen.unseen_tasks(settings, known, self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
-        self._laboratory: Laboratory | None = None
+        self._laboratory = Laboratory(self.first, self.parts)
 
     def _distribution(self, built: unseen.BuiltTask, example: MetaParams) -> Distribution:
         """Return what is evolved on in a named task."""
@@ -190,11 +190,10 @@ class LearnerStudy:
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
-        laboratory = self._of(meta_params)
         for part in self.evolved.parts.values():
             draw = part.slot.hook(part.module, "draw")
             if draw is not None:
-                draw(laboratory.found(part), figures)
+                draw(self._laboratory.found(part, meta_params), figures)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the same figures."""
@@ -218,24 +217,21 @@ class LearnerStudy:
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
         if self.seen:
-            result = self.judge_seen(
+            result = self._judge_seen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
-            if result is None or judged is None:
-                return result
-            return {**result, "unseen": judged}
-        result = protocol.compare(
-            self.settings,
-            self.parts,
-            self._of(next(iter(learned.values()))),
-            learned=learned,
-            path=path,
-            figures=path / "figures",
-            evolution_frames=evolution_frames,
-            normalisation=self.normalisation(measured),
-            check_stop=check_stop,
-        )
-        if judged is not None:
+        else:
+            result = protocol.compare(
+                self.settings,
+                self.parts,
+                self._laboratory,
+                learned=learned,
+                path=path,
+                evolution_frames=evolution_frames,
+                normalisation=self.normalisation(measured),
+                check_stop=check_stop,
+            )
+        if result is not None and judged is not None:
             result["unseen"] = judged
         return result
 
@@ -256,7 +252,7 @@ class LearnerStudy:
             check_stop=check_stop,
         )
 
-    def judge_seen(
+    def _judge_seen(
         self,
         learned: PlainMapping,
         path: Path,
@@ -312,13 +308,13 @@ class LearnerStudy:
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that describe the evolved parts."""
-        laboratory, found = self._of(meta_params), []
+        found: list[str] = []
         for part in self.evolved.parts.values():
             say = part.slot.hook(part.module, "findings")
             if say is not None:
                 known = {"steepness": result["scale_ratio"]} if "scale_ratio" in result else {}
                 observed = result.get("observed", {}).get(part.name, known)
-                found += say(laboratory.found(part), observed)
+                found += say(self._laboratory.found(part, meta_params), observed)
         return found
 
     def tables(self, result: PlainMapping) -> list[Table]:
@@ -329,14 +325,6 @@ class LearnerStudy:
             if tables is not None:
                 found += tables(result, learners.find(self.settings.learner))
         return found
-
-    def _of(self, meta_params: MetaParams) -> Laboratory:
-        """Return the laboratory for the meta-parameters, which keeps agents trained for figures."""
-        if self._laboratory is None:
-            self._laboratory = Laboratory(self.first, self.parts, meta_params)
-        if self._laboratory.given is not meta_params:
-            self._laboratory = self._laboratory.of(meta_params)
-        return self._laboratory
 
     def normalisation(self, measured: PlainMapping) -> Normalisation | None:
         """Return the measured scale of each environment; None if there is one environment."""

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import jax
 
-from metaevo.comparison import protocol
-from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import learners, registry
 from metaevo.config import ConfigError, from_dict, merge, to_dict
@@ -120,35 +118,23 @@ class LearnerProblem:
         self, meta_params: MetaParams, *, evolution_frames: int, **evaluation: Any
     ) -> "ComparisonResult":
         """Compare meta-parameters with tuned hand-written functions; see `metaevo.compare`."""
-        settings = from_dict(
-            type(self.settings),
-            merge(to_dict(self.settings), {"evaluation": {**evaluation, "ablation_seeds": 0}}),
-        )
+        plain = merge(to_dict(self.settings), {"evaluation": {**evaluation, "ablation_seeds": 0}})
+        plain["evaluation"]["unseen"] = {}
+        settings = from_dict(type(self.settings), plain)
         if not settings.evaluation.seeds:
             raise ConfigError("seeds = 0: must be at least 1 for a comparison")
         study = LearnerStudy(settings)
         study.check()
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder)
-            if study.seen:
-                learned = {LEARNED: meta_params}
-                judged = study.judge_seen(
-                    learned, path, evolution_frames=evolution_frames, check_stop=lambda: None
-                )
-                if judged is None:
-                    raise ConfigError("tasks: no tuned reference is better than random play")
-                return ComparisonResult.of(judged)
-            found = protocol.compare(
-                settings,
-                study.parts,
-                Laboratory(settings, study.parts, meta_params),
-                learned={LEARNED: meta_params},
-                path=path,
-                figures=path / "figures",
+            found = study.compare(
+                {LEARNED: meta_params},
+                Path(folder),
                 evolution_frames=evolution_frames,
-                normalisation=self._study.normalisation(self._measured),
+                measured=self._measured,
                 check_stop=lambda: None,
             )
+        if found is None:
+            raise ConfigError("tasks: no tuned reference is better than random play")
         return ComparisonResult.of(found)
 
 

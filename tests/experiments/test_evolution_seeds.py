@@ -21,7 +21,8 @@ fitness: {{mean_return: 0.0, reward_per_step: 200.0}}
 strategy: {{population_size: 8, sigma: 0.5}}
 evolution: {{generations: {GENERATIONS}, validation_every: 4, validation_seeds: 4, chunk_size: 1,
             block_seconds: 0.02}}
-evaluation: {{seeds: 8, tuning_seeds: 2, ablation_seeds: 0, grid: {{learning_rate: [0.1, 0.3]}}}}
+evaluation: {{seeds: 8, tuning_seeds: 2, ablation_seeds: 0, sampler: grid,
+             space: {{learning_rate: [0.1, 0.3]}}}}
 run: {{checkpoint_every: 7}}
 """
 

@@ -24,7 +24,7 @@ component: {hidden_size: 4, temporal: true}
 fitness: {mean_return: 0, reward_per_step: 1}
 strategy: {population_size: 4, sigma: 0.5}
 evolution: {generations: 3, validation_every: 2, validation_seeds: 2, chunk_size: 1}
-evaluation: {seeds: 4, grid: {learning_rate: [0.1, 0.3]}, tuning_seeds: 2}
+evaluation: {seeds: 4, sampler: grid, space: {learning_rate: [0.1, 0.3]}, tuning_seeds: 2}
 """
 
 

@@ -12,7 +12,8 @@ from metaevo import statistics
 from metaevo.comparison.comparison import digest_of_text
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import DEFAULT, Benchmark
-from metaevo.config import ConfigError, files, from_dict
+from metaevo.comparison.kept import kept_in
+from metaevo.config import ConfigError, from_dict
 from metaevo.config.checks import Measure, Number, Text
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -135,20 +136,17 @@ def measure(
         `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null for
         agents without a score.
     """
-    file = None if folder is None else folder / f"{task}.json"
     key = digest_of_text(str([key_of(benchmark, task), rule.slot, rule.key, list(rates)]))
-    kept = None if file is None else _read(file, key, benchmark.seeds)
-    if kept is not None:
-        return kept
-    bench = Bench(benchmark, task, rule)
-    tuned = bench.tune(rates, progress)
-    best = best_of(rates, tuned)
-    scores = bench.score(best, progress=progress)
-    content = {"key": key, "learning_rate": best, "tuning": tuned, "scores": scores}
-    if file is not None:
-        files.write_json_atomic(file, content)
-    plain: PlainDict = files.plain(content)
-    return plain
+
+    def work() -> PlainDict:
+        bench = Bench(benchmark, task, rule)
+        tuned = bench.tune(rates, progress)
+        best = best_of(rates, tuned)
+        scores = bench.score(best, progress=progress)
+        return {"learning_rate": best, "tuning": tuned, "scores": scores}
+
+    found: PlainDict = kept_in(folder and folder / f"{task}.json", _Kept, key, work)
+    return found
 
 
 def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
@@ -160,14 +158,3 @@ def key_of(benchmark: Benchmark, task: str) -> str:
     """Return a digest of everything in the benchmark that trainings on a task depend on."""
     about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, benchmark.settings(task)]
     return digest_of_text(str(about))
-
-
-def _read(file: Path, key: str, seeds: int) -> PlainDict | None:
-    """Return a saved measurement; None unless the rule, task and learning rates match."""
-    if not file.exists():
-        return None
-    try:
-        kept: PlainDict = files.read_json(file, _Kept)
-    except ConfigError:
-        return None  # measured again
-    return kept if kept["key"] == key and len(kept["scores"]) == seeds else None

@@ -1,13 +1,13 @@
 """Measure the two ends of every task's scale: random play and tuned PPO."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from metaevo import statistics
 from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
 from metaevo.comparison.generality.rules import rule_of
-from metaevo.comparison.generality.tasks import Benchmark
+from metaevo.comparison.generality.tasks import Benchmark, Reference
+from metaevo.comparison.kept import kept_in
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose
@@ -40,19 +40,17 @@ def measure_references(
         for name in benchmark.tasks:
             bar.stage(name)
             check_stop()
-            file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
-            kept = json.loads(files.read(file)) if file.exists() else {}
-            if kept.get("key") != key or kept.get("learning_rates") != rates:
+
+            def work(name: str = name) -> PlainDict:
                 bench = Bench(benchmark, name, rule)
                 tuned = bench.tune(rates, lambda frames: check_stop())
                 best = best_of(rates, tuned)
                 ends = {"random": bench.random(), "tuned": bench.score(best, Purpose.NORMALISATION)}
                 scores = statistics.fill_missing(ends)
-                kept = {"key": key, "learning_rates": rates, "learning_rate": best,
-                        "tuning": tuned, **scores}  # fmt: skip
-                kept = files.plain(kept)
-                files.write_json_atomic(file, kept)
-            tasks[name] = kept
+                return {"learning_rates": rates, "learning_rate": best, "tuning": tuned, **scores}
+
+            file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
+            tasks[name] = kept_in(file, Reference, key, work)
             bar.update(1)
     flat = [name for name, each in tasks.items() if not _has_scale(each)]
     if flat:

@@ -85,7 +85,9 @@ def benchmark() -> Benchmark:
 
 
 @dataclass(frozen=True)
-class _Reference:
+class Reference:
+    """The ends of a task's scale."""
+
     random: Annotated[list[Number], Len(2)]
     """scores of agents that never learn"""
     tuned: Annotated[list[Number], Len(2)]
@@ -99,7 +101,7 @@ class _References:
     version: Index
     command: Text
     commit: Text
-    tasks: dict[str, _Reference]
+    tasks: dict[str, Reference]
 
 
 def read_references(path: Path = REFERENCES) -> PlainDict:

@@ -162,7 +162,6 @@ class GameResult:
             **comparison.summary(
                 variants, statistics.fill_missing(scores), diverged, list(self.learned)
             ),
-            **comparison.UNTUNED,
             "budget": self.budget,
             "frames_per_agent": self.frames_per_agent,
             "evolution_frames": evolution_frames,

@@ -33,7 +33,7 @@ def settings_of(count, **evaluation):
         "evolution": {"generations": 3, "validation_every": 2, "validation_seeds": 2,
                       "chunk_size": 4, "num_devices": 1},
         "evaluation": {"seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0,
-                       "grid": {"learning_rate": [0.1, 0.3]}, **evaluation},
+                       "sampler": "grid", "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
         "run": {"seed": 3, "evolution_seeds": count},
     }  # fmt: skip
     return from_dict(experiment_class(raw, None), raw)
