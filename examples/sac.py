@@ -12,7 +12,6 @@ the learners of `purerl`. The critics' loss fills the slot `value_loss`, like DQ
 that evolved elsewhere can be used here, and a loss can be evolved for SAC.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -78,16 +77,14 @@ class Network(nn.Module):
 
     action_size: int
     obs_ndim: int
-    hidden_sizes: Sequence[int]
-    activation: str
+    config: networks.NetworkConfig
 
     def setup(self) -> None:
         """Create the layers."""
-        torso = self.obs_ndim, self.hidden_sizes, self.activation, networks.LECUN_NORMAL
-        self.actor_torso = networks.Torso(*torso)
+        layers = self.config.hidden_sizes, self.config.activation, networks.LECUN_NORMAL
+        self.actor_torso = networks.Torso(self.obs_ndim, *layers)
         self.policy_head = nn.Dense(2 * self.action_size)
-        flat = 1, *torso[1:]
-        self.critics = [nn.Sequential([networks.Torso(*flat), nn.Dense(1)]) for _ in range(2)]
+        self.critics = [nn.Sequential([networks.Torso(1, *layers), nn.Dense(1)]) for _ in range(2)]
 
     def policy(self, obs: jax.Array) -> SquashedGaussian:
         """Return the distribution of actions at observations [..., *obs_shape]."""
@@ -164,8 +161,7 @@ class SAC:
         params = self.env.default_params
         (action_size,) = self.env.action_space(params).shape
         obs_ndim = len(self.env.observation_space(params).shape)
-        config = self.config
-        return Network(action_size, obs_ndim, config.hidden_sizes, config.activation)
+        return Network(action_size, obs_ndim, self.config)
 
     def init(
         self,

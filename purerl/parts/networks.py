@@ -108,31 +108,23 @@ class ActorCritic(nn.Module):
 
     obs_ndim: int
     policy_size: int
-    """Logits of a discrete policy, or means of a continuous one."""
+    """logits of a discrete policy, or means of a continuous one"""
     continuous: bool
-    hidden_sizes: Sequence[int]
-    activation: str
-    shared: bool
-    layer_norm: bool = False
-    recurrent_size: int = 0
-    squash: bool = False
-    """continuous actions are squashed by tanh, which changes the policy's entropy"""
-    state_dependent_std: bool = False
-    """of continuous actions"""
+    config: ActorCriticConfig
 
     def setup(self) -> None:
         """Create the layers."""
-        kernel_init = orthogonal(2.0**0.5)
-        torso = (self.obs_ndim, self.hidden_sizes, self.activation, kernel_init, self.layer_norm)
+        config, init = self.config, orthogonal(2.0**0.5)
+        torso = (self.obs_ndim, config.hidden_sizes, config.activation, init, config.layer_norm)
         self.actor_torso = Torso(*torso)
-        self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
-        if self.recurrent_size:
-            self.actor_memory = Recurrence(self.recurrent_size)
-            if not self.shared:
-                self.critic_memory = Recurrence(self.recurrent_size)
+        self.critic_torso = self.actor_torso if config.shared_network else Torso(*torso)
+        if config.recurrent_size:
+            self.actor_memory = Recurrence(config.recurrent_size)
+            if not config.shared_network:
+                self.critic_memory = Recurrence(config.recurrent_size)
         self.policy_head = _dense(self.policy_size, orthogonal(0.01))
         self.value_head = _dense(1, orthogonal())
-        if self.state_dependent_std:
+        if config.state_dependent_std:
             self.log_std: Any = _dense(self.policy_size, orthogonal(0.01))
         elif self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
@@ -149,12 +141,12 @@ class ActorCritic(nn.Module):
                 before the first step. Not used without recurrence, which returns None.
             done: [T, n] bool, whether an episode ended with a step, which resets the memory.
         """
+        config, size = self.config, self.config.recurrent_size
         actor, critic = self.actor_torso(obs), self.critic_torso(obs)
-        if self.recurrent_size:
-            size = self.recurrent_size
+        if size:
             before: Any = self.no_memory(*critic.shape[:-1]) if memory is None else memory
             memory = actor = self.actor_memory(actor, before[..., :size], done)
-            if self.shared:
+            if config.shared_network:
                 critic = actor
             else:
                 critic = self.critic_memory(critic, before[..., size:], done)
@@ -164,14 +156,14 @@ class ActorCritic(nn.Module):
         if not self.continuous:
             return Categorical(head), value, memory
         log_std = self.log_std
-        if self.state_dependent_std:
+        if config.state_dependent_std:
             log_std = jnp.clip(self.log_std(actor), *LOG_STD)
-        policy = SquashedGaussian(head, log_std) if self.squash else Gaussian(head, log_std)
-        return policy, value, memory
+        gaussian = SquashedGaussian if config.squash_actions else Gaussian
+        return gaussian(head, log_std), value, memory
 
     def no_memory(self, *shape: int) -> jax.Array | None:
         """Return the memory [*shape, M] at the start of episodes; None without recurrence."""
-        size = self.recurrent_size * (1 if self.shared else 2)
+        size = self.config.recurrent_size * (1 if self.config.shared_network else 2)
         return jnp.zeros((*shape, size)) if size else None
 
 
@@ -184,14 +176,13 @@ class ActorPredictor(nn.Module):
     obs_ndim: int
     num_actions: int
     prediction_size: int
-    hidden_sizes: Sequence[int]
-    activation: str
+    config: NetworkConfig
 
     def setup(self) -> None:
         """Create the layers."""
-        torso = (self.obs_ndim, self.hidden_sizes, self.activation, orthogonal(2.0**0.5))
-        self.torso = Torso(*torso)
-        if self.hidden_sizes:
+        sizes, init = self.config.hidden_sizes, orthogonal(2.0**0.5)
+        self.torso = Torso(self.obs_ndim, sizes, self.config.activation, init)
+        if sizes:
             self.policy_head = _dense(self.num_actions, orthogonal(0.01))
             self.prediction_head = _dense(self.prediction_size, orthogonal())
         else:
@@ -214,22 +205,21 @@ class QNetwork(nn.Module):
 
     obs_ndim: int
     num_actions: int
-    hidden_sizes: Sequence[int]
-    activation: str
-    dueling: bool
+    config: QNetworkConfig
 
     def setup(self) -> None:
         """Create the layers."""
-        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL)
+        config = self.config
+        self.torso = Torso(self.obs_ndim, config.hidden_sizes, config.activation, LECUN_NORMAL)
         self.action_head = _dense(self.num_actions, LECUN_NORMAL)
-        if self.dueling:
+        if config.dueling:
             self.value_head = _dense(1, LECUN_NORMAL)
 
     def __call__(self, obs: jax.Array) -> "ActionValues":
         """Return the values of all actions at observations [..., *obs_shape]."""
         features = self.torso(obs)
         values = self.action_head(features)
-        if self.dueling:
+        if self.config.dueling:
             values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
         return ActionValues(values)
 
@@ -252,18 +242,8 @@ def actor_critic(env: Environment, config: ActorCriticConfig) -> ActorCritic:
         )
     if config.squash_actions and not np.isfinite([space.low, space.high]).all():
         raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
-    return ActorCritic(
-        obs_ndim=_obs_ndim(env),
-        policy_size=int(space.n) if discrete else int(space.shape[0]),
-        continuous=not discrete,
-        hidden_sizes=tuple(config.hidden_sizes),
-        activation=config.activation,
-        shared=config.shared_network,
-        layer_norm=config.layer_norm,
-        recurrent_size=config.recurrent_size,
-        squash=config.squash_actions,
-        state_dependent_std=config.state_dependent_std,
-    )
+    policy_size = int(space.n) if discrete else int(space.shape[0])
+    return ActorCritic(_obs_ndim(env), policy_size, not discrete, config)
 
 
 def actor_predictor(
@@ -274,13 +254,7 @@ def actor_predictor(
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return ActorPredictor(
-        obs_ndim=_obs_ndim(env),
-        num_actions=_num_actions(env, "LPG"),
-        prediction_size=prediction_size,
-        hidden_sizes=tuple(config.hidden_sizes),
-        activation=config.activation,
-    )
+    return ActorPredictor(_obs_ndim(env), _num_actions(env, "LPG"), prediction_size, config)
 
 
 def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
@@ -289,13 +263,7 @@ def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return QNetwork(
-        obs_ndim=_obs_ndim(env),
-        num_actions=_num_actions(env, "DQN"),
-        hidden_sizes=tuple(config.hidden_sizes),
-        activation=config.activation,
-        dueling=config.dueling,
-    )
+    return QNetwork(_obs_ndim(env), _num_actions(env, "DQN"), config)
 
 
 def _obs_ndim(env: Environment) -> int:

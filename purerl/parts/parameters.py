@@ -74,7 +74,7 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
         torso, layer = _layer(path)
         if layer is None:
             return jnp.ones_like(leaf)
-        activity = jnp.abs(ACTIVATIONS[network.activation](entering[torso][layer]))
+        activity = jnp.abs(ACTIVATIONS[network.config.activation](entering[torso][layer]))
         activity = jnp.mean(activity.reshape(-1, activity.shape[-1]), axis=0)
         score = activity / jnp.maximum(jnp.mean(activity), TINY)
         return jnp.broadcast_to(score.reshape((1,) * (leaf.ndim - 1) + (-1,)), leaf.shape)

@@ -98,9 +98,9 @@ def measure(
     coupling, conflict = _interference(learner, state.params, batch, hyperparams)
 
     network = learner.network
-    slope = jax.grad(ACTIVATIONS[network.activation])
+    slope = jax.grad(ACTIVATIONS[network.config.activation])
     entering = parameters.entering_activations(network, state.params, batch.transition.obs)
-    active = jax.tree.map(ACTIVATIONS[network.activation], entering)
+    active = jax.tree.map(ACTIVATIONS[network.config.activation], entering)
     activity = jax.tree.map(lambda x: jnp.mean(jnp.abs(x), axis=0), active)
     scores = jax.tree.map(lambda x: x / jnp.maximum(jnp.mean(x), parameters.TINY), activity)
     last = [layers[f"Dense_{len(layers) - 1}"] for layers in active.values()]

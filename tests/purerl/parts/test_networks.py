@@ -131,7 +131,8 @@ def test_unsuitable_actions_are_refused():
 
 def test_with_layer_norm_the_scale_of_observations_does_not_matter():
     obs = jax.random.normal(jax.random.key(0), (5, 3))
-    network = networks.ActorCritic(1, 2, False, (8, 8), "tanh", False, layer_norm=True)
+    config = networks.ActorCriticConfig(hidden_sizes=(8, 8), layer_norm=True)
+    network = networks.ActorCritic(1, 2, False, config)
     params = jax.tree.map(  # biases of the first layer aside, which are not scaled
         lambda x: x if x.ndim > 1 else 0.0 * x, drawn(network, obs)
     )

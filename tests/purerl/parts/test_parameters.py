@@ -15,8 +15,9 @@ IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
 dormancy = jax.jit(parameters.dormancy, static_argnums=0)
 
 
-def actor_critic(obs_ndim=1, shared=False, continuous=False):
-    return networks.ActorCritic(obs_ndim, 2, continuous, (4, 5), "relu", shared)
+def actor_critic(obs_ndim=1, continuous=False, **settings):
+    config = networks.ActorCriticConfig(hidden_sizes=(4, 5), activation="relu", **settings)
+    return networks.ActorCritic(obs_ndim, 2, continuous, config)
 
 
 def ratio(activity):
@@ -26,7 +27,7 @@ def ratio(activity):
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_dormancy_of_dense_layers(shared):
-    network = actor_critic(shared=shared)
+    network = actor_critic(shared_network=shared)
     params = drawn(network, OBS)
     found = dormancy(network, params, OBS)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
@@ -60,7 +61,7 @@ def test_dormancy_of_filters_and_dead_layers():
 
 
 def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
-    network = networks.ActorCritic(1, 2, False, (4, 5), "relu", True, layer_norm=True)
+    network = actor_critic(shared_network=True, layer_norm=True)
     params = drawn(network, OBS)
     torso = params["params"]["actor_torso"]
     torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
@@ -90,7 +91,8 @@ def test_depth_and_policy():
         owner, layer = name.split("/")[0], name.split("/")[1:2]
         assert value == (layers[layer[0]] if owner.endswith("torso") else 1)
         assert policy[name] == (owner in ("actor_torso", "policy_head", "log_std"))
-    q_network = networks.QNetwork(1, 2, (4,), "relu", True)
+    config = networks.QNetworkConfig(hidden_sizes=(4,), dueling=True)
+    q_network = networks.QNetwork(1, 2, config)
     params = drawn(q_network, OBS)
     assert not any(jax.tree.leaves(parameters.of_policy(params)))
     found = parameters.for_each(parameters.depth(params), params)
