@@ -26,7 +26,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from experiments.benchmarks import (
 )
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.external import FIELDS, external
-from experiments.benchmarks.machine import command_line, machine, save
+from experiments.benchmarks.machine import machine, save
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 
@@ -81,8 +81,7 @@ def main() -> int:
     if options.figure is not None:
         figures.draw(results, options.figure)
     if options.save is not None:
-        tables = {name: each.table for name, each in comparisons.items()}
-        save(options.save, command_line(), tables)
+        save(options.save, {name: each.table for name, each in comparisons.items()})
     return int(any(each.failures for each in comparisons.values()))
 
 
@@ -91,71 +90,61 @@ def parse() -> argparse.Namespace:
     """Read the command line; exit with a message of one line if it is wrong."""
     parser = Parser("benchmark", __doc__)
     parser.prog = "benchmark.py"
-    known = ", ".join(SUITES)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{known}; default: all")
-    lists: dict[str, str] = {
-        "--agents": "(ppo, dqn; devices: on each device, and on all together; games: candidates)",
-        "--num-envs": "numbers of environments (environments); default: 10 2048",
-        "--chunk-sizes": "also measure these (ppo, dqn)",
+    add = parser.add_argument
+    add("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
+    several: dict[str, tuple[Any, Sequence[Any], str]] = {
+        "--agents": (_positive, [], "(ppo, dqn; devices: on each device, and on all; games)"),
+        "--num-envs": (_positive, environments.NUM_ENVS, "of environments"),
+        "--chunk-sizes": (_positive, [], "also measure these (ppo, dqn)"),
+        "--tasks": (str, tasks.TASKS, "of ppo, dqn, learned-rules"),
+        "--environments": (str, environments.ENVIRONMENTS, "of environments"),
+        "--shape": (str, evolution.SHAPES[:2], f"of evolution: {', '.join(evolution.SHAPES)}"),
+        "--only": (str, [], "only these references (ppo, dqn, evolution)"),
     }
-    for flag, text in lists.items():
-        parser.add_argument(flag, type=_positive, nargs="+", default=[], metavar="N", help=text)
-    choices: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
-        "--tasks": ("ppo, dqn, learned-rules", tasks.TASKS, tasks.TASKS),
-        "--environments": ("environments", environments.ENVIRONMENTS, environments.ENVIRONMENTS),
-        "--shape": ("evolution", evolution.SHAPES, evolution.SHAPES[:2]),
-    }
-    for flag, (suite, names, default) in choices.items():
-        parser.add_argument(
-            flag, nargs="+", default=list(default), choices=names, metavar="NAME",
-            help=f"of {suite}: {', '.join(names)}; default: {' '.join(default)}",
-        )  # fmt: skip
-    text = "only these references (ppo, dqn, evolution)"
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=text)
+    for flag, (kind, default, text) in several.items():
+        shown = f"; default: {' '.join(map(str, default))}" if default else ""
+        add(flag, nargs="+", type=kind, default=list(default), metavar="X", help=text + shown)
     numbers: dict[str, tuple[int | None, str]] = {
         "--repeats": (3, "measurements of each variant; default: 3"),
         "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
         "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
         "--population": (None, "candidates (evolution); default: the shape's"),
         "--trials": (256, "of one measurement (sweep); default: 256"),
-        "--agent-steps": (
-            None, "of an agent (q-learning, evolution, tracking, robots); default: the suite's"
-        ),
-    }  # fmt: skip
+        "--agent-steps": (None, "of an agent (q-learning, evolution, tracking, robots)"),
+    }
     for flag, (number, text) in numbers.items():
-        parser.add_argument(flag, type=_positive, default=number, metavar="N", help=text)
+        add(flag, type=_positive, default=number, metavar="N", help=text)
     text = "also measure the installed ones of: rejax, Gymnasium, MinAtar"
-    parser.add_argument("--peers", action="store_true", help=text)
-    fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+    add("--peers", action="store_true", help=text)
     text = "also measure this worker (ppo, dqn, evolution, learned-rules, games, robots), see "
-    text += f"benchmarks/processes.py; may contain {fields}"
-    parser.add_argument(
-        "--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text
-    )
+    text += f"benchmarks/processes.py; may contain {', '.join(f'{{{each}}}' for each in FIELDS)}"
+    add("--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text)
     files = {
         "--json": "write all results there",
         "--save": "write the tables there, for a page (docs/results/SUITE.json)",
         "--figure": "draw steps per second against agents (ppo, dqn) there",
     }
     for flag, text in files.items():
-        parser.add_argument(flag, type=Path, metavar="FILE", help=text)
+        add(flag, type=_new_file, metavar="FILE", help=text)
     options = parser.parse_args()
     options.suites = options.suites or list(SUITES)
     _check(parser, options)
-    options.num_envs = options.num_envs or list(environments.NUM_ENVS)
     options.keep = lambda name: not options.only or name in ("ours", *options.only)
     return options
 
 
 def _check(parser: Parser, options: argparse.Namespace) -> None:
-    if unknown := set(options.suites) - set(SUITES):
-        parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {', '.join(SUITES)}")
-    for flag in ("json", "save", "figure"):
-        path = getattr(options, flag)
-        if path is not None and not path.resolve().parent.is_dir():
-            parser.error(f"--{flag} {path}: its directory does not exist")
-        if path is not None and path.is_dir():
-            parser.error(f"--{flag} {path}: is a directory")
+    references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
+    known: dict[str, Collection[str]] = {
+        "suites": SUITES,
+        "tasks": tasks.TASKS,
+        "environments": environments.ENVIRONMENTS,
+        "shape": evolution.SHAPES,
+        "only": references,
+    }
+    for name, allowed in known.items():
+        if unknown := set(getattr(options, name)).difference(allowed):
+            parser.error(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(allowed)}")
     if options.figure is not None and options.figure.suffix not in figures.FORMATS:
         parser.error(f"--figure {options.figure}: must end in .png, .svg or .pdf")
     if options.figure is not None and not set(options.suites) & set(figures.SUITES):
@@ -163,19 +152,19 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
     for suite in tasks.LEARNERS:
         if suite in options.suites and not training.works(suite, options.tasks):
             parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
-    references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
-    if unknown := set(options.only) - set(references):
-        parser.error(f"--only {', '.join(sorted(unknown))}: not among {'; '.join(references)}")
 
 
 def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} must be at least 1")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, at least 1")
+    return int(text)
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: must be a file in a directory that exists")
+    return path
 
 
 if __name__ == "__main__":

@@ -15,27 +15,10 @@ from experiments.benchmarks.processes import (
     measure_in_turns,
     progress,
 )
+from experiments.benchmarks.tables import Cell, Table, number
 
 OURS = "ours"
 """Reference variant for all comparisons."""
-Cell = str | int | float
-
-
-class Table:
-    """A Markdown table, printed row by row."""
-
-    def __init__(self, *columns: str):
-        """Print the head."""
-        self.columns, self.rows = columns, list[list[str]]()
-        print(f"\n| {' | '.join(columns)} |")
-        marks = ("---" if each == columns[0] or "layout" in each else "---:" for each in columns)
-        print(f"| {' | '.join(marks)} |", flush=True)
-
-    def row(self, *cells: Cell) -> None:
-        """Print a row."""
-        assert len(cells) == len(self.columns), cells
-        self.rows.append([str(cell) for cell in cells])
-        print(f"| {' | '.join(self.rows[-1])} |", flush=True)
 
 
 @dataclass(frozen=True)
@@ -46,23 +29,17 @@ class Spread:
     median: float
     max: float
 
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Spread":
-        """Return the smallest, the middle and the largest value."""
-        values = list(values)
-        return cls(min(values), statistics.median(values), max(values))
-
     def __str__(self) -> str:
         return f"{number(self.median)} [{number(self.min)}, {number(self.max)}]"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A variant's speed in one case."""
+    """A variant's speed in one case; what the samples do not tell is None."""
 
     labels: dict[str, Cell]
     variant: str
-    rate: Spread
+    rate: Spread | None
     """units of work per second"""
     cpu_rate: Spread | None
     """units of work per CPU second"""
@@ -128,29 +105,30 @@ class Comparison:
             labels: labels of this case, one for each label column.
             amount: amount of work, for workers that do not report it.
         """
+        case = dict(zip(self._labels, labels, strict=True))
         try:
             with ExitStack() as stack:
-                workers = self._start(stack, variants, labels)
+                workers = self._start(stack, variants, case)
                 samples = measure_in_turns(workers, repeats)
-                abouts = {name: worker.about for name, worker in workers.items()}
         except BenchmarkError as error:
-            self._failed(labels, self._reference, error)  # the other cases are still measured
+            self._failed(case, self._reference, error)  # the other cases are still measured
             return
         samples = {
             name: [{"amount": amount, **each} for each in own] for name, own in samples.items()
         }
-        reference = samples.get(self._reference)
+        reference = samples.get(self._reference, [])
         for name, own in samples.items():
+            others = [] if name == self._reference else reference
             row = Row(
-                labels=dict(zip(self._labels, labels, strict=True)),
-                variant=name,
-                rate=Spread.of(_rates(own, "seconds")),
-                cpu_rate=_spread(own, "cpu_seconds"),
-                ratio=self._ratio(reference, own, "seconds", name),
-                cpu_ratio=self._ratio(reference, own, "cpu_seconds", name),
-                peak_bytes=max(each.get("peak_bytes", 0.0) for each in own) or None,
-                about=abouts[name],
-                samples=own,
+                case,
+                name,
+                _spread(_rates(own, "seconds")),
+                _spread(_rates(own, "cpu_seconds")),
+                _spread(self._ratios(others, own, "seconds")),
+                _spread(self._ratios(others, own, "cpu_seconds")),
+                max(each.get("peak_bytes", 0.0) for each in own) or None,
+                workers[name].about,
+                own,
             )
             self.rows.append(row)
             self._print(row)
@@ -159,27 +137,23 @@ class Comparison:
         """Return rows and failures as plain data."""
         return {"rows": [dataclasses.asdict(row) for row in self.rows], "failures": self.failures}
 
-    def _ratio(
-        self, reference: list[Sample] | None, own: list[Sample], key: str, name: str
-    ) -> Spread | None:
-        if name == self._reference or reference is None or not _has([*reference, *own], key):
-            return None
+    def _ratios(self, reference: list[Sample], own: list[Sample], key: str) -> list[float]:
         above, below = (own, reference) if self._inverse else (reference, own)
-        pairs = zip(_rates(above, key), _rates(below, key), strict=True)
-        return Spread.of(one / other for one, other in pairs)
+        pairs = zip(_rates(above, key), _rates(below, key), strict=False)
+        return [one / other for one, other in pairs]
 
     def _start(
-        self, stack: ExitStack, variants: Mapping[str, Variant], labels: tuple[Cell, ...]
+        self, stack: ExitStack, variants: Mapping[str, Variant], case: dict[str, Cell]
     ) -> dict[str, Worker]:
         workers = {}
         for name, variant in variants.items():
-            progress(f"{', '.join(map(str, labels))}: {name} compiles")
+            progress(f"{', '.join(map(str, case.values()))}: {name} compiles")
             try:
                 worker = stack.enter_context(Worker(name, variant))
             except BenchmarkError as error:
                 if name == self._reference:
                     raise
-                self._failed(labels, name, error)
+                self._failed(case, name, error)
                 continue
             if "skip" in worker.about:
                 progress(f"{name} is left out: {worker.about['skip']}")
@@ -187,40 +161,31 @@ class Comparison:
                 workers[name] = worker
         return workers
 
-    def _failed(self, labels: tuple[Cell, ...], name: str, error: BenchmarkError) -> None:
-        print(f"error: {', '.join(map(str, labels))}: {error}; left out", file=sys.stderr)
-        case = dict(zip(self._labels, labels, strict=True))
+    def _failed(self, case: dict[str, Cell], name: str, error: BenchmarkError) -> None:
+        print(f"error: {', '.join(map(str, case.values()))}: {error}; left out", file=sys.stderr)
         self.failures.append({**case, "variant": name, "error": str(error)})
 
     def _print(self, row: Row) -> None:
-        compile_seconds = row.about.get("compile_seconds")
+        compile_seconds, peak = row.about.get("compile_seconds"), row.peak_bytes
+        extra = (_spread([each[key] for each in row.samples if key in each])
+                 for key in self._extra.values())  # fmt: skip
         self.table.row(
             *row.labels.values(), row.variant, str(row.rate), str(row.cpu_rate or "-"),
             str(row.ratio or ""), str(row.cpu_ratio or ""),
-            *(_extra(row.samples, key) for key in self._extra.values()),
+            *(str(each or "-") for each in extra),
             "-" if compile_seconds is None else number(float(compile_seconds)),
-            "-" if row.peak_bytes is None else number(row.peak_bytes / 2**20, 4),
+            "-" if peak is None else number(peak / 2**20, 4),
             row.about.get("layout", "-"),
         )  # fmt: skip
 
 
-def _has(samples: list[Sample], key: str) -> bool:
-    return all(each.get(key) for each in samples)
-
-
 def _rates(samples: list[Sample], key: str) -> list[float]:
+    """Return the units of work per second of every sample; none if some seconds are unknown."""
+    if not all(each.get(key) for each in samples):
+        return []
     return [each["amount"] / each[key] for each in samples]
 
 
-def _spread(samples: list[Sample], key: str) -> Spread | None:
-    return Spread.of(_rates(samples, key)) if _has(samples, key) else None
-
-
-def _extra(samples: list[Sample], key: str) -> str:
-    return str(Spread.of(each[key] for each in samples)) if key in samples[0] else "-"
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Format a value with a number of significant digits and commas between thousands."""
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
+def _spread(values: Iterable[float]) -> Spread | None:
+    values = list(values)
+    return Spread(min(values), statistics.median(values), max(values)) if values else None

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.metadata
+import itertools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -31,24 +32,19 @@ GYMNASIUM_STEPS = 2**14
 def suite(options: argparse.Namespace) -> Comparison:
     """Stepping alone: environments under vmap in a scan, against Gymnasium's vectors in NumPy."""
     comparison = Comparison("steps", "environment", "envs")
-    for name in options.environments:
-        for num_envs in options.num_envs:
-            steps = max(1, (options.frames or STEPS) // num_envs)
-            variants = {
-                OURS: own("environments:all_devices", name=name, num_envs=num_envs, steps=steps),
-                "one device": own(
-                    "environments:one_device", default_flags=True, name=name, num_envs=num_envs,
-                    steps=steps,
-                ),
-            }  # fmt: skip
-            if options.peers and name in IN_GYMNASIUM and peers.available(IN_GYMNASIUM[name]):
-                few = max(1, min(options.frames or STEPS, GYMNASIUM_STEPS) // num_envs)
-                for kind in ("sync", "async") if num_envs <= ASYNC_MOST else ("sync",):
-                    variants[f"Gymnasium, {kind}"] = own(
-                        "environments:in_gymnasium",
-                        name=name, num_envs=num_envs, steps=few, kind=kind,
-                    )  # fmt: skip
-            comparison.case(variants, options.repeats, name, num_envs)
+    for name, num_envs in itertools.product(options.environments, options.num_envs):
+        total = options.frames or STEPS
+        work = {"name": name, "num_envs": num_envs, "steps": max(1, total // num_envs)}
+        variants = {
+            OURS: own("environments:all_devices", work),
+            "one device": own("environments:one_device", work, default_flags=True),
+        }
+        if options.peers and name in IN_GYMNASIUM and peers.available(IN_GYMNASIUM[name]):
+            few = work | {"steps": max(1, min(total, GYMNASIUM_STEPS) // num_envs)}
+            for kind in ("sync", "async") if num_envs <= ASYNC_MOST else ("sync",):
+                worker = own("environments:in_gymnasium", few, kind=kind)
+                variants[f"Gymnasium, {kind}"] = worker
+        comparison.case(variants, options.repeats, name, num_envs)
     return comparison
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.external import externals
 from experiments.benchmarks.processes import Sample, own
-from experiments.benchmarks.work import Clock, Made
+from experiments.benchmarks.work import Clock, Made, layout
 from metaevo.config import load_yaml, presets
 
 SHAPES = ("ppo", "standard", "blog")
@@ -31,18 +31,11 @@ def suite_evolution(options: argparse.Namespace) -> Comparison:
         steps = options.agent_steps or preset["train"]["total_timesteps"]
         # One generation of the larger shapes takes long enough.
         generations = options.generations if shape == "ppo" else 1
-        variants = {
-            OURS: own(
-                "evolution:value_loss", shape=shape, generations=generations,
-                population=population, agent_steps=steps,
-            ),
-            **externals(
-                options, suite="evolution", task=shape, agents=agents,
-                generations=generations, agent_steps=steps,
-            ),
-        }  # fmt: skip
-        variants = {name: each for name, each in variants.items() if options.keep(name)}
-        comparison.case(variants, options.repeats, shape, agents, generations)
+        work = {"generations": generations, "agent_steps": steps}
+        ours = own("evolution:value_loss", work, shape=shape, population=population)
+        others = externals(options, suite="evolution", task=shape, agents=agents, **work)
+        others = {name: each for name, each in others.items() if options.keep(name)}
+        comparison.case({OURS: ours, **others}, options.repeats, shape, agents, generations)
     return comparison
 
 
@@ -116,5 +109,4 @@ def _blocks(
         sample = clock.sample(0.0)
         return {**sample, "amount": frames() - before if amount is None else amount}
 
-    devices_used = f"{evolution.num_devices} device{'s' * (evolution.num_devices > 1)}"
-    return measure, {"layout": f"{devices_used}, chunks of {evolution.chunk_size}"}
+    return measure, {"layout": layout(evolution.num_devices, evolution.chunk_size)}

@@ -1,19 +1,20 @@
 """The machine of a benchmark, and the files in docs/results."""
 
 import importlib.metadata
+import importlib.util
 import itertools
 import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks.comparison import Table
+from experiments.benchmarks.tables import Table
+from metaevo.runs.run_directory import commit
 
 PACKAGES = (
     "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "rejax", "torch",
@@ -29,22 +30,22 @@ def machine() -> dict[str, Any]:
     if cpuinfo.exists():
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = names[0].partition(": ")[2] if names else model
+    installed = filter(importlib.util.find_spec, PACKAGES)
     return {
         "processor": model,
         "cores": cores(),
         "load": os.getloadavg()[0],
         "commit": commit(),
         "python": platform.python_version(),
-        **{name: version for name in PACKAGES if (version := _version(name))},
+        **{name: importlib.metadata.version(name) for name in installed},
     }
 
 
-def save(path: Path, command: str, tables: Mapping[str, Table], note: str = "") -> None:
+def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
     """Write a file for the documentation: tables, the machine and the command.
 
     Args:
         path: the file, docs/results/NAME.json.
-        command: command that repeats the measurement.
         tables: tables by title.
         note: text below the tables.
     """
@@ -53,7 +54,7 @@ def save(path: Path, command: str, tables: Mapping[str, Table], note: str = "") 
         "date": date.today().isoformat(),
         "commit": about["commit"],
         "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
-        "command": command,
+        "command": command_line(),
         **({"note": note} if note else {}),
         "tables": [
             {"title": title, "columns": list(table.columns), "rows": table.rows}
@@ -82,17 +83,3 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def commit() -> str:
-    """Return the short name of the commit, with a plus if files have changed since."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -35,10 +35,10 @@ from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
-from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.gradient_vectors import clipped, cosine, noise
-from experiments.benchmarks.machine import command_line, save
+from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
+from experiments.benchmarks.tables import Table
 from metaevo.config import from_dict, load_yaml, merge, presets
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.meta_gradient import LARGEST
@@ -387,7 +387,7 @@ def main() -> None:
     print(f"\n{spent:,.0f} CPU seconds")
     if options.save is not None:
         note = f"{spent:,.0f} CPU seconds in all, compilation included"
-        save(options.save, command_line(), {options.what: table}, note)
+        save(options.save, {options.what: table}, note)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -33,8 +33,6 @@ class Variant:
     command: list[str]
     default_flags: bool = True
     """start without the XLA flags of this process"""
-    environment: dict[str, str] = field(default_factory=dict)
-    """additional variables"""
 
 
 def own(
@@ -72,7 +70,7 @@ class Worker:
         self._name = name
         self._process = subprocess.Popen(
             variant.command,
-            env=environment | variant.environment,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

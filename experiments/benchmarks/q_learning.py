@@ -1,17 +1,14 @@
 """The suite `q-learning`: purerl against a loop in NumPy.
 
 The speed of one agent on a CPU is bounded by a chain of dependent scalar operations on one core,
-about 90 ns per step. A few agents run as separate chains, one after another on each core, because
-batching them costs more than it gains. From hundreds of agents on, chunks of 128 are vectorised,
-and half of the time is spent on random numbers, which longer stretches or larger chunks would push
-out of the cache.
+about 90 ns per step. From hundreds of agents on, half of the time is spent on random numbers.
 """
 
 import argparse
 
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.processes import Sample, own
-from experiments.benchmarks.work import Clock, Made
+from experiments.benchmarks.work import Clock, Made, layout
 
 AGENTS = {1: 1_000_000, 30: 100_000, 1024: 100_000}
 """Steps of an agent, by the number of agents."""
@@ -68,5 +65,4 @@ def ours(agents: int, steps: int) -> Made:
         jax.block_until_ready(population.run(chunks, 0, learner.config.num_updates))
         return clock.sample(agents * steps)
 
-    layout = f"{population.num_devices} devices, chunks of {population.chunk_size}"
-    return measure, {"layout": layout}
+    return measure, {"layout": layout(population.num_devices, population.chunk_size)}

@@ -23,9 +23,9 @@ from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
-from experiments.benchmarks.comparison import Table
-from experiments.benchmarks.machine import command_line, save
+from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
+from experiments.benchmarks.tables import Table
 from metaevo import statistics
 from metaevo.components import value_loss
 from metaevo.evolution import strategies
@@ -287,7 +287,7 @@ def main() -> None:
     print(f"\n{score.agents * STEPS:,} steps")
     if options.save is not None:
         tables = {"one task": single, "two tasks": several}
-        save(options.save, command_line(), tables, f"{options.seeds} evolutions with each sigma")
+        save(options.save, tables, f"{options.seeds} evolutions with each sigma")
 
 
 if __name__ == "__main__":

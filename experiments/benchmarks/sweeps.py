@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.processes import Sample, own
-from experiments.benchmarks.work import Clock, Made
+from experiments.benchmarks.work import Clock, Made, layout
 
 STEPS = 16_384
 """environment steps of a trial: PPO on CartPole-v1 at CleanRL's settings"""
@@ -26,12 +26,10 @@ ONE_BY_ONE = {
 def suite(options: argparse.Namespace) -> Comparison:
     """Trials of PPO on CartPole-v1: one vmapped sweep, one after another, and Optuna's own loop."""
     few = max(2, options.trials // 16)  # of the references, which take long
-    variants = {OURS: own("sweeps:vmapped", trials=options.trials, steps=STEPS)}
+    variants = {OURS: own("sweeps:vmapped", trials=options.trials)}
     for name, how in ONE_BY_ONE.items():
         trials = 2 if how["constants"] else few
-        variants[name] = own(
-            "sweeps:one_by_one", how, default_flags=True, trials=trials, steps=STEPS
-        )
+        variants[name] = own("sweeps:one_by_one", how, default_flags=True, trials=trials)
     comparison = Comparison("trials", "steps of a trial")
     comparison.case(variants, options.repeats, STEPS)
     return comparison
@@ -40,7 +38,7 @@ def suite(options: argparse.Namespace) -> Comparison:
 # --- In the worker's process ----------------------------------------------------------------------
 
 
-def _parts(steps: int) -> tuple[Any, Any, Any]:
+def _parts() -> tuple[Any, Any, Any]:
     import optuna
 
     from metaevo.training.train_learner import Task
@@ -49,7 +47,7 @@ def _parts(steps: int) -> tuple[Any, Any, Any]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     env, env_params = envs.make("CartPole-v1")
-    learner = ppo.PPO(ppo.Config(steps), env, value_loss=losses.clipped_squared)
+    learner = ppo.PPO(ppo.Config(STEPS), env, value_loss=losses.clipped_squared)
     return learner, Task("CartPole-v1", learner, env_params), ppo.Hyperparams()
 
 
@@ -61,7 +59,7 @@ def _study(seed: int) -> Any:
     )
 
 
-def vmapped(trials: int, steps: int) -> Made:
+def vmapped(trials: int) -> Made:
     """All trials as one population, sampled and reported in one batch."""
     from metaevo.evolution import devices
 
@@ -72,7 +70,7 @@ def vmapped(trials: int, steps: int) -> Made:
     from metaevo.training.fitness import FitnessConfig
     from metaevo.training.population import Population
 
-    _, task, hyperparams = _parts(steps)
+    _, task, hyperparams = _parts()
     population = Population(task, hyperparams, None, FitnessConfig())
     space: dict[str, Any] = {
         "learning_rate": optuna.distributions.FloatDistribution(*RATES, log=True)
@@ -88,17 +86,16 @@ def vmapped(trials: int, steps: int) -> Made:
             study.tell(trial, score)
         return clock.sample(trials)
 
-    layout = f"{population.num_devices} devices, chunks of {population.chunk_size}"
-    return measure, {"layout": layout}
+    return measure, {"layout": layout(population.num_devices, population.chunk_size)}
 
 
-def one_by_one(trials: int, steps: int, optuna_drives: bool, constants: bool) -> Made:
+def one_by_one(trials: int, optuna_drives: bool, constants: bool) -> Made:
     """The training of one trial, called repeatedly by Optuna or by a plain loop."""
     import jax
 
     from purerl.parts.evaluation import mean_return
 
-    learner, task, hyperparams = _parts(steps)
+    learner, task, hyperparams = _parts()
 
     def train_once(key, hyperparams):
         return mean_return(learner.train(key, hyperparams, None, task.env_params).episodes)

@@ -11,7 +11,7 @@ from experiments.benchmarks.external import externals
 from experiments.benchmarks.machine import cores
 from experiments.benchmarks.processes import Argument, Variant, own
 from experiments.benchmarks.tasks import WORK, Work, make_learner
-from experiments.benchmarks.work import Made, timed
+from experiments.benchmarks.work import Made, layout, timed
 
 FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
 """References that use purerl's own function, and whether they use one thread."""
@@ -35,10 +35,9 @@ def _compare(learner: str, options: argparse.Namespace) -> Comparison:
     for task, work in chosen.items():
         for agents in options.agents or work.agents:
             updates = work.updates(agents, options.frames)
-            comparison.case(
-                _variants(learner, task, agents, updates, options), options.repeats, task, agents,
-                amount=agents * updates * work.frames_per_update,
-            )  # fmt: skip
+            variants = _variants(learner, task, agents, updates, options)
+            amount = agents * updates * work.frames_per_update
+            comparison.case(variants, options.repeats, task, agents, amount=amount)
     return comparison
 
 
@@ -124,18 +123,20 @@ def suite_devices(options: argparse.Namespace) -> Comparison:
         f"weak, {weak} agents each": {count: weak * count for count in DEVICES},
         f"strong, {strong} agents": {count: max(strong, count) for count in DEVICES},
     }
-    batch = WORK["ppo", "CartPole-v1"].frames_per_update
+    task = "CartPole-v1"
+    batch = WORK["ppo", task].frames_per_update
     print(f"{cores()} cores")
     comparison = Comparison("steps", "scaling", faster_than="1 device")
     for kind, sizes in kinds.items():
         variants = {}
         for count, agents in sizes.items():
-            frames = options.frames
+            updates = DEVICE_UPDATES
+            if options.frames:
+                updates = max(2, options.frames // (agents * batch))
+            work = {"learner": "ppo", "task": task, "agents": agents, "updates": updates}
             variants[f"{count} device{'s' * (count > 1)}"] = own(
-                "training:ours", default_flags=True, learner="ppo", task="CartPole-v1",
-                agents=agents, num_devices=count,
-                updates=max(2, frames // (agents * batch)) if frames else DEVICE_UPDATES,
-            )  # fmt: skip
+                "training:ours", work, default_flags=True, num_devices=count
+            )
         comparison.case(variants, options.repeats, kind)
     return comparison
 
@@ -201,10 +202,9 @@ def ours(
     if num_devices is not None and present < num_devices:
         return lambda _: {}, {"skip": f"there are {present} devices"}
     train, its_task, hyperparams = _train(learner, task, updates, part, settings)
-    count = min(len(jax.devices()[:num_devices]), agents)
-    size = chunk_size or devices.choose_chunk_size(
-        agents, working_set(its_task, hyperparams, None), count
-    )
+    count = min(num_devices or present, agents)
+    bytes_each = working_set(its_task, hyperparams, None)
+    size = chunk_size or devices.choose_chunk_size(agents, bytes_each, count)
 
     def train_all(key):
         return devices.map_rows(
@@ -218,7 +218,7 @@ def ours(
     compiled = devices.spread(train_all, num_devices=count)
     amount = agents * updates * WORK[learner, task].frames_per_update
     measure = timed(compiled, lambda i: devices.replicate(jax.random.key(i), count), amount)
-    return measure, {"layout": f"{count} devices, chunks of {size}"}
+    return measure, {"layout": layout(count, size)}
 
 
 def flat(learner: str, task: str, agents: int, updates: int, single_threaded: bool) -> Made:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.comparison import Table
+from experiments.benchmarks.tables import Table
 from metaevo import statistics
 from metaevo.comparison.evaluation import Contender
 from metaevo.comparison.racing import cost

@@ -22,15 +22,10 @@ class Clock:
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
-    def sample(self, amount: float, **others: float) -> Sample:
-        """Return the sample of a measurement that ends now.
-
-        Args:
-            amount: amount of work done.
-            others: further numbers of the sample.
-        """
+    def sample(self, amount: float) -> Sample:
+        """Return the sample of a measurement that ends now, of an amount of work."""
         seconds, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, **others}
+        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount}
 
 
 def timed(
@@ -48,13 +43,13 @@ def timed(
     return measure
 
 
-def work(name: str, arguments: dict[str, Argument]) -> None:
-    """Answer in lines of JSON on standard output.
+def layout(num_devices: int, chunk_size: int) -> str:
+    """Describe how agents are spread over the devices."""
+    return f"{num_devices} device{'s' * (num_devices > 1)}, chunks of {chunk_size}"
 
-    Args:
-        name: `module:function` in this folder.
-        arguments: arguments of the function.
-    """
+
+def work(name: str, arguments: dict[str, Argument]) -> None:
+    """Answer in lines of JSON on standard output, with the function `module:function`."""
     import jax
 
     seconds = [0.0]
@@ -79,8 +74,6 @@ def _peak_bytes() -> int:
     """Return the peak memory so far, of the accelerators or of this process."""
     import jax
 
-    statistics = [device.memory_stats() or {} for device in jax.devices()]
-    peaks = [each["peak_bytes_in_use"] for each in statistics if "peak_bytes_in_use" in each]
-    if peaks and jax.devices()[0].platform != "cpu":
-        return sum(peaks)
+    if jax.devices()[0].platform != "cpu":
+        return sum((device.memory_stats() or {})["peak_bytes_in_use"] for device in jax.devices())
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,13 +1,13 @@
 """20,000 compiled steps of DQN on CartPole-v1."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt
 
-from experiments.reproductions.comparison import Cell, Comparison, Output
+from experiments.benchmarks.tables import Cell
+from experiments.reproductions.comparison import Comparison, Output
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.training import make_population, train
 from purerl import dqn, envs
@@ -68,7 +68,7 @@ def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> f
 def run(settings: Settings, output: Output) -> None:
     """Train one agent for its speed and several for the curve."""
     learner, env_params, hyperparams = _learner(settings)
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
     columns = [
         "variant", "agents", "seconds", "steps/s",
         f"episodes until {AVERAGED} average {DECENT:.0f} (median)",

@@ -1,17 +1,16 @@
 """A published comparison, and the tables and figures of its repetition."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.machine import machine
+from experiments.benchmarks.tables import Cell, Table
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
-
-Cell = str | float | None
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,13 @@ class Output:
     texts: list[str] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    def table(self, name: str, columns: list[str], rows: Iterable[list[Cell]]) -> None:
         """Add a table: printed, in results.json under its name and in tables.md."""
-        self.results[name] = [dict(zip(columns, row, strict=True)) for row in rows]
-        self.note(markdown(columns, rows))
+        table, self.results[name] = Table(*columns), []
+        for row in rows:
+            table.row(*row)
+            self.results[name].append(dict(zip(columns, row, strict=True)))
+        self.texts.append(table.markdown().strip())
 
     def note(self, text: str) -> None:
         """Add a paragraph below the last table."""
@@ -61,31 +63,11 @@ class Output:
             {"settings": settings, "machine": about, "published": published, **self.results},
         )
         head = f"## {self.comparison.title}\n\nPublished: {published}"
-        versions = ", ".join(
-            f"{name} {about[name]}" for name in ("jax", "gymnasium", "gymnax", "torch", "minatar")
-            if name in about
-        )  # fmt: skip
+        packages = ("jax", "gymnasium", "gymnax", "torch", "minatar")
+        versions = ", ".join(f"{name} {about[name]}" for name in packages if name in about)
         tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
         write_text_atomic(self.run.path / "tables.md", "\n\n".join([head, *self.texts, tail]))
         print(f"\n{tail}Written to {self.run.path}: tables.md, results.json, figures/", flush=True)
-
-
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Return a table for a page; the first column is aligned left, others right."""
-    lines = [list(columns), ["---", *("---:" for _ in columns[1:])]]
-    lines += [[_show(cell) for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _show(value: Cell) -> str:
-    """Return a cell's text: numbers with three significant digits, whole numbers in full."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def require(extra: str, *, unless: str) -> None:

@@ -1,16 +1,17 @@
 """DQN on Doors twice: PyTorch in Gymnasium's loop, and everything compiled."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt
 from tqdm import tqdm
 
+from experiments.benchmarks.tables import Cell
 from experiments.reproductions import gym_dqn
-from experiments.reproductions.comparison import Cell, Comparison, Output, require
+from experiments.reproductions.comparison import Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.training import make_population, train
@@ -94,7 +95,7 @@ def _learner(settings: Settings, num_envs: int) -> tuple[dqn.DQN, Any, dqn.Hyper
 
 def run(settings: Settings, output: Output) -> None:
     """Train both, play greedily, compare."""
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
     curves: dict[str, Curve] = {}
 
     def add(name: str, num_envs: int, curve: Curve, greedy: float, *published: str) -> None:
@@ -112,14 +113,14 @@ def run(settings: Settings, output: Output) -> None:
     population = make_population("Doors", learner, hyperparams, env_params, agents=1)
     trained = train(population, settings.seed, name)
     policy = learner.policy(jax.tree.map(lambda leaf: leaf[0], trained.agents))
-    scores = jax.jit(
-        lambda key: evaluate(
-            learner, policy, key, env_params, num_episodes=settings.evaluation_episodes
-        )
-    )(key_for(settings.seed, Purpose.PLAYING))
+
+    def play(key):
+        episodes = settings.evaluation_episodes
+        return jnp.mean(evaluate(learner, policy, key, env_params, num_episodes=episodes))
+
+    greedy = float(jax.jit(play)(key_for(settings.seed, Purpose.PLAYING))) / EPISODE
     rewards = trained.episodes.rewards / np.maximum(trained.episodes.steps, 1)
-    curve = Curve(trained.frames, rewards, trained.clock)
-    add(name, num_envs, curve, float(np.mean(scores)) / EPISODE, "0.71", "2.3")
+    add(name, num_envs, Curve(trained.frames, rewards, trained.clock), greedy, "0.71", "2.3")
     output.table(
         "doors_dqn",
         ["variant", "environments", "reward per step, greedy", "reward per step, last tenth",
@@ -137,19 +138,16 @@ def run(settings: Settings, output: Output) -> None:
 
 def _with_pytorch(settings: Settings, name: str) -> tuple[Curve, float]:
     """Return the learning curve and the greedy policy's reward per step."""
-    learner, env_params, hyperparams = _learner(settings, settings.gym_envs)
+    learner, _, hyperparams = _learner(settings, settings.gym_envs)
+    config, seed = learner.config, settings.seed
     vector = make_vector("Doors", settings.gym_envs, goal=_goal(settings))
-    size = int(np.prod(vector.single_observation_space.shape or ()))
-    count = int(learner.env.action_space(env_params).n)
-    network = gym_dqn.torch_network(learner.config, hyperparams, size, count, settings.seed)
+    network = gym_dqn.Network(config, hyperparams, vector, seed)
     with tqdm(total=settings.frames, desc=name, unit="step", leave=False) as bar:
-        record = gym_dqn.train(
-            learner.config, hyperparams, vector, network, settings.seed, bar.update
-        )
+        record = gym_dqn.train(config, hyperparams, vector, network, seed, bar.update)
     players = make_vector("Doors", 64, goal=_goal(settings))
     episodes = -(-settings.evaluation_episodes // 64)
-    greedy = gym_dqn.play(network, players, EPISODE * episodes, settings.seed + 1)
-    return Curve(record.frames, record.rewards[None], record.seconds), greedy
+    greedy = gym_dqn.play(network, players, EPISODE * episodes, seed + 1)
+    return Curve(record.frames, record.returns[None], record.seconds), greedy
 
 
 def check(settings: Settings) -> None:

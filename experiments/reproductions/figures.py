@@ -8,21 +8,9 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
-from metaevo.reports.plots import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    _draw_mean,
-    _figure,
-    _legend,
-    _save,
-    _style,
-)
+from metaevo.reports import plots
 
-COLORS = (GREY, BLUE, GREEN, PURPLE, ORANGE, SKY)
+COLORS = (plots.GREY, plots.BLUE, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 
 
 class Curve(NamedTuple):
@@ -43,25 +31,20 @@ def plot_curves(
     title: str,
     xlabel: str = "environment steps of an agent",
     ylabel: str = "return of finished episodes",
-) -> Path:
-    """Draw means over seeds with 95% intervals against x, and against time if it is known.
-
-    Returns:
-        The path.
-    """
+) -> None:
+    """Draw means over seeds with 95% intervals against x, and against time if it is known."""
     timed = any(curve.seconds is not None for curve in curves.values())
-    figure = _figure(4.8, title=title)
+    figure = plots._figure(4.8, title=title)
     panels = np.atleast_1d(figure.subplots(1, 1 + timed, sharey=True))
-    _style(panels[0], xlabel, ylabel)
+    plots._style(panels[0], xlabel, ylabel)
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     if timed:
-        _style(panels[1], "seconds of all agents together (log)", "")
-        panels[1].set_xscale("log")
+        plots._style(panels[1], "seconds of all agents together (log)", "").set_xscale("log")
     for index, (name, curve) in enumerate(curves.items()):
         color = COLORS[index % len(COLORS)]
         dash = "solid" if index < len(COLORS) else "dashed"
         for axes, x in zip(panels, (curve.x, curve.seconds), strict=False):
             if x is not None:
-                _draw_mean(axes, x, curve.returns, name, color=color, linestyle=dash)
-    _legend(figure, *panels)
-    return _save(figure, path)
+                plots._draw_mean(axes, x, curve.returns, name, color=color, linestyle=dash)
+    plots._legend(figure, *panels)
+    plots._save(figure, path)

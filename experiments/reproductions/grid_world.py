@@ -1,6 +1,5 @@
 """Tabular Q-learning in a grid: a loop in Python, one compiled agent, many at once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -8,8 +7,9 @@ import numpy as np
 from annotated_types import Gt
 from tqdm import tqdm
 
+from experiments.benchmarks.tables import Cell
 from experiments.reproductions import q_learning_loops as loops
-from experiments.reproductions.comparison import Cell, Comparison, Output
+from experiments.reproductions.comparison import Comparison, Output
 from experiments.reproductions.training import Trained, make_population, train
 from metaevo.reports.value_maps import grid_map, plot_value_map
 from purerl import envs, q_learning
@@ -77,7 +77,7 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
 
 def run(settings: Settings, output: Output) -> None:
     """Measure all variants and draw the learned values."""
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
     with tqdm(total=settings.numpy_steps, desc="NumPy loop", unit="step", leave=False) as bar:
         table, seconds = loops.numpy_loop(settings.numpy_steps, settings.seed, progress=bar.update)
     reference = settings.numpy_steps / seconds

@@ -6,28 +6,60 @@ squared error, Adam after clipping the gradient's norm), with the same settings 
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from experiments.reproductions import torch_networks
 from experiments.reproductions.gym_envs import final_observations
+from experiments.reproductions.torch_networks import Record
 from purerl import dqn
 
 Batch = tuple[np.ndarray, ...]
 """Observations, actions, rewards, terminated and next observations, each [B, ...]."""
 
 
-class Network(NamedTuple):
-    """A network of action values with its optimizer."""
+class Network:
+    """Action values in PyTorch, on the CPU, with their target network and optimizer."""
 
-    best: Callable[[np.ndarray], np.ndarray]
-    """maps observations [N, ...] to the best actions [N]"""
-    learn: Callable[[Batch], Any]
-    """one gradient step"""
-    update_target: Callable[[], None]
-    """copy the network to the target network"""
+    def __init__(
+        self, config: dqn.Config, hyperparams: dqn.Hyperparams, vector: VectorEnv, seed: int
+    ):
+        self.torch, self.hyperparams = torch_networks.load(seed), hyperparams
+        inputs, actions = torch_networks.sizes_of(vector)
+        layers = (inputs, *config.hidden_sizes)
+        self.network, self.target = (
+            torch_networks.perceptron(self.torch, layers, actions, activation="relu", scale=None)
+            for _ in range(2)
+        )
+        self.update_target()
+        self.optimizer = self.torch.optim.Adam(
+            self.network.parameters(), lr=hyperparams.learning_rate, eps=hyperparams.adam_epsilon
+        )
+
+    def best(self, obs: np.ndarray) -> np.ndarray:
+        """Map observations [N, ...] to the best actions [N]."""
+        with self.torch.no_grad():
+            return self.network(self.torch.from_numpy(obs)).argmax(dim=-1).numpy()
+
+    def learn(self, batch: Batch) -> None:
+        """Take one gradient step."""
+        obs, action, reward, terminated, next_obs = map(self.torch.from_numpy, batch)
+        with self.torch.no_grad():
+            following = self.target(next_obs).max(dim=-1).values
+            goal = reward + self.hyperparams.gamma * (1.0 - terminated) * following
+        prediction = self.network(obs).gather(1, action[:, None].long()).squeeze(1)
+        loss = 0.5 * ((prediction - goal) ** 2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        parameters = self.network.parameters()
+        self.torch.nn.utils.clip_grad_norm_(parameters, self.hyperparams.max_grad_norm)
+        self.optimizer.step()
+
+    def update_target(self) -> None:
+        """Copy the network to the target network."""
+        self.target.load_state_dict(self.network.state_dict())
 
 
 class Memory:
@@ -57,18 +89,6 @@ class Memory:
         return tuple(field[rows] for field in self.fields)
 
 
-class Record(NamedTuple):
-    """The learning curve, and the trained network."""
-
-    frames: np.ndarray
-    """[points] environment steps"""
-    seconds: np.ndarray
-    """[points] seconds since the start"""
-    rewards: np.ndarray
-    """[points] reward per step since the last point"""
-    network: Network
-
-
 def train(
     config: dqn.Config,
     hyperparams: dqn.Hyperparams,
@@ -87,11 +107,11 @@ def train(
         network: an untrained network.
         seed: seed of exploration, replay and the environments.
         progress: called with the number of steps just taken.
-        points: number of points in the learning curve.
+        points: number of points in the learning curve, of the reward per step.
     """
     rng, count = np.random.default_rng(seed), config.num_envs
-    num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]
-    memory = Memory(config.buffer_size, int(np.prod(vector.single_observation_space.shape or ())))
+    obs_size, num_actions = torch_networks.sizes_of(vector)
+    memory = Memory(config.buffer_size, obs_size)
     decay = hyperparams.epsilon_decay_steps or config.total_timesteps / 2
     steps_to_learn = -(-config.train_interval // count)
     steps_to_copy = -(-config.target_interval // config.train_interval) * steps_to_learn
@@ -123,8 +143,7 @@ def train(
             reward_sum = 0.0
             progress(since * count)
     vector.close()
-    frames, clock, rewards = (np.array(column) for column in zip(*curve, strict=True))
-    return Record(frames, clock, rewards, network)
+    return Record(*(np.array(column) for column in zip(*curve, strict=True)))
 
 
 def play(network: Network, vector: VectorEnv, steps: int, seed: int) -> float:
@@ -137,41 +156,3 @@ def play(network: Network, vector: VectorEnv, steps: int, seed: int) -> float:
     count = vector.num_envs
     vector.close()
     return total / (steps * count)
-
-
-def torch_network(
-    config: dqn.Config, hyperparams: dqn.Hyperparams, obs_size: int, num_actions: int, seed: int
-) -> Network:
-    """Return the learner's network in PyTorch, on the CPU."""
-    torch = torch_networks.load(seed)
-    sizes = (obs_size, *config.hidden_sizes)
-
-    def make():
-        return torch_networks.perceptron(torch, sizes, num_actions, activation="relu", scale=None)
-
-    network, target = make(), make()
-    target.load_state_dict(network.state_dict())
-    optimizer = torch.optim.Adam(
-        network.parameters(), lr=hyperparams.learning_rate, eps=hyperparams.adam_epsilon
-    )
-
-    def best(obs):
-        with torch.no_grad():
-            return network(torch.from_numpy(obs)).argmax(dim=-1).numpy()
-
-    def learn(batch):
-        obs, action, reward, terminated, next_obs = (torch.from_numpy(each) for each in batch)
-        with torch.no_grad():
-            following = target(next_obs).max(dim=-1).values
-            goal = reward + hyperparams.gamma * (1.0 - terminated) * following
-        prediction = network(obs).gather(1, action[:, None].long()).squeeze(1)
-        loss = 0.5 * ((prediction - goal) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), hyperparams.max_grad_norm)
-        optimizer.step()
-
-    def update_target():
-        target.load_state_dict(network.state_dict())
-
-    return Network(best, learn, update_target)

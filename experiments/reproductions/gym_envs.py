@@ -9,15 +9,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 
 class MinAtar(gymnasium.Env):
-    """The minatar package's game under the rules of gymnax's: no sticky actions, 1000 steps.
+    """The minatar package's game as gymnax has it: no sticky actions, no actions without effect."""
 
-    Observations are flat, and actions without effect are left out.
-    """
-
-    def __init__(self, game: str, max_steps_in_episode: int = 1000):
+    def __init__(self, game: str):
         logging.disable(logging.WARNING)  # it imports seaborn for drawing
         try:
             module = importlib.import_module("minatar")
@@ -26,9 +24,7 @@ class MinAtar(gymnasium.Env):
         self.game = module.Environment(game, sticky_action_prob=0.0)
         self.actions = self.game.minimal_action_set()
         self.action_space = spaces.Discrete(len(self.actions))
-        size = int(np.prod(self.game.state_shape()))
-        self.observation_space = spaces.Box(0.0, 1.0, (size,), np.float32)
-        self.limit, self.time = max_steps_in_episode, 0
+        self.observation_space = spaces.Box(0.0, 1.0, self.game.state_shape(), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -38,39 +34,24 @@ class MinAtar(gymnasium.Env):
         if seed is not None:
             self.game.seed(seed)
         self.game.reset()
-        self.time = 0
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Step, see Gymnasium."""
         reward, terminated = self.game.act(self.actions[action])
-        self.time += 1
-        return self._observation(), float(reward), terminated, self.time >= self.limit, {}
+        return self._observation(), float(reward), terminated, False, {}
 
     def _observation(self) -> np.ndarray:
-        return self.game.state().astype(np.float32).ravel()
+        return self.game.state().astype(np.float32)
 
 
-class FlatDoors(gymnasium.ObservationWrapper):
-    """The NumPy Doors with its planes as one vector."""
-
-    def __init__(self, **arguments: Any):
-        module = importlib.import_module("purerl.envs.doors_gym")
-        super().__init__(module.DoorsGym(**arguments))
-        size = int(np.prod(self.env.observation_space.shape or ()))
-        self.observation_space = spaces.Box(0.0, 1.0, (size,), np.float32)
-
-    def observation(self, observation: np.ndarray) -> np.ndarray:
-        """Flatten the planes."""
-        return observation.ravel()
-
-
-def maker(name: str, **arguments: Any) -> Callable[[], gymnasium.Env]:
-    """Return a function that builds one environment; only Doors takes arguments."""
+def _maker(name: str, arguments: dict[str, Any]) -> Callable[[], gymnasium.Env]:
+    """Return a function that builds one environment with flat observations."""
     if name == "Doors":
-        return lambda: FlatDoors(**arguments)
+        module = importlib.import_module("purerl.envs.doors_gym")
+        return lambda: FlattenObservation(module.DoorsGym(**arguments))
     if name == "Breakout-MinAtar":
-        return lambda: MinAtar("breakout")
+        return lambda: FlattenObservation(TimeLimit(MinAtar("breakout"), 1000))
     return lambda: gymnasium.make(name, disable_env_checker=True)
 
 
@@ -81,8 +62,16 @@ def make_vector(
     context: str | None = None,
     **arguments: Any,
 ) -> VectorEnv:
-    """Return `num_envs` environments stepped together, reset in the step that ends an episode."""
-    makers, mode = [maker(name, **arguments)] * num_envs, AutoresetMode.SAME_STEP
+    """Return environments stepped together, reset in the step that ends an episode.
+
+    Args:
+        name: of the environment.
+        num_envs: how many.
+        kind: stepped one after another, or each in its own process.
+        context: how the processes start.
+        arguments: of Doors.
+    """
+    makers, mode = [_maker(name, arguments)] * num_envs, AutoresetMode.SAME_STEP
     if kind == "sync":
         return SyncVectorEnv(makers, autoreset_mode=mode)
     return AsyncVectorEnv(makers, autoreset_mode=mode, context=context)

@@ -1,8 +1,6 @@
 """Opponent shaping in matrix games (M-FOS), from several seeds of evolution."""
 
 import dataclasses
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -13,10 +11,12 @@ import numpy as np
 from annotated_types import Gt, Interval
 from tqdm import tqdm
 
-from experiments.reproductions.comparison import Cell, Comparison, Output
+from experiments.benchmarks.tables import Cell
+from experiments.reproductions.comparison import Comparison, Output
 from metaevo.components import players
 from metaevo.config import from_dict, load_yaml, presets
-from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.evolution import Evolution
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.settings import MAX_SEED
 from metaevo.statistics import iqm
@@ -45,7 +45,6 @@ def run(preset: str, settings: Settings, output: Output) -> None:
     config = dataclasses.replace(shaping.evolution, generations=settings.generations)
     problem = Shaping(shaping, ShapingStudy(shaping).met)
     evolution = Evolution(problem, shaping.strategy, config, seed=settings.seed)
-    evolution.compile()
 
     def episode(weights, key):
         ours = opponents.naive if weights is None else players.shaper(weights)
@@ -56,7 +55,7 @@ def run(preset: str, settings: Settings, output: Output) -> None:
         return jnp.mean(found.own), jnp.mean(found.other)
 
     play = jax.jit(jax.vmap(episode, in_axes=(None, 0)))
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
 
     def add(name: str, weights: Any, seed: int, seconds: float | None) -> None:
         keys = keys_for(seed, Purpose.HELD_OUT, settings.episodes)
@@ -82,39 +81,32 @@ def run(preset: str, settings: Settings, output: Output) -> None:
 
 def _evolve(evolution: Evolution, seed: int) -> tuple[Any, float]:
     """Return the result of an evolution, and its seconds."""
-    state, left = evolution.init(), evolution.config.generations
-    begin = time.monotonic()
-    with tqdm(total=left, desc=f"seed {seed}", unit="gen", leave=False) as bar:
-        while left:
-            length = min(left, BLOCK_CAPACITY)
-            state, _ = evolution.run_block(state, length)
-            left -= length
-            bar.update(length)
-    return jax.tree.map(jnp.asarray, evolution.result(state)), time.monotonic() - begin
+    seconds = 0.0
+    with tqdm(total=evolution.config.generations, desc=f"seed {seed}", leave=False) as bar:
+        for block in run_generations(evolution, evolution.start()):
+            seconds += block.seconds
+            bar.update(block.done - bar.n)
+    return jax.tree.map(jnp.asarray, evolution.result(block.state)), seconds
 
 
-def _comparison(title: str, published: str, preset: str) -> Comparison:
-    return Comparison(
-        title=title,
-        published=published,
-        settings=Settings,
-        quick={"seeds": 1, "generations": 20, "episodes": 256},
-        run=partial(run, preset),
-    )
+def _comparison(preset: str, game: str, published: str) -> Comparison:
+    quick = {"seeds": 1, "generations": 20, "episodes": 256}
+    title = f"Shaping a naive learner in {game}"
+    return Comparison(title, f"M-FOS {published}", Settings, quick, partial(run, preset))
 
 
 IPD = _comparison(
-    "Shaping a naive learner in the iterated prisoner's dilemma",
-    "M-FOS earns -0.51 a step against a naive learner (Lu et al. 2022).",
     "shaping/ipd",
+    "the iterated prisoner's dilemma",
+    "earns -0.51 a step against a naive learner (Lu et al. 2022).",
 )
 CHICKEN = _comparison(
-    "Shaping a naive learner in chicken",
-    "M-FOS exploits a naive learner nearly optimally (Lu et al. 2022); the optimum is 1 a step.",
     "shaping/chicken",
+    "chicken",
+    "exploits a naive learner nearly optimally (Lu et al. 2022); the optimum is 1 a step.",
 )
 PENNIES = _comparison(
-    "Shaping a naive learner in matching pennies",
-    "M-FOS exploits a naive learner (Lu et al. 2022); the optimum is 1 a step.",
     "shaping/pennies",
+    "matching pennies",
+    "exploits a naive learner (Lu et al. 2022); the optimum is 1 a step.",
 )

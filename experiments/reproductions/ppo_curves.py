@@ -4,24 +4,28 @@ The compiled agents differ in their keys only. They are compared with one agent 
 same settings and in Gymnasium's environments.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import jax
 import numpy as np
 from annotated_types import Ge, Gt
 from tqdm import tqdm
 
+from experiments.benchmarks.tables import Cell
 from experiments.reproductions import torch_ppo
-from experiments.reproductions.comparison import Cell, Comparison, Output, require
+from experiments.reproductions.comparison import Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
+from experiments.reproductions.torch_networks import Record
 from experiments.reproductions.training import make_population, train
+from metaevo.training.fitness import mean_returns
 from purerl import envs, ppo
 from purerl.parts import losses
 
 Count = Annotated[int, Gt(0)]
-WINDOWS = 50
+WINDOWS, LAST = 50, 5
+"""Points of a curve, and how many of them are the last tenth."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def _learner(settings: CartPole, frames: int) -> tuple[ppo.PPO, Any, ppo.Hyperpa
 def run(settings: CartPole, output: Output) -> None:
     """Train PyTorch's agents, then the compiled ones."""
     curves: dict[str, Curve] = {}
-    rows: list[Sequence[Cell]] = []
+    rows: list[list[Cell]] = []
     reference: tuple[float, float] | None = None
     if settings.pytorch_seeds:
         records = _pytorch(settings, settings.pytorch_frames or settings.frames)
@@ -80,7 +84,7 @@ def run(settings: CartPole, output: Output) -> None:
         steps = int(records[0].frames[-1])
         reference = steps / seconds, seconds * settings.frames / steps
         curve = curves["PyTorch, one agent"] = _windows(records)
-        final = float(np.nanmean(np.asarray(curve.returns)[:, -max(1, WINDOWS // 10) :]))
+        final = float(np.nanmean(np.asarray(curve.returns)[:, -LAST:]))
         rows.append(["PyTorch, one agent", steps, seconds, steps / seconds, final, "1x", "1"])
     learner, env_params, hyperparams = _learner(settings, settings.frames)
     for agents in settings.agents:
@@ -92,9 +96,10 @@ def run(settings: CartPole, output: Output) -> None:
         rate = trained.total_frames / trained.seconds
         speed = f"{rate / reference[0]:.3g}x" if reference else ""
         share = f"{trained.seconds / reference[1]:.2g}" if reference else ""
-        final = float(np.nanmean(trained.final_return()))
+        last = jax.tree.map(lambda sums: sums[:, -LAST:].sum(axis=1), trained.episodes)
+        final = float(np.nanmean(mean_returns(last)))
         rows.append([name, trained.total_frames, trained.seconds, rate, final, speed, share])
-        curves[name] = Curve(trained.frames, trained.curves, trained.clock)
+        curves[name] = Curve(trained.frames, mean_returns(trained.episodes), trained.clock)
     output.table(
         f"ppo_{settings.env}",
         ["variant", "steps of all agents", "seconds", "steps/s", "return, last tenth",
@@ -111,24 +116,18 @@ def run(settings: CartPole, output: Output) -> None:
     )
 
 
-def _pytorch(settings: CartPole, frames: int) -> list[torch_ppo.Record]:
+def _pytorch(settings: CartPole, frames: int) -> list[Record]:
     learner, _, hyperparams = _learner(settings, frames)
-    config = learner.config
+    config, records = learner.config, []
     total = config.num_updates * config.batch_size * settings.pytorch_seeds
     with tqdm(total=total, desc=f"{settings.env}, PyTorch", unit="step", leave=False) as bar:
-        return [
-            torch_ppo.train(
-                config,
-                hyperparams,
-                make_vector(settings.env, config.num_envs),
-                settings.seed + index,
-                bar.update,
-            )
-            for index in range(settings.pytorch_seeds)
-        ]
+        for seed in range(settings.seed, settings.seed + settings.pytorch_seeds):
+            vector = make_vector(settings.env, config.num_envs)
+            records.append(torch_ppo.train(config, hyperparams, vector, seed, bar.update))
+    return records
 
 
-def _windows(records: Sequence[torch_ppo.Record]) -> Curve:
+def _windows(records: list[Record]) -> Curve:
     """Return the curve of some agents with as many points as the compiled ones have."""
     updates = len(records[0].frames)
     ends = np.unique(np.linspace(0, updates, min(WINDOWS, updates) + 1).astype(int))[1:]
@@ -153,23 +152,13 @@ def check(settings: CartPole) -> None:
         _learner(settings, frames)
 
 
-_PUBLISHED = (
-    "the same returns as CleanRL at equal environment steps; 10 times as fast with one agent, and "
-    "2,048 agents in half the time of one CleanRL agent, on a GPU"
-)
-CARTPOLE = Comparison(
-    title="PPO on CartPole-v1",
-    published=f"{_PUBLISHED}.",
-    settings=CartPole,
-    quick={"agents": [1, 8], "frames": 40_960, "pytorch_frames": 10_240},
-    run=run,
-    check=check,
-)
-BREAKOUT = Comparison(
-    title="PPO on Breakout-MinAtar",
-    published=f"{_PUBLISHED}.",
-    settings=Breakout,
-    quick={"agents": [1], "frames": 163_840, "pytorch_frames": 24_576},
-    run=run,
-    check=check,
-)
+def _comparison(settings: type[CartPole], quick: dict[str, Any]) -> Comparison:
+    published = (
+        "the same returns as CleanRL at equal environment steps; 10 times as fast with one agent, "
+        "and 2,048 agents in half the time of one CleanRL agent, on a GPU."
+    )
+    return Comparison(f"PPO on {settings.env}", published, settings, quick, run, check)
+
+
+CARTPOLE = _comparison(CartPole, {"agents": [1, 8], "frames": 40_960, "pytorch_frames": 10_240})
+BREAKOUT = _comparison(Breakout, {"agents": [1], "frames": 163_840, "pytorch_frames": 24_576})

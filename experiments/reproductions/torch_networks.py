@@ -3,7 +3,22 @@
 import importlib
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+
+class Record(NamedTuple):
+    """A learning curve."""
+
+    frames: np.ndarray
+    """[points] environment steps"""
+    seconds: np.ndarray
+    """[points] seconds since the start"""
+    returns: np.ndarray
+    """[points] since the last point: the mean return of finished episodes (PPO, NaN if there are
+    none), or the reward per step (DQN)"""
 
 
 def load(seed: int) -> Any:
@@ -12,6 +27,12 @@ def load(seed: int) -> Any:
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     return torch
+
+
+def sizes_of(vector: VectorEnv) -> tuple[int, int]:
+    """Return the size of an environment's flat observations, and its number of actions."""
+    num_actions = vector.single_action_space.n  # type: ignore[attr-defined]
+    return int(np.prod(vector.single_observation_space.shape or ())), int(num_actions)
 
 
 def perceptron(

@@ -7,22 +7,14 @@ a state after a time limit as zero.
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from experiments.reproductions import torch_networks
+from experiments.reproductions.torch_networks import Record
 from purerl import ppo
-
-
-class Record(NamedTuple):
-    """The learning curve, with one point per update."""
-
-    frames: np.ndarray
-    seconds: np.ndarray
-    returns: np.ndarray
-    """mean over the episodes that finished in the update, NaN if no episode finished"""
 
 
 def train(
@@ -42,8 +34,7 @@ def train(
         progress: called after every update with the number of its steps.
     """
     torch = torch_networks.load(seed)
-    obs_size = int(np.prod(vector.single_observation_space.shape or ()))
-    num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]
+    obs_size, num_actions = torch_networks.sizes_of(vector)
     sizes, activation = (obs_size, *config.hidden_sizes), config.activation
     actor = torch_networks.perceptron(torch, sizes, num_actions, activation=activation, scale=0.01)
     critic = torch_networks.perceptron(torch, sizes, 1, activation=activation, scale=1.0)

@@ -9,7 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.fitness import FitnessConfig, mean_returns
+from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from purerl.types import EpisodeSums, Learner
@@ -46,16 +46,6 @@ class Trained:
         """Seconds since the start at the end of each window, at the mean speed of the run."""
         return self.frames / self.frames[-1] * self.seconds
 
-    @property
-    def curves(self) -> np.ndarray:
-        """Mean returns of the episodes that finished in a window [agents, windows], or NaN."""
-        return mean_returns(self.episodes)
-
-    def final_return(self, fraction: float = 0.1) -> np.ndarray:
-        """Return the mean return over the last part of training, per agent [agents]."""
-        last = max(1, round(self.population.windows.count * fraction))
-        return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), self.episodes))
-
 
 def make_population(
     name: str,
@@ -81,13 +71,7 @@ def make_population(
 
 
 def train(population: Population, seed: int, name: str) -> Trained:
-    """Train all agents of a population.
-
-    Args:
-        population: result of `make_population`.
-        seed: seed of the agents' keys.
-        name: label of the progress bar.
-    """
+    """Train all agents of a population from `make_population`, with keys that a seed gives."""
     assert population.agents is not None
     total = population.num_updates
     keys = keys_for(seed, Purpose.TRAINING, population.agents)
@@ -97,7 +81,6 @@ def train(population: Population, seed: int, name: str) -> Trained:
         chunks = jax.block_until_ready(population.run(chunks, 0, 0))
         compile_seconds = time.perf_counter() - began
         bar.set_description(name)
-        bar.unpause()  # the time left does not include compilation
         began = time.perf_counter()
         for done in range(0, total, length := -(-total // BLOCKS)):
             updates = min(length, total - done)

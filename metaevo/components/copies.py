@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     """from the metadata of meta-parameters, whether they are of this kind"""
 
     def load(self, name: str, copy: RunDirectory | None) -> tuple[Any, PlainDict]:
-        """Return meta-parameters and their metadata.
+        """Return meta-parameters of the zoo or of a run, and their metadata.
 
         Args:
             name: of an entry of the zoo, or a run's directory.

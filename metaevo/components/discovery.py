@@ -9,7 +9,7 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +45,7 @@ def save(
     Args:
         run: the directory.
         evolved: the parts.
-        meta_params: their meta-parameters.
+        meta_params: of all parts.
         generation: number of generations.
         learner: name of the learner that they were evolved with.
         seen: the section `task` or `tasks` of the evolution's settings, as plain data.
@@ -98,39 +98,36 @@ def load(
     """
     if not isinstance(run_dir, str | Path):
         raise ConfigError(f"run_dir = {show(run_dir)}: must be a path or zoo:NAME")
-    entry = _entry(run_dir)
+    run, entry = _opened(run_dir)
     if entry is not None and slot not in (None, entry.card["slot"]):
         raise ConfigError(f"{entry.name} fills {entry.card['slot']}, not {slot}")
     if entry is not None and entry.function is not None:
         return HAND_WRITTEN[entry.card["slot"]][entry.function], None
-    other = other_of(_folder(run_dir))
+    other = other_of(run.path)
     if other is not None and slot in (None, other.SETTING):
-        found: tuple[Callable[..., Any], Any] = other.function(str(run_dir))
-        return found
-    if entry is None and slot is None and (alone := _without_slot(Path(run_dir))) is not None:
-        return alone
+        return other.function(str(run_dir))
+    about = _about(run)
+    fills_none = isinstance(about, dict) and not {"component", "components"} & about.keys()
+    if slot is None and fills_none and "generation" in about:
+        return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
-    parts = {part.slot.name: name for name, part in evolved.parts.items()}
+    parts = {part.slot.name: part for part in evolved.parts.values()}
     has = " and ".join(parts)
     if slot is None and len(parts) > 1:
         raise ConfigError(f"{run_dir} holds components for the slots {has}: say which slot")
     if slot is not None and slot not in parts:
         raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
-    name = parts[slot or has]
-    if learner is not None:
-        _check_told(run_dir, evolved.parts[name], learner)
-    return evolved.parts[name].function, evolved.of(meta_params, name)
-
-
-def _without_slot(path: Path) -> Any:
-    """Return the meta-parameters of a problem that is no part of a learner; else None."""
-    saved = RunDirectory(path).meta_params
-    if not os.path.isdir(saved):
-        return None
-    meta_params, about = load_tree(saved)
-    if not isinstance(about, dict) or {"component", "components"} & about.keys():
-        return None
-    return jax.tree.map(jnp.asarray, meta_params) if "generation" in about else None
+    part = parts[slot or has]
+    reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
+    before = about.get("learner")  # None if earlier versions saved it
+    if learner is not None and reads and isinstance(before, str):
+        missing = sorted(reads & learners.find(before).told - learners.find(learner).told)
+        if missing:
+            raise ConfigError(
+                f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, "
+                f"and learner = {learner!r} does not tell it: {', '.join(missing)}"
+            )
+    return part.function, evolved.of(meta_params, part.name)
 
 
 def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolved, Any]:
@@ -139,23 +136,21 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     Raises:
         ConfigError: as `load` does.
     """
-    entry = _entry(run_dir)
+    run, entry = _opened(run_dir)
     if entry is not None and entry.function is not None:
         raise ConfigError(f"{entry.name} is the hand-written {entry.function}: nothing evolved it")
-    run = RunDirectory(_folder(run_dir))
     path = run.meta_params
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
-    if not isinstance(metadata, dict):
-        raise CheckpointError(f"{path}: says nothing of its component")
-    is_dict = "components" in metadata
+    is_dict = isinstance(metadata, dict) and "components" in metadata
     described = metadata["components"] if is_dict else {"": metadata}
-    if not isinstance(described, dict) or not described:
+    valid = isinstance(described, dict) and described
+    if not valid or not all(isinstance(each, dict) for each in described.values()):
         raise CheckpointError(f"{path}: says nothing of its components")
     parts = {}
     for each in described.values():
-        part = _part(run, each if isinstance(each, dict) else {}, trust_source, entry)
+        part = _part(run, each, trust_source, entry)
         parts[part.name] = part
     evolved = Evolved(parts, is_dict)
     if isinstance(seed := metadata.get("evolution_seed"), int):
@@ -167,33 +162,20 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     return evolved, meta_params
 
 
-def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
-    """Refuse an optimizer that was evolved with inputs that a learner does not have."""
-    _, metadata = load_tree(RunDirectory(_folder(run_dir)).meta_params)
-    before = metadata.get("learner")
-    reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
-    if not isinstance(before, str) or not reads:  # saved by earlier versions, or by no learner
-        return
-    if missing := sorted(reads & learners.find(before).told - learners.find(learner).told):
-        raise ConfigError(
-            f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, and "
-            f"learner = {learner!r} does not tell it: {', '.join(missing)}"
-        )
+def _opened(run_dir: str | Path) -> tuple[RunDirectory, zoo.Entry | None]:
+    """Return a run, or the folder of an entry of the zoo and the entry."""
+    entry = zoo.find(str(run_dir)) if zoo.is_name(run_dir) else None
+    return RunDirectory(Path(run_dir) if entry is None else entry.path), entry
 
 
-def _entry(run_dir: str | Path) -> zoo.Entry | None:
-    return zoo.find(str(run_dir)) if zoo.is_name(run_dir) else None
-
-
-def _folder(run_dir: str | Path) -> Path:
-    entry = _entry(run_dir)
-    return Path(run_dir) if entry is None else entry.path
+def _about(run: RunDirectory) -> Any:
+    """Return the metadata of saved meta-parameters; None without them."""
+    return load_tree(run.meta_params)[1] if os.path.isdir(run.meta_params) else None
 
 
 def other_of(path: Path) -> ModuleType | None:
     """Return which of `OTHERS` a run, or an entry of the zoo, holds; None for parts."""
-    saved = RunDirectory(path).meta_params
-    about = load_tree(saved)[1] if os.path.isdir(saved) else None
+    about = _about(RunDirectory(path))
     return next((each for each in OTHERS if each.recognises(about)), None)
 
 
@@ -219,7 +201,7 @@ def _part(
     run: RunDirectory, described: PlainDict, trust_source: bool, entry: zoo.Entry | None
 ) -> Part:
     name = described.get("component")
-    if name is None and entry is None:
+    if name is None:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
     if not isinstance(name, str):
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
@@ -236,22 +218,20 @@ def _part(
 
 
 def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
+    """Return a component's module; code in the run is executed only if the user trusts it."""
     if name in registry.IMPORTED:
         return registry.IMPORTED[name]
-    if trust_source or registry.is_elsewhere(name):
+    elsewhere, source = registry.is_elsewhere(name), None
+    if trust_source or elsewhere:
         source = registry.saved_source(run, SOURCES, name)
-        if source is not None and (trust_source or _is_own(name, source)):
-            saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
-            return registry.checked(name, registry.execute(source, saved))
-    if not registry.is_elsewhere(name):
-        if name not in registry.known():
-            raise CheckpointError(
-                f"{run.meta_params}: unknown component {name!r}; known: {registry.known()}"
-            )
+    if source is not None and (trust_source or _is_own(name, source)):
+        saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
+        return registry.checked(name, registry.execute(source, saved))
+    if not elsewhere:
         return registry.find(name)
     if name in sys.modules:  # the caller has imported it
         return registry.checked(name, sys.modules[name])
-    if registry.saved_source(run, SOURCES, name) is None:
+    if source is None:
         raise ConfigError(
             f"{run.path} holds no source code of its component {show(name)}, as of a class from "
             "Python: pass the class to metaevo.LearnerProblem first"
@@ -307,10 +287,8 @@ def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source
     Raises:
         ConfigError: if only the directory names it.
     """
-    if trust_source:
-        return
     evolve = saved.get("evolve")
-    if evolve is None or overrides.get("evolve") == evolve:
+    if trust_source or evolve is None or overrides.get("evolve") == evolve:
         return
     for name in names_of(evolve).values():
         if registry.is_elsewhere(name) and not registry.was_named(name):
@@ -321,13 +299,13 @@ def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source
 
 
 def sources_of(evolved: Evolved) -> dict[str, bytes]:
-    """Return the source code of all parts, by their short names."""
+    """Return the source code of all parts with a file, by their short names."""
     found = {name: registry.source_of(part.module) for name, part in evolved.parts.items()}
     return {name: source for name, source in found.items() if source is not None}
 
 
 def digests_of(evolved: Evolved) -> dict[str, str]:
-    """Return the SHA-256 of the source code of all parts, by their short names."""
+    """Return the SHA-256 of the source code of all parts, classes too, by their short names."""
     classes = {name: registry.class_source(part.module) for name, part in evolved.parts.items()}
     sources = {name: code for name, code in classes.items() if code is not None}
     sources |= sources_of(evolved)

@@ -9,7 +9,6 @@ walks the remaining tree.
 """
 
 import ast
-import difflib
 import operator
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import show
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainMapping
 
 MAX_LETTERS = 2000
@@ -66,27 +66,18 @@ class Expression:
 
     @property
     def length(self) -> int:
-        """Total number of its numbers, names, operators and functions, not counting signs."""
-        return sum(
-            isinstance(each, ast.Name | ast.Constant | ast.BinOp | ast.Compare | ast.Call)
-            for each in ast.walk(self.tree)
-        ) - sum(isinstance(each, ast.Call) for each in ast.walk(self.tree))
+        """Total number of its numbers, names (of functions too) and operators, without signs."""
+        counted = ast.Name | ast.Constant | ast.BinOp | ast.Compare
+        return sum(isinstance(each, counted) for each in ast.walk(self.tree))
 
     def evaluate(self, values: PlainMapping) -> Any:
-        """Return the formula's value, in float32.
-
-        Args:
-            values: of all `names`: numbers or arrays that broadcast.
-        """
+        """Return the formula's value, in float32, from numbers or arrays of all `names`."""
         return _value(self.tree, values, jnp)
 
     def text(self, numbers: Mapping[str, float] | None = None) -> str:
-        """Return it as it can be read again.
-
-        Args:
-            numbers: to be written in the place of names, with four digits.
-        """
-        return ast.unparse(_Written(numbers or {}).visit(_copy(self.tree)))
+        """Return it as it can be read again, with `numbers` of four digits for some names."""
+        copy = ast.parse(ast.unparse(self.tree), mode="eval").body
+        return ast.unparse(_Written(numbers or {}).visit(copy))
 
 
 def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Expression:
@@ -154,9 +145,7 @@ def _check(tree: ast.AST, known: Collection[str], *, condition: bool = False) ->
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"unknown name {show(name)}{hint}; known: {', '.join(known)}"
+    return f"unknown name {show(name)}{of_value(name, known)}; known: {', '.join(known)}"
 
 
 def _fold(tree: ast.expr, numbers: Mapping[str, float]) -> None:
@@ -194,10 +183,10 @@ def _value(tree: ast.expr, values: PlainMapping, library: Any) -> Any:
         case ast.BinOp(op=ast.Pow(), left=left, right=right):
             base, whole = _value(left, values, library), _whole(right)
             return base**whole if whole else library.power(base, _value(right, values, library))
-        case ast.BinOp(op=op, left=left, right=right):
-            pair = _value(left, values, library), _value(right, values, library)
-            return _OPERATORS[type(op)](*pair)
-        case ast.Compare(ops=[op], left=left, comparators=[right]):
+        case (
+            ast.BinOp(op=op, left=left, right=right)
+            | ast.Compare(ops=[op], left=left, comparators=[right])
+        ):
             pair = _value(left, values, library), _value(right, values, library)
             return _OPERATORS[type(op)](*pair)
         case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -237,10 +226,6 @@ def _depth(tree: ast.AST) -> int:
         level = [part for each in level for part in ast.iter_child_nodes(each)]
         depth += 1
     return depth
-
-
-def _copy(tree: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(tree), mode="eval").body
 
 
 class _Written(ast.NodeTransformer):

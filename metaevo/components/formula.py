@@ -77,7 +77,7 @@ class Config:
         for name in self.constants:
             if not (isinstance(name, str) and name.isidentifier()) or name in taken:
                 raise ValueError(f"constants: {show(name)} must be a name that is not taken yet")
-        names = self.parsed.names.union(*(each.names for each in self.factors.values()))
+        names = frozenset().union(*(each.names for each in self.factors.values()))
         if unused := set(self.constants) - names:
             raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")
         if self.also and self.slot != "schedule":
@@ -95,10 +95,9 @@ class Config:
     @property
     def factors(self) -> dict[str, Expression]:
         """Of a schedule: the formulas by the hyperparams that they multiply."""
-        more = {
-            name: parse(text, INPUTS[self.slot], self.constants) for name, text in self.also.items()
-        }
-        return {self.hyperparam: self.parsed, **more}
+        texts = {self.hyperparam: self.expression, **self.also}
+        names = INPUTS[self.slot]
+        return {name: parse(text, names, self.constants) for name, text in texts.items()}
 
     @property
     def length(self) -> int:
@@ -141,6 +140,13 @@ def make(config: Config) -> Component:
         constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
         return expression.evaluate(inputs | constants)
 
+    def loss(function, x, start, context, others):
+        if "progress" in expression.names:
+            others["progress"] = context.progress
+        if config.gives == "value":
+            return function(x, others)
+        return integral(function)(x, jnp.asarray(start, jnp.float32), others)
+
     def value_loss(meta_params, context, prediction, target, old_prediction):
         def of_prediction(prediction, others):
             inputs = {"prediction": prediction, "error": prediction - others["target"]}
@@ -148,11 +154,7 @@ def make(config: Config) -> Component:
             return evaluate(others["meta_params"], inputs | others)
 
         others = {"target": target, "old_prediction": old_prediction, "meta_params": meta_params}
-        if "progress" in expression.names:
-            others["progress"] = context.progress
-        if config.gives == "value":
-            return of_prediction(prediction, others)
-        return integral(of_prediction)(prediction, jnp.asarray(target, jnp.float32), others)
+        return loss(of_prediction, prediction, target, context, others)
 
     def policy_loss(meta_params, context, log_ratio, advantage):
         def of_log_ratio(log_ratio, others):
@@ -161,11 +163,7 @@ def make(config: Config) -> Component:
             return evaluate(others["meta_params"], inputs | others)
 
         others = {"advantage": advantage, "meta_params": meta_params}
-        if "progress" in expression.names:
-            others["progress"] = context.progress
-        if config.gives == "value":
-            return of_log_ratio(log_ratio, others)
-        return integral(of_log_ratio)(log_ratio, jnp.float32(0.0), others)
+        return loss(of_log_ratio, log_ratio, 0.0, context, others)
 
     def make_optimizer(meta_params, context):
         def direction(seen, memory):
@@ -186,10 +184,8 @@ def make(config: Config) -> Component:
                 changed[name] = jnp.clip(changed[name], 0.0, 1.0)
         return hyperparams.replace(**changed)
 
-    functions: dict[str, Callable[..., Any]]
-    functions = {"value_loss": value_loss, "policy_loss": policy_loss, "schedule": schedule}
-    functions["make_optimizer"] = make_optimizer
-    return Component(init, functions[config.slot])
+    functions = [value_loss, policy_loss, make_optimizer, schedule]
+    return Component(init, dict(zip(SLOT, functions, strict=True))[config.slot])
 
 
 def integral(slope: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., jax.Array]:

@@ -52,21 +52,19 @@ def short_name(name: str) -> str:
 
 
 def _checked(name: str, entry: Any) -> LearnerEntry:
+    where = f"learner = {show(name)}"
     if not isinstance(entry, LearnerEntry):
         raise ConfigError(
-            f"learner = {show(name)}: must be a purerl.learners.LearnerEntry, not "
-            f"{type(entry).__name__}"
+            f"{where}: must be a purerl.learners.LearnerEntry, not {type(entry).__name__}"
         )
     for slot, names in entry.slots.items():
         known = HAND_WRITTEN.get(slot)
         if known is None:
+            allowed = ", ".join(HAND_WRITTEN)
+            raise ConfigError(f"{where}: slots: {slot!r} must be one of {allowed}")
+        if bad := [name for name in names or [""] if name not in known]:
             raise ConfigError(
-                f"learner = {show(name)}: slots: {slot!r} must be one of {', '.join(HAND_WRITTEN)}"
-            )
-        if not names or (unknown := sorted(set(names) - known.keys())):
-            shown = unknown[0] if names else ""
-            raise ConfigError(
-                f"learner = {show(name)}: slots.{slot} = {shown!r}: must be names of hand-written "
-                f"functions: {', '.join(known)}"
+                f"{where}: slots.{slot} = {bad[0]!r}: must be names of hand-written functions: "
+                f"{', '.join(known)}"
             )
     return entry

@@ -42,52 +42,35 @@ def draw(found: Found, figures: Path) -> None:
     panels = {
         (row, time): {
             momentum: {
-                LEARNED: StepCurve(GRADIENTS, learned[name][t, m]),
-                "adam": StepCurve(GRADIENTS, adam[name][t, m]),
+                LEARNED: StepCurve(GRADIENTS, learned[row][t, m]),
+                "adam": StepCurve(GRADIENTS, adam[row][t, m]),
             }
             for m, momentum in enumerate(MOMENTA)
         }
-        for row, name in _heads(found).items()
+        for row in learned
         for t, time in enumerate(PROGRESS)
     }
     plot_steps(panels, figures / "optimizer.png")
 
 
 def both_curves(found: Found) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the steps of the learned optimizer and of Adam, as `step_curves` does."""
-    names = list(_heads(found).values())
-    return (
-        step_curves(found.apply, found.meta_params, found.hyperparams, names),
-        step_curves(optimizers.adam, None, found.hyperparams, names),
-    )
-
-
-def _heads(found: Found) -> dict[str, str]:
-    """Return the parts of the learner's network with parameters to show, by flax's names."""
-    if "policy_loss" in found.learner.slots:
-        return {"policy": "policy_head", "value": "value_head"}
-    return {"value": "action_head"}
-
-
-def step_curves(
-    make_optimizer: Callable, meta_params: MetaParams, hyperparams: Hyperparams, names: list[str]
-) -> dict[str, np.ndarray]:
-    """Return an optimizer's steps against the gradient, after gradients with a mean.
-
-    Args:
-        make_optimizer: fills the slot.
-        meta_params: of the optimizer.
-        hyperparams: of the learner; gradients are not clipped, the learning rate is constant.
-        names: of the parts of the network that are updated.
+    """Return the steps of the learned optimizer and of Adam, after gradients with a mean.
 
     Returns:
-        for each, [PROGRESS, MOMENTA, GRADIENTS] in learning rates.
+        for the policy and the value, if the learner has both, [PROGRESS, MOMENTA, GRADIENTS] in
+        learning rates; gradients are not clipped, and the learning rate is constant.
     """
-    hyperparams = hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
-    found = _steps(make_optimizer, meta_params, hyperparams, tuple(names))
-    return {
-        name: np.asarray(found[name]["kernel"]) / float(hyperparams.learning_rate) for name in names
-    }
+    heads = {"value": "action_head"}
+    if "policy_loss" in found.learner.slots:
+        heads = {"policy": "policy_head", "value": "value_head"}
+    hyperparams = found.hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
+
+    def curves(make_optimizer: Callable, meta_params: MetaParams) -> dict[str, np.ndarray]:
+        steps = _steps(make_optimizer, meta_params, hyperparams, tuple(heads.values()))
+        rate = float(hyperparams.learning_rate)
+        return {key: np.asarray(steps[name]["kernel"]) / rate for key, name in heads.items()}
+
+    return curves(found.apply, found.meta_params), curves(optimizers.adam, None)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
@@ -97,7 +80,7 @@ def _steps(
     hyperparams: Hyperparams,
     names: tuple[str, ...],
 ) -> Any:
-    """Return `step_curves` in units of parameters; compiled once for all meta-parameters."""
+    """Return an optimizer's steps in units of parameters; compiled once for all meta-parameters."""
     params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
     of_all = jax.tree.map(jnp.ones_like, params)
     signs = (-1.0) ** jnp.arange(STEPS)
@@ -123,13 +106,10 @@ def _steps(
 def observe(found: Found) -> dict[str, float]:
     """Return its step size relative to Adam's at the start and at the end of training."""
     learned, adam = (
-        [
-            np.sqrt(np.mean(np.square(list(curves.values())), axis=(0, 2, 3)))[each]
-            for each in (0, -1)
-        ]
+        np.sqrt(np.mean(np.square(list(curves.values())), axis=(0, 2, 3)))
         for curves in both_curves(found)
     )
-    return {"start": float(learned[0] / adam[0]), "end": float(learned[1] / adam[1])}
+    return {"start": float(learned[0] / adam[0]), "end": float(learned[-1] / adam[-1])}
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
@@ -148,8 +128,6 @@ def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
     if INPUTS not in result:
         return []
     rows = [[row["without"], row["iqm"], row["interval"]] for row in result[INPUTS]]
-    note = (
-        "The learned optimizer, untuned, on held-out seeds, with one input at a time set to zero."
-    )
+    note = "The learned optimizer, untuned, on held-out seeds, without one input at a time."
     columns = ["without", "IQM", "95% interval"]
     return [Table("Ablation: what each input is worth", columns, rows, note=note)]

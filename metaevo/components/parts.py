@@ -83,7 +83,7 @@ class Evolved(NamedTuple):
             (part,) = self.parts.values()
             return {part.slot.name: part.bound(lambda context: context.hyperparams.component)}
         return {
-            part.slot.name: of_key(name, part.bound(_own_of(name)))
+            part.slot.name: of_key(name, part.bound(functools.partial(_own, name)))
             for name, part in self.parts.items()
         }
 
@@ -93,8 +93,8 @@ class Evolved(NamedTuple):
         return {slot.name: slot.names(learner)[0] for slot in slots}
 
 
-def _own_of(name: str) -> Callable[[PyTree], PyTree]:
-    return lambda context: getattr(context.hyperparams.component, name)
+def _own(name: str, context: PyTree) -> PyTree:
+    return getattr(context.hyperparams.component, name)
 
 
 def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,27 +137,27 @@ def modules_of(
         ConfigError: if a part cannot be imported, fits no slot of the learner, or fills the same
             slot as another part.
     """
-    is_list = not isinstance(evolve, str)
     modules: dict[str, ModuleType] = {}
     taken: dict[str, str] = {}
+    slots = learners.find(learner).slots
     for short, name in names_of(evolve).items():
+        where = f"evolve = {show(evolve)}"
         modules[short] = module = registry.find(name)
-        config = configs.get(short) if isinstance(configs, dict) and is_list else configs
-        slot = registry.slot_of(module, config)
-        slots = learners.find(learner).slots
-        if slot.name not in slots:
-            has = ", ".join(slots)
-            able = ", ".join(each for each, entry in LEARNERS.items() if slot.name in entry.slots)
+        own = configs
+        if not isinstance(evolve, str) and isinstance(configs, dict):
+            own = configs.get(short)
+        slot = registry.slot_of(module, own).name
+        if slot not in slots:
+            able = ", ".join(each for each, entry in LEARNERS.items() if slot in entry.slots)
             raise ConfigError(
-                f"evolve = {show(name)}: learner = {learner!r} has no slot {slot.name!r}, only "
-                f"{has}; learners that have it: {able}"
+                f"{where}: learner = {learner!r} has no slot {slot!r} for {short}, only "
+                f"{', '.join(slots)}; learners that have it: {able}"
             )
-        if slot.name in taken:
+        if slot in taken:
             raise ConfigError(
-                f"evolve = {show(evolve)}: {taken[slot.name]} and {short} both fill the slot "
-                f"{slot.name}; evolve one of them"
+                f"{where}: {taken[slot]} and {short} both fill the slot {slot}; evolve one of them"
             )
-        taken[slot.name] = short
+        taken[slot] = short
     return modules, frozenset(taken)
 
 

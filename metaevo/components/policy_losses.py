@@ -8,7 +8,6 @@ import numpy as np
 
 from metaevo.components import temporal
 from metaevo.components.component import Found
-from metaevo.components.shapes import policy_loss_sentence
 from metaevo.reports.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
 from purerl.types import Context, Hyperparams, MetaParams
@@ -64,9 +63,22 @@ def policy_curves(
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     """Say up to which ratios the loss pushes."""
     del observed
+    log_ratio = np.linspace(0, np.log(2), 2001, dtype=np.float32)
 
     def sentence(function: Callable) -> str:
-        return policy_loss_sentence(function, found.meta_params, found.hyperparams)
+        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
+
+        def reach(advantage: float) -> str:
+            """Return the ratio of probabilities up to which an advantage pushes the policy."""
+            path, context = log_ratio * np.sign(advantage), Context(found.hyperparams)
+            push = -np.asarray(slope(found.meta_params, context, path, np.float32(advantage)))
+            ends = np.flatnonzero(push * advantage <= 1e-6)
+            return f"to {np.exp(path[ends[0]]):.3g}" if len(ends) else f"past {2.0**advantage:.3g}"
+
+        return (
+            "The policy loss pushes the ratio of probabilities (new / old) up "
+            f"{reach(1.0)} at an advantage of +1 and down {reach(-1.0)} at -1."
+        )
 
     return temporal.sentences(found, SCALARS, sentence)
 

@@ -96,8 +96,7 @@ def find(name: str) -> ModuleType:
         except ConfigError as error:
             raise ConfigError(f"evolve = {show(name)}: {error}") from None
         except (Exception, SystemExit) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ConfigError(f"evolve = {show(name)} cannot be imported: {reason}") from error
+            raise _failure(name, " cannot be imported", error) from error
         IMPORTED[name] = checked(name, module)
         if is_elsewhere(name) and (source := source_of(module)) is not None:
             consent.remember(digest(source))
@@ -105,17 +104,8 @@ def find(name: str) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
-    if is_elsewhere(name):
-        return import_elsewhere(name)
-    return importlib.import_module(f"metaevo.components.{name}")
-
-
-def import_elsewhere(name: str) -> ModuleType:
-    """Return a module from outside metaevo, which is executed.
-
-    Args:
-        name: of a module, or a path that ends in .py.
-    """
+    if not is_elsewhere(name):
+        return importlib.import_module(f"metaevo.components.{name}")
     if name.endswith(".py"):
         return execute(files.read(Path(name)), Path(name).resolve())
     if os.getcwd() not in sys.path:  # which a console script has not
@@ -123,13 +113,13 @@ def import_elsewhere(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def execute(source: bytes, path: Path) -> ModuleType:
-    """Return a module made of source code, which is run.
+def _failure(name: str, what: str, error: BaseException) -> ConfigError:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return ConfigError(f"evolve = {show(name)}{what}: {reason}")
 
-    Args:
-        source: of the module.
-        path: of the file, for tracebacks.
-    """
+
+def execute(source: bytes, path: Path) -> ModuleType:
+    """Return a module made of source code, which is run; tracebacks name the path."""
     module = ModuleType(f"component_{path.stem}_{digest(source)[:8]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look up their annotations there
@@ -148,25 +138,26 @@ def checked(name: str, module: ModuleType) -> ModuleType:
     Raises:
         ConfigError: naming the missing attribute.
     """
+    if (complaint := _complaint(module)) is not None:
+        raise ConfigError(f"evolve = {show(name)}: {complaint}")
+    return module
+
+
+def _complaint(module: ModuleType) -> str | None:
     slot, config = getattr(module, "SLOT", None), getattr(module, "Config", None)
     for each in slot if isinstance(slot, tuple) and slot else (slot,):
         if each not in SLOTS:
-            raise ConfigError(
-                f"evolve = {show(name)}: SLOT = {show(each)}: must be one of {', '.join(SLOTS)}"
-            )
+            return f"SLOT = {show(each)}: must be one of {', '.join(SLOTS)}"
     if not (isinstance(config, type) and dataclasses.is_dataclass(config)):
-        raise ConfigError(f"evolve = {show(name)}: Config: must be a frozen dataclass")
+        return "Config: must be a frozen dataclass"
     if isinstance(slot, tuple) and not hasattr(config, "slot"):
-        raise ConfigError(f"evolve = {show(name)}: Config.slot: must say which of SLOT, by default")
+        return "Config.slot: must say which of SLOT, by default"
     if not callable(getattr(module, "make", None)):
-        raise ConfigError(f"evolve = {show(name)}: make: must be a function of a Config")
+        return "make: must be a function of a Config"
     own = getattr(module, "Hyperparams", None)
     if own is not None and not _is_struct_of_numbers(own):
-        raise ConfigError(
-            f"evolve = {show(name)}: Hyperparams: must be a flax.struct.PyTreeNode of numbers, "
-            "each with a default"
-        )
-    return module
+        return "Hyperparams: must be a flax.struct.PyTreeNode of numbers, each with a default"
+    return None
 
 
 def component_of(name: str, module: ModuleType, config: Any) -> Component:
@@ -180,8 +171,7 @@ def component_of(name: str, module: ModuleType, config: Any) -> Component:
     except ConfigError:
         raise
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(f"evolve = {show(name)}: make(config) fails: {reason}") from error
+        raise _failure(name, ": make(config) fails", error) from error
     if not isinstance(component, Component):
         raise ConfigError(
             f"evolve = {show(name)}: make returns {show(component)}: must be a metaevo.Component"
@@ -240,9 +230,9 @@ def digest(source: bytes) -> str:
 def was_named(name: str) -> bool:
     """Whether the user has executed exactly this file, as it is now, by its name."""
     path = Path(name)
-    return (
-        path.suffix == ".py" and path.is_file() and consent.is_remembered(digest(files.read(path)))
-    )
+    if path.suffix != ".py" or not path.is_file():
+        return False
+    return consent.is_remembered(digest(files.read(path)))
 
 
 def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:

@@ -30,11 +30,6 @@ class SeenTask(NamedTuple):
 class _Task(TypedDict, total=False):
     env: Text | list[Text]
     env_params: PlainDict
-
-
-class _NamedTask(TypedDict, total=False):
-    env: Text
-    env_params: PlainDict
     train: PlainDict
     hyperparams: PlainDict
     sample: PlainDict
@@ -44,7 +39,7 @@ class _Saved(TypedDict, total=False):
     """Metadata of saved meta-parameters."""
 
     task: _Task
-    tasks: dict[str, _NamedTask] | None
+    tasks: dict[str, _Task] | None
     envs: Text | list[Text]
     """names only, as earlier versions saved them"""
 

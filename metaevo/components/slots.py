@@ -50,11 +50,8 @@ def _targets(update_rule: Callable, meta_params: MetaParams, context: Context) -
 
 def _scheduled(schedule: Callable, meta_params: MetaParams, context: Context) -> jax.Array:
     """A schedule's hyperparams, which must be as many scalars as it was given; a scalar."""
-    given, found = (
-        jax.tree.map(jnp.shape, each)
-        for each in (context.hyperparams, schedule(meta_params, context))
-    )
-    if given != found:
+    found = jax.tree.map(jnp.shape, schedule(meta_params, context))
+    if found != jax.tree.map(jnp.shape, context.hyperparams):
         raise TypeError(f"must return the hyperparams that it is given, not {found}")
     return jnp.float32(0.0)
 
@@ -120,14 +117,8 @@ class Slot:
     ) -> Any:
         """Trace a function as the learner calls it, without compiling, and return its result.
 
-        Args:
-            where: the setting that names the function.
-            function: that is to fill the slot.
-            meta_params: of the function.
-            hyperparams: of the learner.
-
         Raises:
-            ConfigError: naming the setting, if it raises.
+            ConfigError: naming `where`, the setting that names the function, if it raises.
         """
 
         def call(meta_params):
@@ -144,11 +135,6 @@ class Slot:
     def check(self, name: str, component: Component, hyperparams: Hyperparams) -> None:
         """Trace a component as the learner calls it, without compiling.
 
-        Args:
-            name: of the component.
-            component: that will fill the slot.
-            hyperparams: of the learner.
-
         Raises:
             ConfigError: naming it, if it raises, has no meta-parameters or returns another type.
         """
@@ -159,9 +145,7 @@ class Slot:
             raise _failure(where, "init(key)", error) from error
         result = self.rehearse(where, component.apply, meta_params, hyperparams)
         if not jax.tree.leaves(meta_params):
-            raise ConfigError(
-                f"evolve = {name!r}: init returns no parameters: nothing can be evolved"
-            )
+            raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
         if getattr(result, "shape", None) != ():
             raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
 

@@ -40,12 +40,8 @@ def at(found: Found, progress: float) -> Callable[..., Any]:
 def quarters(found: Found, num_scalars: int) -> dict[str, Callable[..., Any]]:
     """Return a loss at each quarter of training, by the names of the curves in a figure.
 
-    Args:
-        found: the loss.
-        num_scalars: number of its arguments after meta_params and context.
-
-    Returns:
-        a function for each quarter, or a single one, `LEARNED`, if the loss ignores progress.
+    A loss of `num_scalars` arguments after meta_params and context that ignores progress has a
+    single curve, `LEARNED`.
     """
     scalars = [jnp.float32(0.5)] * num_scalars
 
@@ -61,16 +57,9 @@ def quarters(found: Found, num_scalars: int) -> dict[str, Callable[..., Any]]:
 
 
 def sentences(found: Found, num_scalars: int, say: Callable[[Callable], str]) -> list[str]:
-    """Return sentences about a loss; a loss that looks at progress has two: its start and its end.
-
-    Args:
-        found: the loss.
-        num_scalars: that it takes after meta_params and context.
-        say: a sentence about a slot function.
-    """
+    """Return what `say` says about a loss; of the start and the end if they differ."""
     functions = list(quarters(found, num_scalars).values())
-    start = say(functions[0])
-    end = say(functions[-1]) if len(functions) > 1 else start
+    start, end = say(functions[0]), say(functions[-1])
     if start == end:
         return [start]
     return [f"At the start of training: {start}", f"At its end: {end}"]

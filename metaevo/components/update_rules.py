@@ -16,7 +16,7 @@ from purerl.types import PREDICTION_SIZE, Context, MetaParams, Trajectory
 
 STEPS = 16
 """A reward's effect is shown that far back."""
-QUARTERS = (0.125, 0.375, 0.625, 0.875)
+QUARTERS = {"first": 0.125, "second": 0.375, "third": 0.625, "last": 0.875}
 """The middles of the quarters of training."""
 NUM_UPDATES = 100
 SIZE = 5
@@ -37,13 +37,9 @@ CAPTIONS = {
 def credit(
     update_rule: Callable[..., Any], meta_params: MetaParams, context: Context
 ) -> np.ndarray:
-    """Return the change in the weights of earlier steps caused by a reward of 1.
+    """Return the change in the weights of earlier steps by a reward of 1 [STEPS], the last first.
 
-    Of an episode of `STEPS` steps that ends with the reward, with predictions of zero and
-    probabilities of 1/4 throughout.
-
-    Returns:
-        [STEPS], the step that is rewarded first.
+    The reward ends an episode of `STEPS` steps with predictions of zero and probabilities of 1/4.
     """
     reward = jnp.zeros((STEPS, 2)).at[-1, 1].set(1.0)
     never, numbers = jnp.zeros((STEPS, 2), bool), jnp.zeros((STEPS, 2, PREDICTION_SIZE))
@@ -60,7 +56,7 @@ def credits_of(found: Found) -> dict[str, np.ndarray]:
         f"{LEARNED} ({name} quarter)": credit(
             found.apply, found.meta_params, context.replace(progress=progress)
         )
-        for name, progress in zip(("first", "second", "third", "last"), QUARTERS, strict=True)
+        for name, progress in QUARTERS.items()
     }
     first, *others = curves.values()
     if all(np.array_equal(first, other) for other in others):

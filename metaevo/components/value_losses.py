@@ -9,6 +9,7 @@ high differently. So the learned loss is taken apart, and its parts are given to
 """
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import numpy as np
 
 from metaevo.components import temporal
 from metaevo.components.component import LEARNED, Ablation, Found, Row
-from metaevo.components.shapes import value_loss_sentence
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.reports.plots import LossCurve, plot_losses
@@ -33,6 +33,8 @@ CAPTIONS = {
 }
 SCALARS = 3
 """Arguments of a value loss after meta_params and context: prediction, target, old prediction."""
+POINTS = 2001
+"""Number of errors at which `findings` looks."""
 COMPARABLE = 1000.0
 """A loss steeper than squared error by a larger factor meets errors that are all but zero."""
 
@@ -59,9 +61,24 @@ def observe(found: Found) -> dict[str, float]:
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     """Describe the loss's shape, from the results of `observe`."""
+    limit, target = float(observed.get("error", 1.0)), np.float32(observed.get("target", 0.0))
+    errors = np.stack([target + np.linspace(-limit, limit, POINTS), np.full(POINTS, target)])
 
     def sentence(function: Callable) -> str:
-        return value_loss_sentence(function, found.meta_params, found.hyperparams, observed)
+        curve = _curve(function, found.meta_params, found.hyperparams, np.float32(errors))
+        error, loss, slope = map(np.asarray, curve)
+        if not np.isfinite(loss).all() or not np.isfinite(slope).all():
+            return "The loss is not finite at some of the errors that occur."
+        lowest = error[np.argmin(loss)]
+        text = (
+            f"Of errors from -{limit:.2g} to {limit:.2g} the loss is lowest at "
+            f"{lowest if abs(lowest) > limit / 200 else 0.0:.2g}, and its slope at zero error is "
+            f"{slope[POINTS // 2]:.2g}"
+        )
+        steepness = observed.get("steepness")
+        if steepness is not None and 1 / COMPARABLE <= steepness <= COMPARABLE:
+            text += f"; it is {steepness:.2g} times as steep as squared error"
+        return f"{text}."
 
     return temporal.sentences(found, SCALARS, sentence)
 
@@ -120,21 +137,22 @@ def loss_curves(
     """
     _, targets = errors
     limit = error_limit(errors)
-    error = np.linspace(-limit, limit, 401, dtype=np.float32)
-    target = np.full_like(error, np.median(targets))
+    target = np.full(401, np.median(targets), np.float32)
+    shown = np.stack([target + np.linspace(-limit, limit, 401, dtype=np.float32), target])
+    functions = {name: (function, meta_params) for name, function in learned.items()}
+    functions |= {"squared": (losses.squared, None), "huber": (losses.huber, None)}
+    return {name: _curve(*each, hyperparams, shown) for name, each in functions.items()}
 
-    def curve(function, meta_params):
-        arguments = (meta_params, Context(hyperparams), target + error, target, target + error)
-        axes = (None, None, 0, 0, 0)
-        loss = jax.vmap(function, in_axes=axes)(*arguments)
-        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=axes)(*arguments)
-        return LossCurve(error, np.asarray(loss), np.asarray(slope))
 
-    return {
-        **{name: curve(function, meta_params) for name, function in learned.items()},
-        "squared": curve(losses.squared, None),
-        "huber": curve(losses.huber, None),
-    }
+def _curve(
+    value_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams, errors: np.ndarray
+) -> LossCurve:
+    """Return a loss and its derivative at errors [2, samples], as `slopes` defines it."""
+    predictions, targets = errors
+    arguments = (meta_params, Context(hyperparams), predictions, targets, predictions)
+    loss = jax.jit(jax.vmap(value_loss, in_axes=(None, None, 0, 0, 0)))(*arguments)
+    slope = slopes(value_loss, meta_params, hyperparams, errors)
+    return LossCurve(predictions - targets, np.asarray(loss), slope)
 
 
 def _steepness(found: Found, errors: np.ndarray) -> float:
@@ -164,25 +182,19 @@ def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -
     Returns:
         rows with `shape`, `scale`, `clipping`, `coefficient`.
     """
-    coefficient = float(getattr(hyperparams, scale_name))
     rows = []
-    for clipping in (True, False) if _can_clip(hyperparams) else (False,):
-        clip = {"max_grad_norm": float("inf")} if _can_clip(hyperparams) and not clipping else {}
-        for shape in (LEARNED, "squared"):
-            for scale in (LEARNED, "squared"):
-                factor = 1.0
-                if shape != scale:
-                    factor = 1.0 / ratio if shape == LEARNED else ratio
-                labels = {"shape": shape, "scale": scale, "clipping": clipping}
-                settings = {scale_name: coefficient * factor, **clip}
-                rows.append(
-                    Row({**labels, "coefficient": coefficient * factor}, shape, settings=settings)
-                )
+    can_clip = hasattr(hyperparams, "max_grad_norm")
+    names = LEARNED, "squared"
+    for clipping, shape, scale in product((True, False) if can_clip else (False,), names, names):
+        coefficient = float(getattr(hyperparams, scale_name))
+        if shape != scale:
+            coefficient *= 1.0 / ratio if shape == LEARNED else ratio
+        labels = {"shape": shape, "scale": scale, "clipping": clipping, "coefficient": coefficient}
+        settings = {scale_name: coefficient}
+        if can_clip and not clipping:
+            settings["max_grad_norm"] = float("inf")
+        rows.append(Row(labels, shape, settings=settings))
     return Ablation("ablation", rows, {"scale_ratio": ratio})
-
-
-def _can_clip(hyperparams: Hyperparams) -> bool:
-    return hasattr(hyperparams, "max_grad_norm")
 
 
 SMALLER_SLOPES = {"a tenth": 1e-1, "a hundredth": 1e-2, "a thousandth": 1e-3}
@@ -253,48 +265,26 @@ def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation
     return Ablation("sides", rows)
 
 
-def steepness_text(ratio: float) -> str:
-    """Describe the steepness of a loss relative to squared error.
-
-    Args:
-        ratio: `scale_ratio`.
-    """
-    if 1 / COMPARABLE <= ratio <= COMPARABLE:
-        return (
-            f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of "
-            "the derivative at errors that occur)."
-        )
-    if ratio < 1:
-        return "The learned loss is all but flat at the errors that occur."
-    return (
-        "At most of the errors that occur squared error is all but flat, for they are close to "
-        f"zero; so that the learned loss is {ratio:.0e} times as steep there says little."
-    )
-
-
 def _scale_table(result: PlainDict, scale_name: Any) -> Table:
     rows = []
     for row in result["ablation"]:
         clipping = "on" if row["clipping"] else "off"
         scale = [row["scale"], clipping, row["coefficient"]]
         rows.append([row["shape"], *scale, row["iqm"], row["interval"]])
-    ratio = result["scale_ratio"]
     note = (
-        f"{steepness_text(ratio)} Shape and scale are exchanged separately, with and without "
-        "clipping of the gradient's norm where the learner clips."
+        f"The learned loss is {result['scale_ratio']:.3g} times as steep as squared error (root "
+        "mean square of the derivative at errors that occur). Shape and scale are exchanged "
+        "separately, with and without clipping of the gradient's norm where the learner clips."
     )
     columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
     return Table("Ablation: scale against shape", columns, rows, note=note)
 
 
 def _sides_table(result: PlainDict) -> Table:
-    rows = []
-    for row in result["sides"]:
-        rows.append([row["loss"], row["iqm"], row["interval"]])
+    rows = [[row["loss"], row["iqm"], row["interval"]] for row in result["sides"]]
     note = (
-        "The even part treats predictions that are too high like those that are too low; the odd "
-        "part is the rest. A slope at zero error pushes predictions up or down until the loss "
-        "pushes back."
+        "The even part treats predictions that are too high and too low alike; the odd part is the "
+        "rest. A slope at zero error pushes predictions up or down until the loss pushes back."
     )
     columns = ["loss", "IQM", "95% interval"]
     return Table("Ablation: the two sides of the error", columns, rows, note=note)

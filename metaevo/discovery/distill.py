@@ -78,7 +78,7 @@ def distill(
         settings: settings of the comparison, which may use another task.
         run_dir: directory of the run.
         slot: slot of the part; required if the run evolved several.
-        name: name of the directory in `run_dir/distill`.
+        name: name of the directory in `run_dir/distill`; by default the slot's.
         search: sizes of the search and the evaluation.
         trust_source: execute components from outside metaevo that the directory holds.
 

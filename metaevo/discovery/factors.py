@@ -6,7 +6,7 @@ hyperparameter that it changes has its own formulas; together they fill the slot
 
 import ast
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import numpy as np
@@ -16,21 +16,12 @@ from metaevo.components.formula import Config
 from metaevo.components.parts import Part
 from metaevo.components.schedules import POINTS, SAME
 from metaevo.discovery import regression
-from metaevo.discovery.regression import Formula, Named, text_of
+from metaevo.discovery.regression import Formula, Named, Piece, text_of
 from metaevo.training.task import LearnerSettings
 from purerl.types import Context, MetaParams
 
 SLOT: Literal["schedule"] = "schedule"
 PROGRESS = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
-
-
-class Piece(NamedTuple):
-    """A formula for one hyperparameter."""
-
-    text: str
-    length: int
-    error: float
-    """the share of its factor's variance that it does not explain"""
 
 
 def factors_of(

@@ -6,7 +6,7 @@ The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-I
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,19 +41,16 @@ class Formula(NamedTuple):
     """the fraction of the target's variance that it does not explain"""
 
 
-class HasLength(Protocol):
-    """A formula in some shape."""
+class Piece(NamedTuple):
+    """A formula for one of several hyperparameters."""
 
-    @property
-    def length(self) -> int:
-        """As `Expression.length` counts."""
-
-    @property
-    def error(self) -> float:
-        """The share of the variance that it does not explain."""
+    text: str
+    length: int
+    error: float
+    """the fraction of its factor's variance that it does not explain"""
 
 
-Fitted = TypeVar("Fitted", bound=HasLength)
+Fitted = TypeVar("Fitted", Formula, Piece)
 
 
 def mattering(

@@ -1,70 +1,33 @@
 """An entry of the zoo made from a run of evolution, with the evidence that the run left."""
 
-import io
 import os
 import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from annotated_types import Len
 from PIL import Image
 
 from metaevo.components import channels, discovery, filling, players, registry, seen, zoo
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, files, merge, show, to_dict
-from metaevo.config.checks import Index, Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import is_quick
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import SavedConfig
+from metaevo.runs.schema import HeldOut, SavedConfig
 from purerl.types import MetaParams
 
-SECTIONS = ("train", "hyperparams", "fitness")
+SECTIONS = "train", "hyperparams", "fitness"
+ORIGIN = "role", "channel", "sample", "component", "game", "opponent", "strategy", "evolution"
+"""Sections of a run's settings that a card keeps, if the run has them."""
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
 """Keys of a variant in evaluation.json that a card has."""
 WIDTH, COLORS = 800, 64
 """Pixels and colours of a picture."""
-
-
-@dataclass(frozen=True)
-class _Judged:
-    name: Text
-    function: Text
-    settings: PlainDict
-    tuning_frames: Index
-    scores: Annotated[list[Number | Annotated[list[Number], Len(1)]], Len(2)]
-    """score of each seed, or one for each task"""
-    iqm: Number
-    interval: Annotated[list[Number], Len(2, 2)]
-
-
-@dataclass(frozen=True)
-class _OnTask:
-    variants: Annotated[list[_Judged], Len(2)]
-
-
-@dataclass(frozen=True)
-class _Seen:
-    tasks: dict[Text, _OnTask]
-
-
-@dataclass(frozen=True)
-class _Evidence:
-    variants: Annotated[list[_Judged], Len(2)]
-    pairs: Annotated[list[PlainDict], Len(1)]
-    against_best: PlainDict
-    learned: Text
-    """the name of the best variant of the learned part"""
-    conclusion: Text
-    evolution_frames: Index
-    seen: _Seen | None = None
-    """the comparison on each of several tasks"""
 
 
 def add(
@@ -116,19 +79,17 @@ def add(
         "held_out": _held_out(rule, evidence),
         "repeat": _repeats(rule, evidence),
     }
+    figures = [run.figures / each for each in rule.pictures]
     try:
         with tempfile.TemporaryDirectory(dir=zoo.FOLDER) as folder:
-            new = Path(folder) / name
+            new, place = Path(folder) / name, zoo.FOLDER / name
             checkpoint.save_tree(new / "meta_params", rule.meta_params, rule.metadata)
             if rule.source is not None:
                 (new / "component").mkdir()
                 files.write_atomic(new / "component" / f"{rule.component}.py.txt", rule.source)
-            figures = (_picture(run.figures / name) for name in rule.pictures)
-            picture = next(filter(None, figures), None)
-            if picture is not None:
-                files.write_atomic(new / "picture.png", picture)
+            if (figure := next(filter(Path.is_file, figures), None)) is not None:
+                _shrink(figure, new / "picture.png")
             zoo.seal(new, card)
-            place = zoo.FOLDER / name
             if place.exists():
                 shutil.rmtree(place)
             new.rename(place)
@@ -283,7 +244,7 @@ def _evidence_of(run: RunDirectory, config: PlainDict) -> PlainDict:
             f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
             "evaluation.seeds above 0"
         )
-    content: PlainDict = files.read_json(run.evaluation_path, _Evidence)
+    content: PlainDict = files.read_json(run.evaluation_path, HeldOut)
     return content
 
 
@@ -292,8 +253,6 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
-    sections = ("role", "channel", "sample", "component", "game", "opponent", "strategy",
-                "evolution")  # fmt: skip
     tasks = ("tasks", "tasks_per_generation") if config.get("tasks") else ("task",)
     return {
         "command": _command(where["command_line"]),
@@ -302,7 +261,7 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
         "jax": where.get("jax"),
         "seeds": seeds,
         "frames": evidence["evolution_frames"] * len(seeds),
-        "config": {key: config[key] for key in (*sections, *tasks, *SECTIONS) if key in config},
+        "config": {key: config[key] for key in (*ORIGIN, *tasks, *SECTIONS) if key in config},
     }
 
 
@@ -337,15 +296,12 @@ def _repeats(rule: _Rule, evidence: PlainDict) -> PlainDict:
     learned = functions.get(evidence["learned"])
     if "" in rule.experiments:
         return _repeat(rule, rule.experiments[""], evidence["variants"], learned)
-    judged = (evidence.get("seen") or {"tasks": {}})["tasks"]
+    judged = evidence.get("seen", {"tasks": {}})["tasks"]
     if missing := sorted(rule.experiments.keys() - judged.keys()):
         raise ConfigError(f"the evidence has no scores on the tasks {', '.join(missing)}")
-    return {
-        "tasks": {
-            name: _repeat(rule, experiment, judged[name]["variants"], learned)
-            for name, experiment in rule.experiments.items()
-        }
-    }
+    tasks = rule.experiments.items()
+    scores = {name: _repeat(rule, each, judged[name]["variants"], learned) for name, each in tasks}
+    return {"tasks": scores}
 
 
 def _repeat(
@@ -355,7 +311,9 @@ def _repeat(
     rows = [row for row in variants if row["function"] == learned and not row["tuning_frames"]]
     if not rows:
         raise ConfigError("the evidence has no untuned scores of what was found")
-    scores = np.ravel(rows[0]["scores"])
+    scores = np.ravel(np.asarray(rows[0]["scores"], float))
+    if len(scores) < 2 or not np.isfinite(scores).all():
+        raise ConfigError("the evidence has too few finite scores of what was found")
     scores = -scores if rule.is_against else scores
     return {
         "experiment": experiment,
@@ -365,13 +323,9 @@ def _repeat(
     }
 
 
-def _picture(path: Path) -> bytes | None:
-    """Return a figure of a run, small: a few colours, at most 800 pixels wide."""
-    if not path.is_file():
-        return None
-    with Image.open(path) as image:
+def _shrink(figure: Path, path: Path) -> None:
+    """Write a figure of a run with a few colours, at most 800 pixels wide."""
+    with Image.open(figure) as image:
         small = image.convert("RGB")
     small.thumbnail((WIDTH, WIDTH))
-    content = io.BytesIO()
-    small.quantize(COLORS).save(content, "PNG", optimize=True)
-    return content.getvalue()
+    small.quantize(COLORS).save(path, "PNG", optimize=True)

@@ -11,30 +11,21 @@ from experiments.benchmarks import gpu
 from metaevo.config import load_yaml
 
 
-def test_it_fits_into_its_time():
+def test_its_commands_are_understood(tmp_path, monkeypatch):
     assert sum(step.minutes for step in gpu.STEPS) <= gpu.MINUTES
-    assert len({step.name for step in gpu.STEPS}) == len(gpu.STEPS)
-
-
-@pytest.mark.parametrize("step", gpu.STEPS, ids=lambda step: step.name)
-def test_its_commands_are_understood(step, tmp_path, monkeypatch):
-    _, *words = gpu.words(step, tmp_path)
-    if words[0] == gpu.BENCHMARK:
-        monkeypatch.setattr(sys, "argv", words)
-        assert benchmark.parse().json.parent == tmp_path
-    else:
-        assert words[:2] == ["-m", "metaevo"]
-        if "--config" in words:
+    for step in gpu.STEPS:
+        _, *words = gpu.words(step, tmp_path)
+        if words[0] == gpu.BENCHMARK:
+            monkeypatch.setattr(sys, "argv", words)
+            assert benchmark.parse().json.parent == tmp_path
+        elif "--config" in words:
             assert load_yaml(gpu.ROOT / words[words.index("--config") + 1])
 
 
 def test_it_needs_a_gpu(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit):
         gpu.main(["--output", str(tmp_path / "results")])
-    assert ended.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: JAX sees no GPU here")
-    assert error.count("\n") == 1
+    assert capsys.readouterr().err.startswith("error: JAX sees no GPU here")
 
 
 def test_each_command_ends_in_its_time_and_the_last_are_left_out(tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import meta_gradients
-from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.gradient_vectors import clipped, cosine, noise, squared_mean
 from experiments.benchmarks.meta_gradients import (
     Landscape,
@@ -17,6 +16,7 @@ from experiments.benchmarks.meta_gradients import (
     keys_of,
     table_of_estimates,
 )
+from experiments.benchmarks.tables import Table
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose
 

@@ -1,40 +1,229 @@
 """The zoo: discovered or published rules that can be loaded by name.
 
 `metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
+
+An entry is a folder, sealed by digests that are checked on loading. It has `meta_params/` with the
+arrays, as a run has, `component/` with the component's source (as text, not as a module of the
+package), its card `entry.json`, and optionally `picture.png`. A published closed form has a card
+only, which names a hand-written function.
 """
 
-from metaevo.components.zoo.entries import (
-    CARD,
-    FOLDER,
-    FORMAT,
-    NAME,
-    PREFIX,
-    Entry,
-    Experiment,
-    Meeting,
-    Repeat,
-    RepeatOnTasks,
-    find,
-    is_name,
-    is_same,
-    names,
-    seal,
-)
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-__all__ = [
-    "CARD",
-    "FOLDER",
-    "FORMAT",
-    "NAME",
-    "PREFIX",
-    "Entry",
-    "Experiment",
-    "Meeting",
-    "Repeat",
-    "RepeatOnTasks",
-    "find",
-    "is_name",
-    "is_same",
-    "names",
-    "seal",
-]
+from annotated_types import Ge, Len
+
+from metaevo.config import ConfigError, checks, files, show
+from metaevo.config.checks import Count, Index, Number, Text
+from metaevo.config.hints import of_value
+from metaevo.config.plain import PlainDict
+
+PREFIX = "zoo:"
+FOLDER = Path(__file__).parent / "entries"
+"""The package's own entries."""
+CARD = "entry.json"
+FORMAT = 3
+"""Of the cards that this version reads and writes."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Sections of a run's settings that repeat a number of the card by training."""
+
+    task: PlainDict
+    train: PlainDict
+    hyperparams: PlainDict
+    fitness: PlainDict
+    functions: dict[str, Text]
+    """of the learner's other slots, by their hand-written names"""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Sections of a run's settings that repeat a number of the card by playing."""
+
+    game: PlainDict
+    opponent: PlainDict
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A reproducible score: the mean score of agents trained with the rule.
+
+    For a meta-policy it is the mean reward per step.
+    """
+
+    experiment: Experiment | Meeting
+    seeds: Count
+    mean: Number
+    std: Annotated[Number, Ge(0)]
+    """of single agents, or meta-episodes"""
+
+
+@dataclass(frozen=True)
+class RepeatOnTasks:
+    """Reproducible scores of a rule that was evolved on several tasks."""
+
+    tasks: Annotated[dict[Text, Repeat], Len(1)]
+
+
+@dataclass(frozen=True)
+class _Card:
+    name: Text
+    version: Count
+    title: Text
+    slot: Text
+    """of a learner, or the setting that names it"""
+    learner: Text | None
+    """None of a meta-policy, which meets any"""
+    function: Text | None
+    """the hand-written function of a published closed form"""
+    component: Text | None
+    settings: PlainDict
+    """of the component, or of the network"""
+    origin: PlainDict
+    """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
+    held_out: PlainDict | None
+    repeat: Repeat | RepeatOnTasks
+    files: dict[str, Text]
+    """the SHA-256 of every other file of the entry"""
+
+
+@dataclass(frozen=True)
+class _Format:
+    format: Index
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule of the zoo."""
+
+    path: Path
+    """of its folder, which is laid out as a run"""
+    card: PlainDict
+    """the content of entry.json, as checked"""
+
+    @property
+    def name(self) -> str:
+        """As one loads it, with `zoo:` before it."""
+        return PREFIX + str(self.card["name"])
+
+    @property
+    def function(self) -> str | None:
+        """The name of the hand-written function, for a published closed form."""
+        return None if self.card["function"] is None else str(self.card["function"])
+
+    @property
+    def repeats(self) -> dict[str, PlainDict]:
+        """Reproducible scores, each as a `Repeat`, by what they measure."""
+        repeat = self.card["repeat"]
+        if "tasks" in repeat:
+            return {f"score on {name}": each for name, each in repeat["tasks"].items()}
+        task = repeat["experiment"].get("task")
+        return {f"score on {task['env']}" if task else self.card["held_out"]["env"]: repeat}
+
+    def source(self) -> tuple[bytes, Path]:
+        """Return the source of the component, and the file that holds it."""
+        ((path, digest),) = (
+            (self.path / name, digest)
+            for name, digest in self.card["files"].items()
+            if name.startswith("component/")
+        )
+        content = files.read(path)
+        if _sha256(content) != digest:
+            raise ConfigError(f"{self.name}: {path.name} is not what the entry was made with")
+        return content, path
+
+
+def is_name(text: Any) -> bool:
+    """Return whether a text names an entry of the zoo."""
+    return isinstance(text, str) and text.startswith(PREFIX)
+
+
+def names() -> list[str]:
+    """Return the names of all entries, without `zoo:`."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CARD}"))
+
+
+def find(name: str) -> Entry:
+    """Return an entry after checking its files against the card.
+
+    Args:
+        name: with or without `zoo:`.
+
+    Raises:
+        ConfigError: if there is none of that name, if its format is newer than this version of
+            metaevo, or if it is damaged.
+    """
+    short = name.removeprefix(PREFIX)
+    if short not in names():
+        known = [PREFIX + each for each in names()]
+        hint = of_value(PREFIX + short, known)
+        raise ConfigError(
+            f"{show(PREFIX + short)} is not in the zoo{hint}; it has: {', '.join(known)}"
+        )
+    return _read(FOLDER / short)
+
+
+def _read(path: Path) -> Entry:
+    where = PREFIX + path.name
+    card = files.read_json(path / CARD)
+    checks.check(_Format, card, where)
+    if card["format"] > FORMAT:
+        raise ConfigError(
+            f"{where} has format {card['format']}, and this version of metaevo reads formats up to "
+            f"{FORMAT}: update metaevo"
+        )
+    checks.check(_Card, card, where)
+    content = {key: value for key, value in card.items() if key != "digest"}
+    if card.get("digest") != _digest(content) or card["name"] != path.name:
+        raise ConfigError(f"{where} was changed after it was made ({CARD} fits no digest)")
+    for name, digest in card["files"].items():
+        if _sha256(files.read(files.inside(path, name))) != digest:
+            raise ConfigError(f"{where} was changed after it was made ({name} fits no digest)")
+    return Entry(path, card)
+
+
+def is_same(name: str, copy: Path) -> bool:
+    """Return whether a folder is a copy of an entry as it is in the zoo now.
+
+    Args:
+        name: of the entry.
+        copy: a folder that may hold the card of a copied entry.
+    """
+    short = name.removeprefix(PREFIX)
+    if short not in names() or not os.path.lexists(copy / CARD):
+        return False
+    return bool(files.read_json(copy / CARD) == find(name).card)
+
+
+def seal(path: Path, card: PlainDict) -> Entry:
+    """Write the card of an entry after its other files are written; return the entry.
+
+    Args:
+        path: of the folder.
+        card: without `format`, `files` and `digest`.
+
+    Raises:
+        ConfigError: if something is missing in it.
+    """
+    others = sorted(each for each in path.rglob("*") if each.is_file() and each.name != CARD)
+    digests = {each.relative_to(path).as_posix(): _sha256(files.read(each)) for each in others}
+    content = {"format": FORMAT, **card, "files": digests}
+    content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
+    files.write_json_atomic(path / CARD, {**content, "digest": _digest(content)})
+    return _read(path)
+
+
+def _digest(content: PlainDict) -> str:
+    return _sha256(json.dumps(content, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -104,27 +104,11 @@ def adam(scale, context):
     [
         ("value_loss", Component(init, squared), None),
         ("make_optimizer", Component(init, adam), None),
-        (
-            "value_loss",
-            Component(init, lambda scale, context, error: scale * error**2),
-            r"value_loss\(.*\) fails: TypeError",
-        ),
-        (
-            "policy_loss",
-            Component(init, lambda scale, context, ratio, advantage: context.clip_rang),
-            r"policy_loss\(.*\) fails: AttributeError",
-        ),
-        (
-            "make_optimizer",
-            Component(init, lambda scale, context: scale),
-            r"make_optimizer\(.*\) fails: ",
-        ),
-        (
-            "value_loss",
-            Component(lambda key: {}, lambda meta_params, *others: others[1] ** 2),
-            "init returns no parameters",
-        ),
-        ("value_loss", Component(lambda: None, squared), r"init\(key\) fails: TypeError"),
+        ("value_loss", Component(init, lambda scale, context, error: scale), "TypeError"),
+        ("policy_loss", Component(init, lambda *arguments: arguments[1].clip), "AttributeError"),
+        ("make_optimizer", Component(init, lambda scale, context: scale), "fails"),
+        ("value_loss", Component(lambda key: {}, lambda *arguments: arguments[2]), "no parameters"),
+        ("value_loss", Component(lambda: None, squared), "TypeError"),
     ],
 )
 def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
@@ -134,38 +118,24 @@ def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, 
     if complaint is None:
         assert make_parts(settings).evolved.parts["mine"].component is component
     else:
-        with pytest.raises(ConfigError, match=f"^evolve = 'mine': {complaint}") as caught:
+        with pytest.raises(ConfigError, match=f"^evolve = 'mine': .*{complaint}") as caught:
             make_parts(settings)
         assert "\n" not in str(caught.value)
 
 
-def other_component(metadata):
-    metadata["component"] = "drift"
-
-
-def list_as_component(metadata):
-    metadata["component"] = ["value_loss"]
-
-
-def other_settings(metadata):
-    metadata["config"] |= {"hidden_sizes": [4]}
-
-
-def unknown_setting(metadata):
-    metadata["config"] |= {"layers": 3}
-
-
-def no_settings(metadata):
-    metadata["config"] = 5
-
-
 @pytest.mark.parametrize(
-    "change", [other_component, list_as_component, other_settings, unknown_setting, no_settings]
+    "changes",
+    [
+        {"component": "drift"},
+        {"component": ["value_loss"]},
+        {"config": to_dict(CONFIG) | {"hidden_sizes": [4]}},
+        {"config": to_dict(CONFIG) | {"layers": 3}},
+        {"config": 5},
+    ],
 )
-def test_what_does_not_fit_is_refused(run, change):
+def test_what_does_not_fit_is_refused(run, changes):
     tree, metadata = load_tree(run.meta_params)
-    change(metadata)
-    save_tree(run.meta_params, tree, metadata)
+    save_tree(run.meta_params, tree, metadata | changes)
     with pytest.raises(ConfigError):
         discovery.load(run.path)
 
@@ -197,8 +167,5 @@ def test_a_run_without_a_discovery_says_so(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no discovered component"):
             discovery.load(path)
-
-
-def test_a_run_is_a_path():
     with pytest.raises(ConfigError, match="run_dir = 3"):
         metaevo.load(3)

@@ -1,7 +1,6 @@
 """The learned update rule against NumPy: its memory and its inputs."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
@@ -88,56 +87,6 @@ def test_the_size_of_the_papers(temporal, numbers):
     made = component.make(component.Config(256, temporal))
     shapes = jax.eval_shape(made.init, KEY)
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == numbers
-
-
-@pytest.mark.parametrize("end", ["terminated", "truncated"])
-def test_what_followed_an_end_is_forgotten(rule, end):
-    meta_params, apply, _ = rule
-    flags = {end: mark((2, 0))}
-    before = apply(meta_params, CONTEXT, rollout(**flags))
-    other = rollout(1, **flags)
-    changed = rollout(**flags)
-    for each, new in zip(changed, other, strict=True):
-        each[3:] = new[3:]
-    after = apply(meta_params, CONTEXT, changed)
-    for now, then in zip(before[:2], after[:2], strict=True):
-        same = np.asarray(now == then).reshape(T, N, -1).all(axis=-1)
-        assert same[:3, 0].all()  # up to the end, in the environment where it was
-        assert not same[:3, 1].any()
-        assert not same[3:].any()
-
-
-def test_what_a_terminal_state_would_predict_does_not_matter(rule):
-    meta_params, apply, _ = rule
-
-    def policy_targets(end, shift):
-        seen = rollout(**{end: mark((2, 0))})
-        seen.next_prediction[2, 0, 0] += shift
-        return np.asarray(apply(meta_params, CONTEXT, seen).policy)
-
-    np.testing.assert_array_equal(policy_targets("terminated", 0), policy_targets("terminated", 3))
-    assert (policy_targets("truncated", 0) != policy_targets("truncated", 3))[:3, 0].any()
-
-
-def test_time_is_seen_by_the_temporal_rule_alone(rule):
-    meta_params, apply, temporal = rule
-    base = apply(meta_params, CONTEXT, rollout()).policy
-    for changes in ({"progress": 0.5}, {"num_updates": 1000}):
-        other = apply(meta_params, CONTEXT.replace(**changes), rollout()).policy
-        assert (np.asarray(other) != np.asarray(base)).any() == temporal
-
-
-def test_every_meta_parameter_matters(rule):
-    """No part of the rule is cut off from its targets; `tests/purerl` has the way on from there."""
-    meta_params, apply, _ = rule
-
-    def outcome(meta_params):
-        targets = apply(meta_params, CONTEXT, rollout(terminated=mark((3, 1))))
-        return jnp.sum(jnp.sin(targets.policy)) + jnp.sum(jnp.sin(targets.prediction))
-
-    slopes = jax.device_get(jax.jit(jax.grad(outcome))(meta_params))
-    assert all(np.abs(slope).max() > 0 for slope in jax.tree.leaves(slopes))
-    assert all(np.abs(slopes["input"]).max(axis=1) > 0)  # of every input
 
 
 @pytest.mark.long

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from metaevo.components import schedule
 from metaevo.components.schedule import Config, make
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, from_dict
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError
 from purerl import dqn, ppo
 from purerl.types import Context
 
@@ -87,23 +85,6 @@ def test_its_bounds(values, gae_lambda):
     assert ((traces >= 0) & (traces <= 1 + 1e-6)).all()
     if gae_lambda in (0.0, 1.0):
         np.testing.assert_array_equal(traces, gae_lambda)
-
-
-def study_of(**raw):
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
-
-
-@pytest.mark.parametrize(
-    ("raw", "key"),
-    [
-        ({"learner": "dqn", "component": {"scheduled": ["clip_epsilon"]}}, "clip_epsilon"),
-        ({"component": {"scheduled": ["gamma"]}}, "component.scheduled"),
-        ({"learner": "q_learning"}, "'schedule'"),
-    ],
-)
-def test_settings_without_meaning_are_refused(raw, key):
-    with pytest.raises(ConfigError, match=key):
-        study_of(evolve="schedule", **raw)
 
 
 def test_what_is_no_schedule_is_refused():

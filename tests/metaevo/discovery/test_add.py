@@ -13,7 +13,6 @@ import metaevo
 from metaevo.__main__ import main
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.components import discovery, filling, parts, players, value_loss, zoo
-from metaevo.components.zoo import entries
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.discovery.zoo_add import add
 from metaevo.discovery.zoo_card import seen_tasks, text_of
@@ -47,9 +46,31 @@ def run_zoo(capsys, *argv):
 def own(tmp_path, monkeypatch):
     folder = tmp_path / "entries"
     folder.mkdir()
-    monkeypatch.setattr(entries, "FOLDER", folder)
     monkeypatch.setattr(zoo, "FOLDER", folder)
     return folder
+
+
+def evidence(scores, tuned=(0, 64), names=("learned", "squared"), **more):
+    """evaluation.json: each function with its own scores, by default the same."""
+    rows = [
+        {
+            "name": f"{name} ({frames})", "function": name, "settings": {}, "tuning_frames": frames,
+            "seeds": 8, "scores": own, "iqm": 1.0, "interval": [0.0, 2.0], "mean": 1.0,
+            "diverged": 0,
+        }
+        for name, own in zip(names, scores, strict=True)
+        for frames in tuned
+    ]  # fmt: skip
+    pair = {
+        "learned": rows[0]["name"], "other": rows[-1]["name"], "conclusion": "undecided",
+        "difference": 0.0, "difference_interval": [-5.0, 5.0], "p": 1.0,
+        "probability_of_improvement": 0.5, "probability_interval": [0.0, 1.0],
+    }  # fmt: skip
+    return {
+        "variants": rows, "pairs": [pair], "against_best": pair, "conclusion": "undecided",
+        "learned": rows[0]["name"], "best_hand_written": rows[-1]["name"],
+        "evolution_frames": 1000, "frames_per_agent": 10, **more,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -61,23 +82,7 @@ def run(tmp_path):
     meta_params = value_loss.make(settings.component).init(jax.random.key(0))
     evolved = parts.make("value_loss", settings.component)
     discovery.save(run, evolved, meta_params, 3, "ppo")
-    rows = [
-        {
-            "name": f"{name} ({how})", "function": name, "settings": {}, "tuning_frames": frames,
-            "seeds": 8, "scores": SCORES, "iqm": 120.0, "interval": [110.0, 130.0],
-        }
-        for name in ("learned", "squared")
-        for how, frames in (("same hyperparameters", 0), ("tuned", 64))
-    ]  # fmt: skip
-    pair = {
-        "learned": "learned (tuned)", "other": "squared (tuned)", "conclusion": "undecided",
-        "difference": 0.0, "difference_interval": [-5.0, 5.0],
-    }  # fmt: skip
-    evidence = {
-        "variants": rows, "pairs": [pair], "against_best": pair, "conclusion": "undecided",
-        "learned": "learned (tuned)", "evolution_frames": 1000, "frames_per_agent": 10,
-    }  # fmt: skip
-    run.evaluation_path.write_text(json.dumps(evidence))
+    run.evaluation_path.write_text(json.dumps(evidence([SCORES, SCORES])))
     return run
 
 
@@ -112,24 +117,17 @@ def run_on_tasks(tmp_path):
     raw = {"evolve": "optimizer", "learner": "ppo", "train": SMALL, "tasks": TASKS}
     settings = from_dict(experiment_class(raw, None), raw)
     study = LearnerStudy(settings)
-    run = RunDirectory.create(tmp_path / "run", "test")
+    run = RunDirectory.create(tmp_path / "run_on_tasks", "test")
     run.write_config(to_dict(settings), {})
     study.save(run, study.evolved.init(jax.random.key(0)), 3)
 
-    def result(scores):
-        rows = [
-            {"name": f"{name} (same hyperparameters)", "function": name, "settings": {},
-             "tuning_frames": 0, "seeds": 4, "scores": scores, "iqm": 1.0, "interval": [0.9, 1.1]}
-            for name in ("learned", "adam")
-        ]  # fmt: skip
-        pair = {"learned": rows[0]["name"], "other": rows[1]["name"], "conclusion": "undecided",
-                "difference": 0.0, "difference_interval": [-0.1, 0.1]}  # fmt: skip
-        return {"variants": rows, "pairs": [pair], "against_best": pair, "evolution_frames": 100,
-                "learned": rows[0]["name"], "conclusion": "undecided"}  # fmt: skip
+    def on_task(scores):
+        return evidence([scores, scores], (0,), scale=None)
 
-    seen = {"poles": result([30.0, 40.0, 50.0, 60.0]), "Catch-bsuite": result([0.0, 0.0, 1.0, 1.0])}
-    evidence = result([[0.9, 1.1]] * 4) | {"seen": {"tasks": seen}, "frames_per_agent": 512}
-    run.evaluation_path.write_text(json.dumps(evidence))
+    seen = {"poles": [30.0, 40.0, 50.0, 60.0], "Catch-bsuite": [0.0, 0.0, 1.0, 1.0]}
+    tasks = {name: on_task(scores) for name, scores in seen.items()}
+    judged = evidence([[[0.9, 1.1]] * 4] * 2, (0,), seen={"tasks": tasks, "without_scale": []})
+    run.evaluation_path.write_text(json.dumps(judged))
     return run
 
 
@@ -151,14 +149,6 @@ def test_an_entry_of_a_rule_of_several_tasks_has_a_score_and_a_row_for_each(run_
 def test_the_scores_of_a_rule_of_several_tasks_are_repeated(run_on_tasks, own):
     repeated = repeat(add(run_on_tasks.path, "mine"), 2)
     assert [each.scores.shape for each in repeated.values()] == [(2,), (2,)]
-
-
-def test_evidence_without_a_task_makes_no_entry(run_on_tasks, own):
-    evidence = json.loads(run_on_tasks.evaluation_path.read_text())
-    del evidence["seen"]["tasks"]["poles"]
-    run_on_tasks.evaluation_path.write_text(json.dumps(evidence))
-    with pytest.raises(ConfigError, match="no scores on the tasks poles"):
-        add(run_on_tasks.path, "mine")
 
 
 def study_with(rule, run_path=None, **tasks):
@@ -203,16 +193,8 @@ def talk_run(path, study="cheap_talk"):
     settings = from_dict(studies.find(raw).settings(raw, None), raw)
     run = RunDirectory.create(path, "test")
     run.write_config(to_dict(settings), {})
-    rows = [
-        {"name": name, "function": name, "settings": {}, "tuning_frames": 0, "seeds": 4,
-         "scores": [[each] for each in scores], "iqm": -20.0, "interval": [-30.0, -10.0]}
-        for name, scores in (("learned", [-10.0, -20.0, -20.0, -30.0]), ("silence", [-50.0] * 4))
-    ]  # fmt: skip
-    pair = {"learned": "learned", "other": "silence", "conclusion": "undecided",
-            "difference": 30.0, "difference_interval": [20.0, 40.0]}  # fmt: skip
-    evidence = {"variants": rows, "pairs": [pair], "against_best": pair, "conclusion": "undecided",
-                "learned": "learned", "evolution_frames": 100, "frames_per_agent": 1}  # fmt: skip
-    run.evaluation_path.write_text(json.dumps(evidence))
+    scores = [[-10.0], [-20.0], [-20.0], [-30.0]], [[-50.0]] * 4
+    run.evaluation_path.write_text(json.dumps(evidence(scores, (0,), ("learned", "silence"))))
     return run, settings
 
 
@@ -307,38 +289,36 @@ def test_an_entry_is_replaced_only_by_its_next_version(run, own):
     assert [path.name for path in own.iterdir()] == ["mine"]
 
 
-def test_no_entry_without_evidence(run, own, capsys):
-    content = json.loads(run.evaluation_path.read_text())
-    del content["against_best"]
-    run.evaluation_path.write_text(json.dumps(content))
+def test_no_entry_without_evidence(run, run_on_tasks, own, capsys):
+    found = json.loads(run_on_tasks.evaluation_path.read_text())
+    del found["seen"]["tasks"]["poles"]
+    run_on_tasks.evaluation_path.write_text(json.dumps(found))
+    with pytest.raises(ConfigError, match="no scores on the tasks poles"):
+        add(run_on_tasks.path, "mine")
+    settings = run.config_path.read_text()
+    run.config_path.write_text(settings.replace("quick: false", "quick: true"))
+    with pytest.raises(ConfigError, match="quick look"):
+        add(run.path, "mine")
+    run.config_path.write_text(settings)
+    del found["against_best"]
+    run.evaluation_path.write_text(json.dumps(found))
     with pytest.raises(ConfigError, match="has no 'against_best'"):
         add(run.path, "mine")
     run.evaluation_path.unlink()
     code, out, err = run_zoo(capsys, "add", run.path, "--name", "mine")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: {run.path} has no held-out evidence (evaluation.json)")
     assert list(own.iterdir()) == []
-
-
-def test_a_quick_look_is_no_evidence(run, own):
-    text = run.config_path.read_text()
-    assert "quick: false" in text
-    run.config_path.write_text(text.replace("quick: false", "quick: true"))
-    with pytest.raises(ConfigError, match="quick look"):
-        add(run.path, "mine")
 
 
 @pytest.mark.parametrize(
     "argv",
     [
         ["show", "dpp"],
-        ["show"],
         ["list", "dpo"],
         ["add"],
         ["add", "nowhere", "--name", "x"],
         ["add", "nowhere", "--name", "A/b"],
         ["repeat", "dpo", "--seeds", "1"],
-        ["sell"],
     ],
 )
 def test_bad_input_is_one_line(argv, capsys):

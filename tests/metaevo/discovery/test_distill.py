@@ -1,6 +1,7 @@
 """`metaevo distill` from end to end, and invalid input."""
 
 import json
+import shutil
 import sys
 
 import jax
@@ -41,6 +42,7 @@ evaluation: {seeds: 0, space: {}}
 
 
 def refused(capsys, *argv):
+    """The one line with which the command refuses its arguments."""
     with pytest.raises(SystemExit) as caught:
         main([str(each) for each in argv], description="")
     assert caught.value.code == 2
@@ -50,11 +52,10 @@ def refused(capsys, *argv):
 
 
 def test_what_is_no_run_of_evolution(tmp_path, capsys):
-    assert "missing the run" in refused(capsys)
-    assert str(tmp_path / "nothing") in refused(capsys, tmp_path / "nothing")
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
-    assert "no discovered component" in refused(capsys, tmp_path)
+    for argv in ([], [tmp_path / "nothing"], [tmp_path]):
+        refused(capsys, *argv)
 
 
 def test_what_can_be_distilled(tmp_path):
@@ -63,22 +64,17 @@ def test_what_can_be_distilled(tmp_path):
         config = module.Config(**settings)
         return Part(name, module, registry.slot_of(module, config), config, module.make(config))
 
-    def chosen(slot, **parts):
-        return distill._part(tmp_path, Evolved(parts, len(parts) > 1), slot)
+    def chosen(slot, *parts):
+        return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
 
-    with pytest.raises(ConfigError, match="evolved update_rule: only losses, optimizers and sched"):
-        chosen(None, lpg=part("lpg"))
-    both = {name: part(name) for name in ("value_loss", "drift", "lpg")}
-    with pytest.raises(ConfigError, match=r"several parts: .* --slot value_loss\|policy_loss"):
-        chosen(None, **both)
-    assert chosen("policy_loss", **both).name == "drift"
-    with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
-        chosen("schedule", **both)
-    assert chosen(None, schedule=part("schedule"))
-    assert chosen(None, optimizer=part("optimizer"))
-    for other in (part("optimizer", memory_size=2), part("open")):
-        with pytest.raises(ConfigError, match=f"{other.name}: of optimizers, only networks"):
-            chosen(None, **{other.name: other})
+    both = [part(name) for name in ("value_loss", "drift", "lpg")]
+    assert chosen("policy_loss", *both).name == "drift"
+    assert chosen(None, part("schedule"))
+    assert chosen(None, part("optimizer"))
+    other = part("optimizer", memory_size=2), part("open"), part("lpg")
+    for slot, parts in [(None, both), ("schedule", both), *((None, [each]) for each in other)]:
+        with pytest.raises(ConfigError):
+            chosen(slot, *parts)
 
 
 @pytest.fixture(scope="module")
@@ -186,15 +182,9 @@ def test_an_optimizer_becomes_a_formula(tmp_path):
 @pytest.mark.long
 def test_what_does_not_fit_is_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
-    assert "--slot = 'policy_loss': must be one of value_loss" in refused(
-        capsys, evolved, "--slot", "policy_loss"
-    )
-    assert "component.hidden_sizes: what was learned is distilled as it is" in refused(
-        capsys, evolved, "--component.hidden_sizes", "[5]"
-    )
-    assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")
-    assert "--into: invalid choice: 'net'" in refused(capsys, evolved, "--into", "net")
-    for path in (evolved / "meta_params").iterdir():
-        path.unlink()
-    (evolved / "meta_params").rmdir()
+    for flag, value in {
+        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0, "--into": "net"
+    }.items():  # fmt: skip
+        assert flag.removeprefix("--") in refused(capsys, evolved, flag, value)
+    shutil.rmtree(evolved / "meta_params")
     assert "holds no discovered component" in refused(capsys, evolved)

@@ -7,7 +7,7 @@ import pytest
 
 from metaevo.config import from_dict
 from metaevo.discovery import losses, records, steps
-from metaevo.discovery.records import record, values
+from metaevo.discovery.records import record
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl.types import Context
@@ -94,18 +94,6 @@ def test_whoever_listens_changes_nothing(study):
 
     np.testing.assert_allclose(slope(listened), slope(part.function), rtol=1e-5)
     np.testing.assert_array_equal(np.concatenate(seen).reshape(scalars.shape), scalars)
-
-
-def test_slopes_know_the_time(study):
-    def function(meta_params, context, prediction, target):
-        return meta_params * context.progress * jnp.square(prediction - target)
-
-    (part,) = study.evolved.parts.values()
-    part = part._replace(component=part.component._replace(apply=function))
-    contexts = Context(np.zeros(2), np.float32([0.5, 1.0]), np.ones(2), np.zeros(2))
-    given = records.Records(np.float32([[2, 1], [0, 1]]), contexts, np.zeros(2))
-    found = values(losses.slope_of(part), 3.0, given)
-    np.testing.assert_allclose(found, [3.0, -6.0])
 
 
 @pytest.mark.long
