@@ -8,7 +8,6 @@ its results so far are kept. `summary.json` lists the commands, their durations 
 Brax's environments need `pip install 'metaevo[brax]'`.
 """
 
-import argparse
 import json
 import os
 import shlex
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from experiments.benchmarks.machine import ROOT, machine
 from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config.command_line import Parser
 
 BENCHMARK = "experiments/benchmark.py"
 MINUTES = 40.0
@@ -63,9 +63,8 @@ STEPS = (
 @exit_on_config_error()
 def main(argv: list[str] | None = None) -> int:
     """Run the commands; return 1 if any failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("gpu", __doc__)
+    parser.prog = "experiments.benchmarks.gpu"
     parser.add_argument("--output", type=Path, metavar="DIR", help="where results are written")
     parser.add_argument("--list", action="store_true", help="print the commands, run nothing")
     options = parser.parse_args(argv)
@@ -89,16 +88,7 @@ def words(step: Step, output: Path) -> list[str]:
 
 
 def run(steps: tuple[Step, ...], output: Path, minutes: float) -> int:
-    """Run commands one after the other.
-
-    Args:
-        steps: the most important step first. Steps without time left are listed as left out.
-        output: directory of the results.
-        minutes: time limit for all steps together.
-
-    Returns:
-        1 if a command failed, else 0. A step that ran out of time does not count as failed.
-    """
+    """Run commands one after the other; return 1 if one failed, not counting those out of time."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as behind nohup
     end, ended = time.monotonic() + 60 * minutes, []
     for step in steps:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
-from experiments.benchmarks.gradient_vectors import clipped, cosine, noise
+
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
 from experiments.benchmarks.tables import Table
@@ -130,12 +130,7 @@ class Landscape:
         return (above - below)[:, None] / (2 * SIGMA) * np.asarray(directions)
 
     def gains(self, keys: jax.Array, direction: np.ndarray) -> np.ndarray:
-        """Return the gains in fitness of steps in a direction [len(STEPS), keys].
-
-        Args:
-            keys: keys of the agents.
-            direction: [numbers] direction of any length.
-        """
+        """Return the gains in fitness of steps in a direction [numbers], [len(STEPS), keys]."""
         unit = direction / max(float(np.linalg.norm(direction)), 1e-30)
         count = len(keys)
         here = self.fitness(keys, jnp.tile(self.start, (count, 1)))
@@ -144,6 +139,54 @@ class Landscape:
             for step in STEPS
         ]
         return np.stack(there) - here
+
+
+# --- Many estimates of one gradient ---------------------------------------------------------------
+
+
+def clipped(gradients: np.ndarray) -> np.ndarray:
+    """Return gradients [keys, numbers] as the strategy uses them.
+
+    Lengths are clipped to `LARGEST`, and non-finite gradients become 0.
+    """
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    finite = np.isfinite(norms)
+    factor = np.where(finite, np.minimum(1.0, LARGEST / np.maximum(norms, 1e-12)), 0.0)
+    return np.where(finite, gradients, 0.0) * factor
+
+
+def squared_mean(vectors: np.ndarray) -> float:
+    """Return the squared length of the mean of estimates [keys, numbers], without noise's bias."""
+    return _product(vectors, vectors)
+
+
+def noise(vectors: np.ndarray) -> float:
+    """Return the number of keys at which the mean is as long as its standard error.
+
+    Infinite if the mean cannot be distinguished from zero.
+    """
+    variance = np.sum(np.var(vectors, axis=0, ddof=1, dtype=np.float64))
+    signal = squared_mean(vectors)
+    return float(variance / signal) if signal > 0 else float("inf")
+
+
+def cosine(vectors: np.ndarray, others: np.ndarray) -> float:
+    """Return the cosine of two mean vectors, from estimates on the same keys [keys, numbers]."""
+    squares = squared_mean(vectors), squared_mean(others)
+    if min(squares) <= 0:
+        return float("nan")
+    return _product(vectors, others) / (squares[0] * squares[1]) ** 0.5
+
+
+def _product(vectors: np.ndarray, others: np.ndarray) -> float:
+    """Return the dot product of two means: of pairs of different keys, so that noise cancels."""
+    count = len(vectors)
+    both = vectors.sum(axis=0, dtype=np.float64) @ others.sum(axis=0, dtype=np.float64)
+    own = np.sum(vectors.astype(np.float64) * others)
+    return float((both - own) / count / (count - 1))
+
+
+# --- The two measurements -------------------------------------------------------------------------
 
 
 def problem_of(component: str, total_timesteps: int) -> MetaProblem:
@@ -168,7 +211,7 @@ def start_of(problem: MetaProblem, seed: int) -> Any:
 def estimates(
     landscape: Landscape, windows: Sequence[int], agents: int, tests: int, seed: int
 ) -> list[Estimate]:
-    """Measure the gradient through each window, and evolution's estimate from as many agents.
+    """Measure the gradient through each window, then evolution's estimate from as many agents.
 
     Args:
         landscape: fitness around the start.
@@ -176,9 +219,6 @@ def estimates(
         agents: number of agents per estimate.
         tests: number of fresh agents that measure the gain of a step.
         seed: seed of the agents.
-
-    Returns:
-        One estimate per window, then evolution's estimate.
     """
     keys = keys_of(seed, Purpose.EVOLUTION, 0, agents)
     fresh = keys_of(seed, Purpose.HELD_OUT, 0, tests)
@@ -225,11 +265,7 @@ class Evolved:
 def at_equal_compute(
     problem: MetaProblem, seconds: float, seeds: int, tests: int
 ) -> tuple[list[float], dict[str, Evolved]]:
-    """Evolve with each strategy for the same number of CPU seconds.
-
-    Returns:
-        The scores of the starts [seeds], and the evolutions by strategy.
-    """
+    """Evolve with each strategy for as many CPU seconds; return the scores of starts too."""
     score = jax.jit(
         lambda keys, point: jax.lax.map(
             lambda key: problem.evaluate(key, point).fitness, keys, batch_size=CHUNK
@@ -310,28 +346,24 @@ def draw(found: dict[str, list[Estimate]], path: Path) -> None:
     """Draw the noise, the truncation's bias and the gain of a step over the window."""
     figure = plots._figure(4.2)
     panels = figure.subplots(1, 3)
-    columns: tuple[tuple[Literal["noise", "cosine", "gain"], str], ...] = (
-        ("noise", "agents until signal = noise"),
-        ("cosine", "cosine to the whole training"),
-        ("gain", "gain of a step"),
-    )
+    columns = {
+        "noise": "agents until signal = noise",
+        "cosine": "cosine to the whole training",
+        "gain": "gain of a step",
+    }
     colors = plots.BLUE, plots.LEARNED, plots.GREEN
-    for axes, (key, label) in zip(panels, columns, strict=True):
-        plots._style(axes, "window (updates)", label)
-        axes.set_xscale("log", base=2)
+    for axes, (key, label) in zip(panels, columns.items(), strict=True):
+        plots._style(axes, "window (updates)", label).set_xscale("log", base=2)
         for (name, (*rows, evolution)), color in zip(found.items(), colors, strict=False):
+            name = name.replace("_", " ")
             windows = [row.window for row in rows]
-            values = [getattr(row, key) for row in rows]
-            finite = [value if np.isfinite(value) else np.nan for value in values]
+            values = np.array([getattr(row, key) for row in rows])
+            values[~np.isfinite(values)] = np.nan
             errors = [row.error if key == "gain" else 0.0 for row in rows]
-            axes.errorbar(
-                windows, finite, yerr=errors, fmt="o-", color=color, label=name.replace("_", " ")
-            )
-            if np.isfinite(getattr(evolution, key)):
-                axes.axhline(
-                    getattr(evolution, key), color=color, linestyle=(0, (3, 3)),
-                    label=f"{name.replace('_', ' ')}, evolution",
-                )  # fmt: skip
+            axes.errorbar(windows, values, yerr=errors, fmt="o-", color=color, label=name)
+            if np.isfinite(level := getattr(evolution, key)):
+                dashes = (0, (3, 3))
+                axes.axhline(level, color=color, linestyle=dashes, label=f"{name}, evolution")
             axes.set_xticks(windows, [str(window) for window in windows])
         axes.minorticks_off()
     panels[0].set_yscale("log")
@@ -342,21 +374,22 @@ def draw(found: dict[str, list[Estimate]], path: Path) -> None:
 
 def main() -> None:
     """Measure, print, draw and save."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("what", choices=("estimates", "compute"))
-    parser.add_argument("--components", nargs="+", choices=COMPONENTS, default=list(COMPONENTS))
-    parser.add_argument("--agents", type=int, default=128, help="of an estimate; default: 128")
-    text = "of an estimate, in updates; default: 1 4 16 32"
-    parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16, 32], help=text)
-    parser.add_argument("--tests", type=int, default=128, help="fresh agents; default: 128")
-    text = "CPU seconds of an evolution with short trainings; default: 8"
-    parser.add_argument("--seconds", type=float, default=8.0, help=text)
-    text = f"of a training (compute); default: {SHORT} {LONG}"
-    parser.add_argument("--steps", type=int, nargs="+", default=[SHORT, LONG], help=text)
-    parser.add_argument("--seeds", type=int, default=3, help="evolutions of each; default: 3")
-    text = "for a page: docs/results/meta_gradient_WHAT.json"
-    parser.add_argument("--save", type=Path, help=text)
-    parser.add_argument("--figure", type=Path, help="docs/images/meta_gradients.png")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("what", choices=("estimates", "compute"))
+    add("--components", nargs="+", choices=COMPONENTS, default=COMPONENTS, help="of both")
+    add("--agents", type=int, default=128, help="of an estimate")
+    add("--windows", type=int, nargs="+", default=[1, 4, 16, 32], help="of estimates, in updates")
+    add("--tests", type=int, default=128, help="fresh agents")
+    add("--seconds", type=float, default=8.0, help="CPU seconds of an evolution, short trainings")
+    add("--steps", type=int, nargs="+", default=[SHORT, LONG], help="of a training (compute)")
+    add("--seeds", type=int, default=3, help="evolutions of each")
+    add("--save", type=Path, help="for a page: docs/results/meta_gradient_WHAT.json")
+    add("--figure", type=Path, help="docs/images/meta_gradients.png")
     options = parser.parse_args()
     before = time.process_time()
     if options.what == "estimates":

@@ -118,13 +118,14 @@ def brax(steps: int | None) -> Made:
     agent, networks = (_module(f"training.agents.ppo.{name}") for name in ("train", "networks"))
     settings = _settings(steps)
     config, hyperparams = settings.train, settings.hyperparams
+    robot, limit = _robot(settings)
     sizes = {f"{part}_hidden_layer_sizes": config.hidden_sizes for part in ("policy", "value")}
     activation = getattr(linen, config.activation)
     evaluators: list[Any] = []
     train = functools.partial(
-        agent.train, _robot(settings),
+        agent.train, robot,
         num_timesteps=config.num_updates * config.frames_per_update, num_evals=EPOCHS + 1,
-        run_evals=False, episode_length=_limit(settings), num_envs=config.num_envs,
+        run_evals=False, episode_length=limit, num_envs=config.num_envs,
         unroll_length=config.num_steps, num_minibatches=config.num_minibatches,
         batch_size=config.num_envs // config.num_minibatches,
         num_updates_per_batch=config.update_epochs,
@@ -165,25 +166,21 @@ def _module(name: str) -> Any:
     return suite.imported("brax", f"brax.{name}", brax_suite.VERSION)
 
 
-def _robot(settings: Any) -> Any:
+def _robot(settings: Any) -> tuple[Any, int]:
+    """Return brax's environment, and the most steps of an episode."""
     from purerl import envs
 
     overrides = {**settings.task.env_params, "observations": "raw"}
-    return envs.make(settings.task.env, **overrides)[0].robot
-
-
-def _limit(settings: Any) -> int:
-    from purerl import envs
-
-    return int(envs.make(settings.task.env)[1].max_steps_in_episode)
+    env, env_params = envs.make(settings.task.env, **overrides)
+    return env.robot, int(env_params.max_steps_in_episode)
 
 
 def _evaluator(settings: Any, policy_of: Any) -> Any:
     """Return brax's evaluator of the policy `policy_of(parameters)`."""
     import jax
 
-    limit = _limit(settings)
-    env = _module("envs.wrappers.training").wrap(_robot(settings), episode_length=limit)
+    robot, limit = _robot(settings)
+    env = _module("envs.wrappers.training").wrap(robot, episode_length=limit)
     return _module("training.acting").Evaluator(
         env, policy_of, num_eval_envs=EPISODES, episode_length=limit, action_repeat=1,
         key=jax.random.PRNGKey(7),  # of the old kind, which brax takes

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import meta_gradients
-from experiments.benchmarks.gradient_vectors import clipped, cosine, noise, squared_mean
 from experiments.benchmarks.meta_gradients import (
     Landscape,
     add_scores,
     at_equal_compute,
+    clipped,
+    cosine,
     draw,
     estimates,
     keys_of,
+    noise,
+    squared_mean,
     table_of_estimates,
 )
 from experiments.benchmarks.tables import Table
