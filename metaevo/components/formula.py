@@ -184,7 +184,7 @@ def make(config: Config) -> Component:
                 changed[name] = jnp.clip(changed[name], 0.0, 1.0)
         return hyperparams.replace(**changed)
 
-    functions = [value_loss, policy_loss, make_optimizer, schedule]
+    functions: list[Callable[..., Any]] = [value_loss, policy_loss, make_optimizer, schedule]
     return Component(init, dict(zip(SLOT, functions, strict=True))[config.slot])
 
 

@@ -65,7 +65,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     errors = np.stack([target + np.linspace(-limit, limit, POINTS), np.full(POINTS, target)])
 
     def sentence(function: Callable) -> str:
-        curve = _curve(function, found.meta_params, found.hyperparams, np.float32(errors))
+        curve = _curve(function, found.meta_params, found.hyperparams, errors.astype(np.float32))
         error, loss, slope = map(np.asarray, curve)
         if not np.isfinite(loss).all() or not np.isfinite(slope).all():
             return "The loss is not finite at some of the errors that occur."
