@@ -77,7 +77,7 @@ def test_a_training_preset_fits_together(path):
     raw = load_yaml(path)
     skip_without_suite(raw)
     settings = from_dict(trainee.training_class(raw), raw)
-    trainee.make_trainee(settings, None)
+    trainee.make_task(settings, None)
     assert_all_used(raw, settings)
     small = quick(settings)
     assert small.train.num_updates > 1

@@ -72,11 +72,11 @@ def ours(steps: int | None) -> Made:
     devices.setup(1)
     import jax
 
-    from metaevo.training.settings import make_trainee
+    from metaevo.training.settings import make_task
     from purerl import acting
 
     settings = _settings(steps)
-    _, learner, meta_params, env_params = make_trainee(settings)
+    (_, learner, env_params), meta_params = make_task(settings)
     config: Any = learner.config
 
     def train(key):

@@ -13,8 +13,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.shaping import Shaping
 from metaevo.training.population import Population
-from metaevo.training.settings import make_trainee, training_class
-from metaevo.training.train_learner import Task
+from metaevo.training.settings import make_task, training_class
 
 
 def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: int) -> np.ndarray:
@@ -33,11 +32,11 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
     sections = {key: value for key, value in experiment.items() if key != "functions"}
     raw = {"learner": learner, **sections, **experiment["functions"], slot: rule}
     settings: Any = from_dict(training_class(raw), raw)
-    trainee = make_trainee(settings)
+    task, meta_params = make_task(settings)
     population = Population(
-        Task(trainee.env_name, trainee.learner, trainee.env_params),
+        task,
         settings.hyperparams,
-        trainee.meta_params,
+        meta_params,
         settings.fitness,
         agents=seeds,
     )

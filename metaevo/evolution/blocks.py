@@ -1,4 +1,4 @@
-"""Run blocks of generations one after another: the loop of an evolution, without I/O or signals.
+"""Run blocks of generations one after another: the loop of an evolution, without I/O.
 
     for block in run_generations(evolution, evolution.start()):
         ...                                              # log it, save it, draw it, or break
@@ -9,8 +9,8 @@ loop.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -37,14 +37,20 @@ class Block(NamedTuple):
     """memory of the program on a device, if it was compiled for this block"""
 
 
+class Stop(Protocol):
+    """A request to end the loop; `metaevo.runs.signals.StopOnSignal` is one."""
+
+    requested: int | None
+    """number of a signal that any process got, or None"""
+
+
 def run_generations(
     evolution: Evolution,
     start: State,
     *,
     every: int = BLOCK_CAPACITY,
     keep_chunks: bool = False,
-    stop_signal: Callable[[], int | None] = lambda: None,
-    share_signal: Callable[[int], Any] = lambda number: None,
+    stop: Stop | None = None,
 ) -> Iterator[Block]:
     """Yield the remaining generations in blocks; all processes iterate in lockstep.
 
@@ -53,23 +59,20 @@ def run_generations(
         start: one copy of the initial state; the first process's state is used.
         every: blocks end at multiples of this number of generations.
         keep_chunks: only warn if chunks do not fit into memory.
-        stop_signal: returns the number of a signal to stop, or None; called between two blocks.
-        share_signal: called with the number of a signal that any process got.
+        stop: read between two blocks, and set in all processes.
     """
     config = evolution.config
     start = hosts.share(jax.device_get(start))
     state, done = devices.replicate(start, evolution.num_devices), int(start.generation)
     needed = None
-    if in_lockstep(
-        config.generations - done, stop_signal, share_signal
-    ):  # a stop need not wait for a compilation
+    if in_lockstep(config.generations - done, stop):  # a stop need not wait for a compilation
         evolution, needed = memory.fit(evolution, keep=keep_chunks)
     yield Block(evolution, state, {}, done, 0.0, needed)
     length, seconds = 1, config.block_seconds
     while True:
         length = int(min(length * config.block_seconds / seconds, BLOCK_CAPACITY))
         length = max(1, min(length, every - done % every))
-        length = in_lockstep(min(length, config.generations - done), stop_signal, share_signal)
+        length = in_lockstep(min(length, config.generations - done), stop)
         if length == 0:
             return
         before, chunk_size = time.monotonic(), evolution.chunk_size
@@ -80,19 +83,13 @@ def run_generations(
         yield Block(evolution, state, metrics, done, seconds, needed)
 
 
-def in_lockstep(
-    length: int, stop_signal: Callable[[], int | None], share_signal: Callable[[int], Any]
-) -> int:
+def in_lockstep(length: int, stop: Stop | None) -> int:
     """Return the number of generations that all processes run next; 0 if any should stop.
 
-    Args:
-        length: proposed number; the first process's value is used.
-        stop_signal: returns the number of this process's signal, or None.
-        share_signal: called with the number of a signal that any process got.
+    The first process's `length` is used.
     """
-    answers: list[PyTree] = hosts.gather([length, stop_signal()])
+    answers: list[PyTree] = hosts.gather([length, stop.requested if stop else None])
     signals = [number for _, number in answers if number is not None]
-    if signals:
-        share_signal(signals[0])
-        return 0
-    return int(answers[0][0])
+    if signals and stop:
+        stop.requested = stop.requested or signals[0]
+    return 0 if signals else int(answers[0][0])

@@ -1,6 +1,6 @@
 """Check evolutions before anything is allocated or compiled."""
 
-import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import (
     Evaluation,
     MetaProblem,
-    evaluate_alone,
+    draw_task,
+    evaluate_beside,
     has_tasks,
+    on_task,
     tasks_per_generation,
     validation_tasks,
 )
@@ -34,11 +36,6 @@ def check_evolution(
 ) -> None:
     """Check that a strategy and its generations fit a problem, the devices and their memory.
 
-    Args:
-        problem: its `init` is traced.
-        strategy: the settings of the strategy.
-        config: how candidates are evaluated.
-
     Raises:
         ConfigError: naming what does not fit.
     """
@@ -53,7 +50,8 @@ def check_evolution(
         )
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     check_meta_params(shapes)
-    check_population(strategy, shapes)
+    population_bytes = strategy.population_size * devices.num_bytes(shapes)
+    devices.check_memory("strategy: a population", 2 * population_bytes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     bound = strategies.checked(strategy, solution)
     state = jax.eval_shape(lambda key: bound.init(key, problem.init), jax.random.key(0))
@@ -114,10 +112,7 @@ def _check_references(problem: MetaProblem, config: EvolutionConfig) -> None:
 
 
 def check_meta_params(shapes: PyTree) -> None:
-    """Raise if meta-parameters cannot be perturbed.
-
-    Args:
-        shapes: shapes of one candidate's meta-parameters.
+    """Raise if meta-parameters, given by their shapes, cannot be perturbed.
 
     Raises:
         ConfigError: if there are no meta-parameters, or one is not floating-point: a strategy would
@@ -136,15 +131,7 @@ def check_meta_params(shapes: PyTree) -> None:
 
 
 def check_problem(problem: object, name: str) -> None:
-    """Raise unless an object has the methods of a `MetaProblem`.
-
-    Args:
-        problem: any object.
-        name: name of the argument, for the error message.
-
-    Raises:
-        ConfigError: if it is a class or lacks a method.
-    """
+    """Raise `ConfigError`, with the `name` of the argument, unless it is a `MetaProblem`."""
     methods = (getattr(problem, method, None) for method in ("init", "evaluate"))
     if isinstance(problem, type) or not all(map(callable, methods)):
         raise ConfigError(
@@ -153,24 +140,18 @@ def check_problem(problem: object, name: str) -> None:
         )
 
 
-def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
-    """Raise if `evaluate` does not return an `Evaluation` of scalars.
-
-    Args:
-        problem: its `evaluate` is traced, but not compiled.
-        shapes: shapes of one candidate's meta-parameters.
-
-    Returns:
-        the names of its metrics.
+def check_evaluation(problem: MetaProblem) -> list[str]:
+    """Trace `evaluate`, and return the names of its metrics.
 
     Raises:
-        ConfigError: with the returned type or shape.
+        ConfigError: if it does not return an `Evaluation` of scalars.
     """
-    evaluate = getattr(problem, "evaluate_against", None)
-    arguments = (
-        (jax.random.key(0), shapes) if evaluate is None else (jax.random.key(0),) + (shapes,) * 2
-    )
-    found = jax.eval_shape(evaluate or functools.partial(evaluate_alone, problem), *arguments)
+
+    def evaluate(key):
+        meta_params, task = problem.init(key), draw_task(problem, key, 0)
+        return evaluate_beside(on_task(problem, task), key, meta_params, meta_params)
+
+    found: Any = jax.eval_shape(evaluate, jax.random.key(0))
     if not isinstance(found, Evaluation):
         kind = type(found).__name__
         raise ConfigError(
@@ -189,17 +170,3 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
                 f"evaluate: {name} has shape {jnp.shape(value)}; must be (), a scalar"
             )
     return sorted(found.metrics)
-
-
-def check_population(strategy: StrategyConfig, solution: PyTree) -> None:
-    """Raise if a population does not fit into memory.
-
-    Args:
-        strategy: has the population size.
-        solution: the shapes of meta-parameters.
-
-    Raises:
-        ConfigError: naming the section.
-    """
-    needed = 2 * strategy.population_size * devices.num_bytes(solution)
-    devices.check_memory("strategy: a population", needed)

@@ -28,8 +28,8 @@ SPLITTING_PASS = "cpu-parallel-task-assigner"
 
 CPU_FLAGS = {
     "--xla_cpu_multi_thread_eigen": "false",
-    # By default XLA orders operations so that many can run at once on separate threads. For small
-    # operations this costs more than it gains (40% of the time of one PPO agent on 2 cores).
+    # XLA's default order, for many operations at once on separate threads, costs small operations
+    # more than it gains (40% of the time of one PPO agent on 2 cores).
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
     # By default XLA also splits single operations, however short, into tasks for other threads.
     # With this pass disabled, `purerl` uses faster arithmetic.
@@ -55,8 +55,6 @@ UNKNOWN_BYTES = 8 * 2**30
 
 def setup(num_devices: int | None = None) -> None:
     """Make one single-threaded CPU device per core, and keep compiled programs.
-
-    Call it before anything starts JAX's backend.
 
     Values that the user has set in `XLA_FLAGS` or `JAX_NUM_CPU_DEVICES` are kept. The settings have
     no effect if JAX finds an accelerator.
@@ -241,20 +239,15 @@ def map_rows(
     results = jax.lax.fori_loop(0, trips, evaluate_chunk, results)
 
     def in_row_order(leaf):  # [devices, chunks, chunk_size, ...] -> [capacity, ...]
-        leaf = jnp.swapaxes(leaf, 0, 1)
-        return merged(leaf, 3)[:capacity]
+        return merged(jnp.swapaxes(leaf, 0, 1), 3)[:capacity]
 
     return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
 
 
 def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = False) -> list[slice]:
-    """Cover rows with chunks that all devices work on at once; the last one may reach too far.
+    """Cover rows with chunks of `chunk_size` on each device; the last one may reach too far.
 
-    Args:
-        rows: how many there are.
-        chunk_size: rows of a chunk on one device.
-        num_devices: among which a chunk is divided.
-        fitting: let the last chunks be smaller, powers of two, where fewer rows are left.
+    If `fitting`, the last chunks are smaller, powers of two, where fewer rows are left.
     """
     covered, start = [], 0
     while start < rows:
@@ -303,11 +296,9 @@ class RowMap:
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
 
     def __call__(self, rows: PyTree, progress: Callable[[int], Any] | None = None) -> PyTree:
-        """Return the results of all rows as NumPy arrays [rows, ...].
+        """Return the results of rows, arrays [rows, ...], as NumPy arrays [rows, ...].
 
-        Args:
-            rows: a pytree of arrays with a leading axis [rows].
-            progress: called with the number of rows just finished.
+        `progress` is called with the number of rows just finished.
         """
         total = len(jax.tree.leaves(rows)[0])
         # Few rows are spread over all devices in smaller chunks: one more compilation at most.
@@ -334,9 +325,6 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
         rows: all rows of one evaluation.
         bytes_per_row: working set of one row.
         num_devices: defaults to all devices of this process.
-
-    Returns:
-        the chunk size, at most the rows of one device.
     """
     per_device = -(-rows // (num_devices or len(jax.local_devices())))
     if jax.local_devices()[0].platform == "cpu":
@@ -361,15 +349,7 @@ def memory_bytes() -> int | None:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raise if a computation needs more memory than a device has in total.
-
-    Args:
-        what: the subject of the error message.
-        needed: a lower bound in bytes.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
+    """Raise `ConfigError` if `what` needs more bytes than a device has in total."""
     present = memory_bytes()
     if present is not None and needed > present:
         raise ConfigError(
@@ -389,19 +369,3 @@ def free_bytes() -> int:
     if device.platform == "cpu":
         return present // jax.local_device_count()
     return present - (device.memory_stats() or {}).get("bytes_in_use", 0)
-
-
-def program_bytes(program: Any) -> int:
-    """Return the bytes that a compiled program needs on one device, by XLA's analysis."""
-    memory = program.memory_analysis()
-    return int(
-        memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes
-        + memory.temp_size_in_bytes
-    )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error means that XLA ran out of memory on a device."""
-    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

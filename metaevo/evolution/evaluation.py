@@ -1,6 +1,6 @@
 """Evaluate candidates in bulk, for a user-defined outer loop of `ask` and `tell`."""
 
-import functools
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from metaevo.evolution.checks import check_evaluation, check_problem
 from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation, evaluate_alone
 from purerl.types import PyTree
 
-PROBLEMS = 16
-"""Problems that stay compiled."""
+_compiled: deque[tuple[MetaProblem, devices.RowMap]] = deque(maxlen=16)
+"""The last problems with their programs."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
     """
     check_problem(problem, "problem")
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    count = _count(shapes, candidates)
-    if not _are_keys(keys):
+    count = _check_shapes(shapes, candidates, "candidates", is_stacked=True)
+    is_typed = isinstance(keys, jax.Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    if not (is_typed and keys.ndim == 1 and len(keys)):
         raise ConfigError(
             f"keys = {show(keys)}: must be an array of keys, such as "
             "jax.random.split(jax.random.key(0), 4)"
@@ -78,7 +79,7 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
             shapes,
         ),
     }
-    found = _program(_Same(problem))(rows)
+    found = _program(problem)(rows)
     grid = jax.tree.map(lambda leaf: leaf.reshape(count, len(keys)), found)
     return Evaluations(grid.fitness, grid.metrics)
 
@@ -94,71 +95,41 @@ def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) ->
     Raises:
         ConfigError: naming the array that differs.
     """
-    shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    _check_structure(shapes, meta_params, name)
-    for path, like, leaf in _leaves(shapes, meta_params):
-        if np.shape(leaf) != like.shape:
-            raise ConfigError(f"{name}{path}: shape {np.shape(leaf)}: must be {like.shape}")
+    _check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
 
 
-def _are_keys(keys: Any) -> bool:
-    is_typed = isinstance(keys, jax.Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-    return is_typed and keys.ndim == 1 and len(keys) > 0
+def _check_shapes(shapes: PyTree, tree: PyTree, name: str, *, is_stacked: bool = False) -> int:
+    """Raise unless a tree has these shapes, with one more axis in front if it is stacked.
 
-
-def _count(shapes: PyTree, candidates: Any) -> int:
-    """Return the length of the axis that all leaves have in front of the problem's shapes."""
-    _check_structure(shapes, candidates, "candidates")
-    count = None
-    for path, like, leaf in _leaves(shapes, candidates):
-        shape = np.shape(leaf)
-        count = shape[0] if count is None and shape else count
-        if not shape or shape[1:] != like.shape or shape[0] != count or not count:
-            wanted = ", ".join(["candidates", *map(str, like.shape)])
-            raise ConfigError(f"candidates{path}: shape {shape}: must be ({wanted})")
-    if count is None:
-        raise ConfigError("candidates: holds no array")
-    return count
-
-
-def _check_structure(shapes: PyTree, tree: PyTree, name: str) -> None:
+    Returns:
+        the length of that axis.
+    """
     wanted: Any = jax.tree.structure(shapes)
     given: Any = jax.tree.structure(tree)
     if wanted != given:
         raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
+    paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
+    front = np.shape(leaves[0])[:1] if is_stacked else ()
+    for (path, like), leaf in zip(paths, leaves, strict=True):
+        if np.shape(leaf) != (*front, *like.shape) or (is_stacked and front in ((), (0,))):
+            axes = ", ".join(["candidates"] * is_stacked + [str(each) for each in like.shape])
+            place = f"{name}{jax.tree_util.keystr(path)}"
+            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be ({axes})")
+    return front[0] if is_stacked else 1
 
 
-def _leaves(shapes: PyTree, tree: PyTree) -> list[tuple[str, Any, Any]]:
-    """Return (path, shape, leaf) of each array; the trees have the same structure."""
-    paths = jax.tree_util.tree_leaves_with_path(shapes)
-    leaves = jax.tree.leaves(tree)
-    return [
-        (jax.tree_util.keystr(path), like, leaf)
-        for (path, like), leaf in zip(paths, leaves, strict=True)
-    ]
-
-
-class _Same:
-    """A problem as the key of a cache: the object itself, whether it can be hashed or not."""
-
-    def __init__(self, problem: MetaProblem):
-        self.problem = problem
-
-    def __hash__(self) -> int:
-        return id(self.problem)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.problem is other.problem
-
-
-@functools.lru_cache(PROBLEMS)
-def _program(same: _Same) -> devices.RowMap:
-    problem = same.problem
-    check_evaluation(problem, jax.eval_shape(problem.init, jax.random.key(0)))
+def _program(problem: MetaProblem) -> devices.RowMap:
+    """Return the compiled evaluation of this very object, which may not be hashable."""
+    for known, program in _compiled:
+        if known is problem:
+            return program
+    check_evaluation(problem)
 
     def row(inputs: PlainDict) -> Any:
         key = jax.random.wrap_key_data(inputs["key"])
         return evaluate_alone(problem, key, inputs["meta_params"])._replace(gradient=None)
 
     chunk_size = devices.choose_chunk_size(2**30, bytes_per_evaluation(problem))
-    return devices.RowMap(row, chunk_size=chunk_size)
+    program = devices.RowMap(row, chunk_size=chunk_size)
+    _compiled.append((problem, program))
+    return program

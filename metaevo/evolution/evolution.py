@@ -34,8 +34,6 @@ from purerl.types import PyTree
 
 BLOCK_CAPACITY = 64
 """Maximum number of generations in a block: the length of its metrics buffer."""
-
-
 FITNESS_LIMIT = 1e15
 """Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 MIDDLE = (0.1, 0.9)
@@ -107,16 +105,12 @@ class Evolution:
     def __init__(
         self, problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig, *, seed: int
     ):
-        """Bind the parts.
-
-        Raises:
-            ConfigError: if the strategy's settings are invalid.
-        """
+        """Bind the parts; `check_evolution` checks that they fit together."""
         self.problem, self.config, self.strategy_config = problem, config, strategy
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         self._solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        self.strategy = strategies.checked(strategy, self._solution)
+        self.strategy = strategies.make(strategy, self._solution)
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         seeds, tasks = config.seeds_per_candidate, tasks_per_generation(problem)
@@ -143,21 +137,14 @@ class Evolution:
             chunk_size=min(config.reference_seeds, self.chunk_size),
             num_devices=self.num_devices,
         )
-        self._run = devices.spread(
-            self._block, in_axes=(0, None, None), num_devices=self.num_devices
-        )
         self._programs: list[PyTree] = []  # the compiled block, shared with those `with_settings`
         self._start = jax.jit(self._init)
 
     def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
         """Return an evolution with other settings that shares the compiled programs.
 
-        Args:
-            seed: seed of all randomness.
-            strategy: may differ in `sigma` and `learning_rate` only.
-
         Raises:
-            ValueError: if it differs in anything else.
+            ValueError: if the strategy differs in more than `sigma` and `learning_rate`.
         """
         ours = self.strategy_config
         if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
@@ -171,8 +158,7 @@ class Evolution:
         if chunk_size == self.chunk_size:
             return self
         config = replace(self.config, chunk_size=chunk_size)
-        seed = int(self.traced.seed)
-        return Evolution(self.problem, self.strategy_config, config, seed=seed)
+        return Evolution(self.problem, self.strategy_config, config, seed=int(self.traced.seed))
 
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
@@ -184,14 +170,27 @@ class Evolution:
         return state
 
     def compile(self) -> int:
-        """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
-        return devices.program_bytes(self.program)
+        """Compile a block, if none is compiled yet.
+
+        Returns:
+            the bytes that it needs on a device, by XLA's analysis.
+        """
+        memory = self.program.memory_analysis()
+        return int(
+            memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes
+            + memory.temp_size_in_bytes
+        )
 
     @property
     def program(self) -> Any:
         """The compiled block, a function of the state, the number of generations and `Traced`."""
         if not self._programs:
-            lowered = self._run.lower(self.init(), np.int32(1), self.traced)
+            block = devices.spread(
+                self._block, in_axes=(0, None, None), num_devices=self.num_devices
+            )
+            lowered = block.lower(self.init(), np.int32(1), self.traced)
             self._programs.append(lowered.compile())
         return self._programs[0]
 
@@ -249,15 +248,19 @@ class Evolution:
         Where they depend on the drawn tasks, they are a mean; the metric `frames` has the exact
         number of each generation.
         """
-        frames = generations * self.frames_per_generation
-        if self.config.validation_seeds:
-            every, last = self.config.validation_every, self.config.generations - 1
-            validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
-            validations -= bool(generations and not self.strategy.has_mean)  # not of the first
-            agents = validations * self.config.validation_seeds
-            agents += self.config.reference_seeds if validations else 0
-            frames += agents * self.layout.validation_tasks * frames_per_evaluation(self.problem)
-        return frames
+        due = self._is_validated(np.arange(generations), self.config.generations - 1)
+        validations = int(np.sum(due))
+        agents = validations * self.config.validation_seeds
+        agents += self.config.reference_seeds if validations else 0
+        validation = agents * self.layout.validation_tasks * frames_per_evaluation(self.problem)
+        return generations * self.frames_per_generation + validation
+
+    def _is_validated(self, generation: Any, last: Any) -> Any:
+        """Return whether the mean is validated in a generation, or in each of an array."""
+        due = (generation % self.config.validation_every == 0) | (generation == last)
+        if not self.strategy.has_mean:  # the first population has no best member yet
+            due = due & (generation > 0)
+        return due & (self.config.validation_seeds > 0)
 
     def _strategy(self, traced: Traced) -> Strategy:
         steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
@@ -275,11 +278,9 @@ class Evolution:
         return means, with_worst_for_failed(told)
 
     def _frames(self, draw: Draw, validation_agents: jax.Array) -> Any:
-        """Return the environment steps of a generation, int32; None if they do not depend on it.
+        """Return the environment steps of a generation, [] int32; None if all have as many.
 
-        Args:
-            draw: returns a task.
-            validation_agents: [] int32, on each validation task, with those of the reference.
+        `validation_agents`, [] int32, are on each validation task, with those of the reference.
         """
         count: Any = getattr(self.problem, "frames_of", None)
         if count is None:
@@ -324,11 +325,7 @@ class Evolution:
             fixed = jax.random.fold_in(validation_key, number * config.validation_seeds + index)
             return jnp.where(validating, fixed, own)
 
-        # The first population of a strategy without a mean has no best member yet.
-        due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
-        if not strategy.has_mean:
-            due = jnp.logical_and(due, state.generation > 0)
-        due = jnp.logical_and(due, config.validation_seeds > 0)
+        due = self._is_validated(state.generation, traced.last)
         references = self.references.train(draw, key_of, due, state.references)
 
         def task_of(row):

@@ -26,34 +26,31 @@ def fit(evolution: Evolution, *, keep: bool = False) -> tuple[Evolution, int]:
         ConfigError: if not even one agent at a time can be compiled.
     """
     while True:
-        needed = _compile(evolution)
+        try:
+            needed: int | None = evolution.compile()
+        except jax.errors.JaxRuntimeError as error:
+            _check_out_of_memory(error)
+            needed = None
         answers = hosts.gather([needed, devices.free_bytes()])
-        if any(each is None for each, _ in answers):  # XLA itself has run out of memory
+        if any(each is None for each, _ in answers):
             evolution = halved(evolution)
             continue
         needed, free = max(answers, key=lambda answer: answer[0] / answer[1])
-        if needed <= free or evolution.chunk_size == 1:
+        before = evolution.chunk_size
+        if needed <= free or before == 1:
             if needed > free:
                 _warn(f"one agent at a time needs {as_text(needed)} of {as_text(free)} memory")
             return evolution, needed
+        # Memory grows with the chunk, and a tenth is kept free.
+        limit = max(1, min(before - 1, before * free * 9 // (10 * needed)))
         rows = -(-evolution.evaluations // evolution.num_devices)
-        chunk_size = fitting_chunk_size(evolution.chunk_size, needed, free)
-        chunk_size = devices.even_chunk_size(rows, chunk_size)
-        what = f"{evolution.chunk_size} agents at once need {as_text(needed)} a device"
+        chunk_size = devices.even_chunk_size(rows, limit)
+        what = f"{before} agents at once need {as_text(needed)} a device"
         if keep:
             _warn(f"{what}, which has {as_text(free)} free; {chunk_size} would fit")
             return evolution, needed
         _warn(f"{what}, which has {as_text(free)} free: {chunk_size} at once")
         evolution = evolution.with_chunk_size(chunk_size)
-
-
-def _compile(evolution: Evolution) -> int | None:
-    try:
-        return evolution.compile()
-    except jax.errors.JaxRuntimeError as error:
-        if devices.is_out_of_memory(error):
-            return None
-        raise
 
 
 def run_block(
@@ -72,8 +69,7 @@ def run_block(
         try:
             return evolution, *evolution.run_block(state, generations)
         except jax.errors.JaxRuntimeError as error:
-            if not devices.is_out_of_memory(error):
-                raise
+            _check_out_of_memory(error)
             if jax.process_count() > 1:
                 raise hosts.LostError(
                     f"out of memory with {evolution.chunk_size} agents at once: continue with "
@@ -98,15 +94,10 @@ def halved(evolution: Evolution) -> Evolution:
     return evolution.with_chunk_size(before // 2)
 
 
-def fitting_chunk_size(chunk_size: int, needed: int, free: int) -> int:
-    """Return a smaller chunk that should fit, if memory grows with the chunk.
-
-    Args:
-        chunk_size: a chunk size that does not fit.
-        needed: bytes needed with this chunk size.
-        free: available bytes, of which a tenth is kept free.
-    """
-    return max(1, min(chunk_size - 1, chunk_size * free * 9 // (10 * needed)))
+def _check_out_of_memory(error: jax.errors.JaxRuntimeError) -> None:
+    """Raise an error again unless XLA ran out of memory on a device."""
+    if "RESOURCE_EXHAUSTED" not in str(error):
+        raise error
 
 
 def as_text(count: int) -> str:

@@ -64,11 +64,7 @@ class Study(ProblemStudy):
     settings: Any
 
     def __init__(self, settings: StudySettings | None = None):
-        """Build the problem.
-
-        Args:
-            settings: an instance of `Settings`; by default `Settings()`.
-        """
+        """Build the problem of the settings, by default `Settings()`."""
         settings = self.Settings() if settings is None else settings
         problem = self.make_problem(settings)
         check_problem(problem, f"{type(self).__name__}.make_problem(settings)")
@@ -112,7 +108,6 @@ class Study(ProblemStudy):
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Evaluate the results of evolution and the contenders on the same held-out keys."""
-        del path
         contenders, seeds = self.contenders(), self.settings.evaluation.seeds
         if not contenders or not seeds:
             return None

@@ -1,6 +1,5 @@
 """Study of learned parts of a learner, compared with tuned hand-written parts."""
 
-import itertools
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
 from metaevo.training.task import Parts, TaskConfig
-from metaevo.training.tasks import Bounds, Distribution, TrainOnTasks, bind
+from metaevo.training.tasks import Bounds, TrainOnTasks, bind
 from metaevo.training.train_learner import Normalisation, TrainLearner
 from purerl.types import MetaParams
 
@@ -49,16 +48,10 @@ class LearnerStudy:
         *,
         trust_source: bool = False,
     ):
-        """Build the parts.
-
-        Args:
-            settings: settings of the evolution.
-            run_path: an existing run; its copies of evolved functions fill the slots that are not
-                evolved.
-            trust_source: whether source code that a run has saved may be executed.
+        """Build the parts, as `make_parts` does.
 
         Raises:
-            ConfigError: if a part cannot be built.
+            ConfigError: if a part or a task cannot be built.
         """
         if settings.evaluation.unseen and settings.channel != channels.NONE:
             raise ConfigError(
@@ -79,16 +72,39 @@ class LearnerStudy:
         self.evolved = self.parts.evolved
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
         self.seen = unseen.build_all(settings, settings.tasks, self.parts, "tasks")
-        self.distributions = [self._distribution(built, example) for built in self.seen]
+        functions = self.evolved.functions()
+        self.distributions = [
+            bind(
+                each.name,
+                each.settings,
+                (settings.tasks or {})[each.name],
+                each.parts,
+                functions,
+                entries.references(each.parts, settings.learner),
+                example,
+                learners.find(settings.learner),
+            )
+            for each in self.seen
+        ]
+        """what is evolved on in each of the named tasks"""
         self.bound: list[tuple[JudgedSettings, Parts]] = [
             (each.settings, each.parts) for each in self.seen
         ] or [(settings, self.parts)]
         """settings and parts for each of the named tasks, or for the only one"""
-        functions = self.evolved.functions()
         self.tasks = [
             task for own, parts in self.bound for task in parts.tasks(own, functions, example)
         ]
-        known = unseen.seen_in(self.first.task, settings.learner) if not self.seen else []
+        self.unseen: list[unseen.BuiltTask] = []
+        if settings.evaluation.unseen:
+            self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
+        self.name = f"evolve_{'_'.join(self.evolved.parts)}"
+        self._laboratory = Laboratory(self.first, self.parts)
+
+    def _known(self, run_path: Path | None) -> list[unseen.Seen]:
+        """Return the environments that this evolution sees, and its learned parts have seen."""
+        settings, known = self.settings, []
+        if not self.seen:
+            known = unseen.seen_in(settings.task, settings.learner)
         for one in self.distributions:
             change = (settings.tasks or {})[one.name]
             drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
@@ -98,22 +114,7 @@ class LearnerStudy:
             name = getattr(settings, slot)
             before = filling.seen_by(slot, name, run_path)
             known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
-        self.unseen = unseen.unseen_tasks(settings, known, self.parts)
-        self.name = f"evolve_{'_'.join(self.evolved.parts)}"
-        self._laboratory = Laboratory(self.first, self.parts)
-
-    def _distribution(self, built: unseen.BuiltTask, example: MetaParams) -> Distribution:
-        """Return what is evolved on in a named task."""
-        return bind(
-            built.name,
-            built.settings,
-            (self.settings.tasks or {})[built.name],
-            built.parts,
-            self.evolved.functions(),
-            entries.references(built.parts, self.settings.learner),
-            example,
-            learners.find(self.settings.learner),
-        )
+        return known
 
     @property
     def captions(self) -> Mapping[str, str]:
@@ -126,11 +127,13 @@ class LearnerStudy:
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
         problem = self.problem({})
-        check_agents(problem, self.tasks, self.settings)
+        settings = self.settings
+        check_agents(
+            problem, self.tasks, settings.hyperparams, settings.strategy, settings.evolution
+        )
         if self.seen:
-            shapes = jax.eval_shape(problem.init, jax.random.key(0))
             try:
-                check_evaluation(problem, shapes)
+                check_evaluation(problem)
             except TypeError as error:  # a learner of the user's own without a traced length
                 raise ConfigError(f"tasks: {error}") from None
         entries.check(self.first, self.parts)
@@ -141,28 +144,20 @@ class LearnerStudy:
         if len(self.tasks) == 1 and not self.settings.evolution.reference_seeds:
             return measured
         settings, functions = self.settings, entries.references(self.parts, self.settings.learner)
-        bounds = []
-        for own, parts in self.bound:
-            try:
-                bounds.append(
-                    measure_normalisation(
-                        parts.tasks(own, functions, None),
-                        own.hyperparams,
-                        settings.fitness,
-                        seed=settings.run.seed,
-                    )
-                )
-            except ValueError as error:
-                raise ConfigError(f"task.env: {error}") from error
-        found = Normalisation(
-            *(tuple(itertools.chain(*each)) for each in zip(*bounds, strict=True))
-        )
+        tasks = [
+            (task, own.hyperparams)
+            for own, parts in self.bound
+            for task in parts.tasks(own, functions, None)
+        ]
+        try:
+            found = measure_normalisation(tasks, settings.fitness, seed=settings.run.seed)
+        except ValueError as error:
+            raise ConfigError(f"task.env: {error}") from error
         return {**measured, "normalisation": found._asdict()}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Save the parts' source code, and copy components evolved by other runs."""
-        began_with = measured.get(discovery.SOURCES)
-        discovery.keep_sources(directory, self.evolved, began_with)
+        discovery.keep_sources(directory, self.evolved, measured.get(discovery.SOURCES))
         for slot in fixed_slots(self.settings):
             filling.keep(directory.path, slot, getattr(self.settings, slot))
         channels.keep(directory.path, self.settings.channel)
@@ -196,7 +191,7 @@ class LearnerStudy:
                 draw(self._laboratory.found(part, meta_params), figures)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the same figures."""
+        """Draw the same figures as `draw`."""
         self.draw(meta_params, figures)
 
     def compare(
@@ -216,6 +211,7 @@ class LearnerStudy:
             judged = self.judge_unseen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
+        result: HeldOut | None
         if self.seen:
             result = self._judge_seen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop

@@ -33,18 +33,10 @@ class ProblemStudy(Plain):
     name = ""
     metrics: Sequence[str] = ()
     """metrics of an evaluation, drawn over the generations"""
-    captions: Mapping[str, str] = {
-        NUMBERS: "The evolved meta-parameters.",
-        **CAPTION,
-    }
+    captions: Mapping[str, str] = {NUMBERS: "The evolved meta-parameters.", **CAPTION}
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
-        """Bind a problem.
-
-        Args:
-            problem: the problem to evolve.
-            settings: settings of the evolution.
-        """
+        """Bind a problem and the settings of its evolution."""
         self._problem, self.settings = problem, settings
         self.name = self.name or type(problem).__name__
 
@@ -56,7 +48,7 @@ class ProblemStudy(Plain):
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
         check_meta_params(shapes)
-        self.metrics = check_evaluation(self._problem, shapes)
+        self.metrics = check_evaluation(self._problem)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 
     def measure(self) -> PlainDict:
@@ -65,18 +57,13 @@ class ProblemStudy(Plain):
         return {} if source is None else {CODE: registry.digest(source)}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Check that the class of the problem has not changed since the run began.
-
-        Raises:
-            ConfigError: if it has.
-        """
+        """Raise `ConfigError` if the problem's class has changed since the run began."""
         now = ProblemStudy.measure(self).get(CODE)
         if now is not None and measured.get(CODE, now) != now:
             raise registry.other_code([type(self._problem).__name__])
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""
-        del measured
         return self._problem
 
     def about(self) -> PlainDict:
@@ -117,10 +104,8 @@ class ProblemStudy(Plain):
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return no sentences: only the numbers are known."""
-        del meta_params, result
         return []
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return no tables."""
-        del result
         return []

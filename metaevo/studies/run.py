@@ -29,7 +29,7 @@ from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
-from metaevo.runs.run import Kind, Resumed, Run, open_run
+from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
@@ -47,13 +47,11 @@ HARMLESS = (
 def run_study(
     study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
-    """Run the evolution of a study to its end, or until a signal; judge and report the result.
-
-    This runs a single evolution and ignores `run.evolution_seeds`; see `metaevo.studies.several`.
+    """Run one evolution to its end, or until a signal; judge and report the result.
 
     Args:
         study: the study to run.
-        settings: settings of the evolution.
+        settings: settings of the evolution; `run.evolution_seeds` is ignored.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -117,13 +115,7 @@ def _listen() -> Any:
 def resolve(
     study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
 ) -> PlainDict | None:
-    """Return the values that a run needs in addition to its settings; None if it is finished.
-
-    Args:
-        study: the study of the run.
-        run: a new or resumed run.
-        finished: returns whether a resumed run is finished.
-    """
+    """Return the values that a run needs in addition to its settings; None if it is finished."""
     if run.before is None:
         measured = study.measure()
         study.keep(run.directory, measured)
@@ -187,22 +179,13 @@ def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDic
 def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
     """Run the remaining generations, and save the result.
 
-    Args:
-        study: the study to evolve.
-        run: a run that has started.
-        evolution: compiled here if generations remain.
-
     Returns:
         the evolution, possibly with a smaller chunk size.
 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-
-    def restore() -> Resumed | None:
-        return run.restore(evolution.template)
-
-    restored = hosts.agreed(restore)
+    restored = hosts.agreed(lambda: run.restore(evolution.template))
     state, done, seconds = restored or (evolution.start(), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -222,32 +205,14 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
 def _blocks(
     evolution: Evolution, start: State, settings: EvolutionSettings, stop: StopOnSignal
 ) -> Iterator[Block]:
-    """Yield the remaining generations in blocks, identical in all processes."""
-
-    def share(number: int) -> None:
-        stop.requested = stop.requested or number
-
+    """Return the remaining generations in blocks, identical in all processes."""
     return run_generations(
         evolution,
         start,
         every=settings.run.checkpoint_every,
         keep_chunks=settings.evolution.chunk_size is not None,
-        stop_signal=lambda: stop.requested,
-        share_signal=share,
+        stop=stop,
     )
-
-
-def _frames(block: Block, first: int) -> np.ndarray:
-    """Return the environment steps at the end of each generation since the start of a block.
-
-    Args:
-        block: generations of a run.
-        first: number of the first of them.
-    """
-    if "frames" in block.metrics:  # they depend on the drawn tasks
-        return np.cumsum(block.metrics["frames"], dtype=np.int64)
-    ends = [block.evolution.frames(each) for each in range(first, block.done + 1)]
-    return np.array(ends[1:], np.int64) - ends[0]
 
 
 class _Logbook:
@@ -288,8 +253,12 @@ class _Logbook:
         since = time.monotonic() - self.started - block.seconds
         length = len(block.metrics["fitness_mean"])
         first = block.done - length
-        frames = self.frames + _frames(block, first)
-        own = {key: values for key, values in block.metrics.items() if key != "frames"}
+        own = dict(block.metrics)
+        if "frames" in own:  # they depend on the drawn tasks
+            frames = self.frames + np.cumsum(own.pop("frames"), dtype=np.int64)
+        else:
+            ends = [block.evolution.frames(each) for each in range(first, block.done + 1)]
+            frames = self.frames + np.array(ends[1:], np.int64) - ends[0]
         for index in range(length):
             self.run.log(
                 {

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, Protocol
 
 from annotated_types import Gt, Interval
 
@@ -28,9 +28,6 @@ from metaevo.training.task import (
 from metaevo.training.tasks import TaskDistribution
 from purerl.types import Hyperparams, MetaParams
 
-MAX_EVOLUTIONS = 1000
-"""Maximum number of evolutions in a run."""
-
 
 @dataclass(frozen=True)
 class RunConfig(RecordConfig):
@@ -38,16 +35,12 @@ class RunConfig(RecordConfig):
 
     checkpoint_every: Annotated[int, Gt(0)] = 5
     """generations between two checkpoints"""
-    evolution_seeds: Annotated[int, Interval(ge=1, le=MAX_EVOLUTIONS)] = 1
+    evolution_seeds: Annotated[int, Interval(ge=1, le=1000)] = 1
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` if the seeds do not suffice for all evolutions."""
         super().__post_init__()
-        if not 1 <= self.evolution_seeds <= MAX_EVOLUTIONS:
-            raise ValueError(
-                f"evolution_seeds = {self.evolution_seeds}: must be from 1 to {MAX_EVOLUTIONS}"
-            )
         if self.seed + self.evolution_seeds - 1 > MAX_SEED:
             raise ValueError(
                 f"seed = {self.seed} with evolution_seeds = {self.evolution_seeds}: the last seed "
@@ -122,30 +115,6 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     Raises:
         ConfigError: for an unknown component or learner, or a learner without the component's slot.
     """
-    opened = evolving(raw, component)
-    order = ("learner", "evolve", *opened.texts)
-    return specialised(EvolveSettings, *opened, later=opened.texts, order=order)
-
-
-class Opened(NamedTuple):
-    """Settings added by a learner and its evolved parts; see `specialised`."""
-
-    sections: dict[str, type]
-    values: PlainDict
-    texts: dict[str, str]
-    """descriptions of the slots that are not evolved; earlier versions lacked these settings"""
-
-
-def evolving(raw: PlainDict, component: str | None) -> Opened:
-    """Return the settings that a learner and its evolved parts add.
-
-    Args:
-        raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: the component to evolve if `evolve` is not set.
-
-    Raises:
-        ConfigError: for an unknown component or learner, or a learner without the component's slot.
-    """
     learner = raw.get("learner", "ppo")
     sections = learner_sections(learner)
     evolve = raw.get("evolve", component)
@@ -163,7 +132,9 @@ def evolving(raw: PlainDict, component: str | None) -> Opened:
     slots = [slot for slot in filling.slots_of(learner) if slot not in evolved]
     references = {slot: SLOTS[slot].names(learner)[0] for slot in slots}
     texts = {slot: filling.describe(slot) for slot in slots}
-    return Opened(sections, {"learner": learner, "evolve": evolve, **references}, texts)
+    values = {"learner": learner, "evolve": evolve, **references}
+    order = ("learner", "evolve", *slots)
+    return specialised(EvolveSettings, sections, values, texts, later=slots, order=order)
 
 
 def make_parts(
@@ -173,7 +144,8 @@ def make_parts(
 
     Args:
         settings: settings of the evolution.
-        run_path: an existing run; its copies of evolved functions fill the other slots.
+        run_path: an existing run; its copies of evolved functions fill the slots that are not
+            evolved.
         trust_source: whether source code that a run has saved may be executed.
 
     Raises:
@@ -192,7 +164,7 @@ def make_parts(
             slot, name, settings.learner, run_path, trust_source=trust_source
         )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
-        fixed[slot] = _with_its_own(function, own)
+        fixed[slot] = _bound(function, own)
     return Parts(evolved, fixed, environments)
 
 
@@ -201,11 +173,10 @@ def fixed_slots(settings: EvolveSettings) -> list[str]:
     return [slot for slot in filling.slots_of(settings.learner) if hasattr(settings, slot)]
 
 
-def _with_its_own(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
+def _bound(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
     """Return a slot function that uses fixed meta-parameters and ignores the evolved ones."""
 
     def of_slot(meta_params: MetaParams, *arguments: Any) -> Any:
-        del meta_params
         return function(own, *arguments)
 
     return of_slot

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import MetaParams, MetaProblem
@@ -26,11 +26,7 @@ class Study(Protocol):
         """Captions of the figures, by file name."""
 
     def check(self) -> None:
-        """Check the settings before anything is compiled.
-
-        Raises:
-            ConfigError: if the settings are invalid.
-        """
+        """Raise `ConfigError`, before anything is compiled, if the settings are invalid."""
 
     def measure(self) -> PlainDict:
         """Return the measurements needed before evolution, as plain data that the run saves."""
@@ -38,20 +34,14 @@ class Study(Protocol):
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write the files that a run needs in addition to its settings.
 
-        Args:
-            directory: the directory of a new or resumed run.
-            measured: what `measure` returned, now or when the run began.
+        `measured` is what `measure` returned, now or when the run began.
 
         Raises:
             ConfigError: if the run cannot be resumed because its inputs have changed.
         """
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
-        """Return the problem.
-
-        Args:
-            measured: what `measure` returned, now or when the run began.
-        """
+        """Return the problem."""
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the meta-parameters evolved in some generations to the run's directory."""
@@ -90,15 +80,33 @@ class Study(Protocol):
         """Return title and subtitle of the report; 0 generations mean a report on another task."""
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return sentences that describe the result, based on its numbers.
+        """Return sentences that describe the result.
 
-        Args:
-            meta_params: the evolved meta-parameters.
-            result: the content of evaluation.json; empty without a comparison.
+        `result` is the content of evaluation.json, empty without a comparison.
         """
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return tables for the report in addition to the table of contenders."""
+
+
+class Entry(NamedTuple):
+    """A study in the registry."""
+
+    settings: Callable[[PlainDict, str | None], type[Any]]
+    """from raw settings, and the component that a script evolves, to their class"""
+    make: Callable[..., Study]
+    """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
+    free: tuple[str, ...]
+    """prefixes of the settings that may differ when a result is judged again"""
+
+
+TRAINING = ("task.", "train.", "hyperparams.")
+"""Prefixes of the settings of trained agents."""
+
+
+def alone(make: Callable[[Any], Study]) -> Callable[..., Study]:
+    """Return a factory for a study that needs no copies and no saved code of a run."""
+    return lambda settings, *_, **__: make(settings)
 
 
 def subtitle(generations: int) -> str:

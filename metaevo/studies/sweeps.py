@@ -18,7 +18,6 @@ from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping, with_python_scalars
 from metaevo.config.sections import without
 from metaevo.evolution import devices
-from metaevo.evolution.checks import check_population
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
 from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
@@ -110,7 +109,6 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             raise ConfigError(f"task.env = {names!r}: must be a single environment")
         study.check()
         problem = study.problem(study.measure())
-        check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
         config = replace(
             config,
             chunk_size=settings.run.chunk_size or config.chunk_size,

@@ -75,7 +75,7 @@ def vmap_rows(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
 def own_or_shared(
     shared: tuple[PyTree, PyTree, PyTree], hyperparams: Hyperparams, meta_params: MetaParams
 ) -> tuple[PyTree, PyTree, PyTree]:
-    """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
+    """Replace shared hyperparams and meta-parameters by an agent's own, unless they are None."""
     return (
         shared[0] if hyperparams is None else hyperparams,
         shared[1] if meta_params is None else meta_params,

@@ -11,13 +11,13 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.run import from_python
 from metaevo.training.result import (
     TrainingResult,
-    check_trainee,
+    check_resources,
     load_training,
     population_of,
     result_of,
 )
 from metaevo.training.run import run_training
-from metaevo.training.settings import TrainSettings, make_trainee, training_class
+from metaevo.training.settings import TrainSettings, make_task, training_class
 from metaevo.training.task import with_task
 from purerl.learners import LearnerEntry
 from purerl.types import Environment
@@ -108,9 +108,9 @@ def _pair(slot: str, value: Any) -> tuple[Any, Any]:
 
 
 def _train_in_memory(settings: TrainSettings, given: PlainMapping) -> TrainingResult:
-    trainee = make_trainee(settings, given=given)
-    check_trainee(settings, trainee)
-    population = population_of(settings, trainee, settings.run.chunk_size)
+    task, meta_params = make_task(settings, given=given)
+    check_resources(settings, task, meta_params)
+    population = population_of(settings, task, meta_params, settings.run.chunk_size)
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
     total = population.num_updates * population.frames_per_update * settings.seeds
     with Progress(total=total, desc="training", unit="frame", unit_scale=True) as bar:

@@ -1,7 +1,6 @@
-"""Agents that no memory can hold, refused before anything is allocated."""
+"""Check before allocation that memory can hold the agents."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import jax
 
@@ -14,22 +13,6 @@ from metaevo.training.train_learner import Task, training_bytes
 from purerl.types import Hyperparams, MetaParams
 
 
-class Evolves(Protocol):
-    """Settings of such an evolution."""
-
-    @property
-    def hyperparams(self) -> Hyperparams:
-        """Of the agents."""
-
-    @property
-    def strategy(self) -> StrategyConfig:
-        """The algorithm."""
-
-    @property
-    def evolution(self) -> EvolutionConfig:
-        """Settings of the evaluation of candidates."""
-
-
 def check_training(
     section: str,
     task: Task,
@@ -40,41 +23,34 @@ def check_training(
     at_once: int,
     points: int = 0,
 ) -> None:
-    """Refuse agents that are too large or too many.
+    """Raise `ConfigError` if agents are too large or too many.
 
     Args:
-        section: the settings that decide how many there are.
-        task: of all agents.
+        section: name of the settings that decide how many there are.
+        task: the task of all agents.
         hyperparams: an example.
         meta_params: an example; arrays or their shapes.
-        kept: agents that are in memory together from beginning to end.
-        at_once: agents that are trained at the same time.
-        points: of an agent's learning curve.
-
-    Raises:
-        ConfigError: with the required and the available bytes.
+        kept: number of agents in memory from beginning to end.
+        at_once: number of agents that are trained at the same time.
+        points: points of an agent's learning curve.
     """
-    state, working = training_bytes(task, hyperparams, meta_params)
-    state += points * 6 * 4  # float32 sums
-    devices.check_memory(f"train: a single agent in {task.name}", state + working)
+    found = training_bytes(task, hyperparams, meta_params)
+    state = found.state + points * 6 * 4  # float32 sums
+    devices.check_memory(f"train: a single agent in {task.name}", state + found.working)
     agents = max(kept, at_once)
     devices.check_memory(
-        f"{section}: {agents} agents in {task.name}", agents * state + at_once * working
+        f"{section}: {agents} agents in {task.name}", agents * state + at_once * found.working
     )
 
 
-def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Evolves) -> None:
-    """Raise an error if an evolution that trains agents cannot run, or has too many agents.
-
-    Args:
-        problem: the evolved parts and their evaluation.
-        tasks: of a candidate.
-        settings: the number of candidates, and the number of agents that each candidate trains.
-
-    Raises:
-        ConfigError: naming the section.
-    """
-    strategy, config = settings.strategy, settings.evolution
+def check_agents(
+    problem: MetaProblem,
+    tasks: Sequence[Task],
+    hyperparams: Hyperparams,
+    strategy: StrategyConfig,
+    config: EvolutionConfig,
+) -> None:
+    """Raise `ConfigError` if an evolution that trains agents cannot run, or has too many agents."""
     solution = jax.eval_shape(problem.init, jax.random.key(0))
     rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
     num_devices = len(devices.select(config.num_devices))
@@ -83,7 +59,7 @@ def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Evolves)
         check_training(
             "evolution",
             task,
-            settings.hyperparams,
+            hyperparams,
             solution,
             kept=0,
             at_once=at_once,

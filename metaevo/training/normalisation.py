@@ -14,22 +14,19 @@ SEEDS = 16
 
 
 def measure_normalisation(
-    tasks: Sequence[Task], hyperparams: Hyperparams, fitness: FitnessConfig, *, seed: int
+    tasks: Sequence[tuple[Task, Hyperparams]], fitness: FitnessConfig, *, seed: int
 ) -> Normalisation:
     """Measure random play and the reference in every environment, through the learner's own code.
 
-    Args:
-        tasks: with the hand-written parts in the slots.
-        hyperparams: the evolution's hyperparams; random play is the learner under `random_play()`.
-        fitness: to be normalised.
-        seed: of the experiment.
+    The tasks have hand-written parts in the slots. Random play is the learner under
+    `random_play()`.
 
     Raises:
         ValueError: if the reference is no better than random play, which leaves no scale.
     """
     keys = keys_for(seed, Purpose.NORMALISATION, SEEDS)
     bounds = []
-    for task in tasks:
+    for task, hyperparams in tasks:
         population = Population(task, hyperparams, None, fitness, agents=2 * SEEDS)
         trained = population.train(keys, [hyperparams.random_play(), hyperparams])
         low, high = np.mean(trained.scores, axis=1)
@@ -39,5 +36,4 @@ def measure_normalisation(
                 f"random play ({low:.3g}); train longer or choose other hyperparams"
             )
         bounds.append((float(low), float(high)))
-    low_bounds, high_bounds = zip(*bounds, strict=True)
-    return Normalisation(low_bounds, high_bounds)
+    return Normalisation(*zip(*bounds, strict=True))

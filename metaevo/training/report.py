@@ -1,10 +1,9 @@
-"""The end of a training run: curves, the policies' episodes, figures, the report."""
+"""End of a training run: learning curves, episodes of the policies, figures, the report."""
 
-import csv
 import importlib
-import io
 import warnings
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,11 +23,12 @@ from metaevo.statistics import summarise
 from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, mean_returns
 from metaevo.training.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
-from metaevo.training.settings import Trainee, TrainSettings
+from metaevo.training.settings import TrainSettings
+from metaevo.training.train_learner import Task
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasium_name
-from purerl.types import Environment, EpisodeSums, PyTree
+from purerl.types import EpisodeSums, PyTree
 
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
@@ -36,21 +36,10 @@ FILM_STEPS = 300
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
-class Trained(NamedTuple):
-    """A training run with all updates done."""
-
-    run: Run[TrainSettings]
-    trainee: Trainee
-    population: Population
-
-
-def check(settings: TrainSettings, env_name: str, env: Environment) -> None:
-    """Find out before anything compiles whether Gymnasium has the environment, or it can be drawn.
-
-    Raises:
-        ConfigError: if that is wanted and cannot be.
-    """
-    if settings.evaluation.film and renderer(env) is None:
+def check(settings: TrainSettings, task: Task) -> None:
+    """Raise `ConfigError` if a film, or an environment in Gymnasium, is wanted and impossible."""
+    env_name = task.name
+    if settings.evaluation.film and renderer(task.learner.env) is None:
         raise ConfigError(
             f"evaluation.film = true: {env_name} cannot be drawn; classic control, MinAtar, "
             "the suites, GridWorld, Doors and environments with `render(state, params)` can"
@@ -82,17 +71,24 @@ def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> PlainDict:
     return {key: value for key, value in overrides.items() if key != "observations"}
 
 
-def finish(this: Trained, result: TrainingResult, episodes: EpisodeSums, *, seconds: float) -> None:
+def finish(
+    run: Run[TrainSettings],
+    population: Population,
+    result: TrainingResult,
+    episodes: EpisodeSums,
+    *,
+    seconds: float,
+) -> None:
     """Judge the policies, and write curves, figures and report.
 
     Args:
-        this: the run, with all its updates done.
+        run: a run with all its updates done.
+        population: the population of its agents.
         result: the trained agents.
         episodes: fields [agents, points].
-        seconds: of the training so far, for the log.
+        seconds: seconds of training, for the log.
     """
-    run, settings = this.run, this.run.settings
-    directory = run.directory
+    settings, task, directory = run.settings, population.task, run.directory
     config = settings.train
     policies, steps, curves = result.policies, result.steps, result.returns
     _write_curves(directory.path / CURVES, steps, curves)
@@ -100,14 +96,14 @@ def finish(this: Trained, result: TrainingResult, episodes: EpisodeSums, *, seco
         {settings.learner: curves},
         steps,
         directory.figures / "learning_curves.png",
-        complete_from=this.population.task.complete_from,
+        complete_from=task.complete_from,
     )
-    _draw_table(this, policies)
-    if settings.evaluation.film is not False and renderer(this.trainee.learner.env) is not None:
-        _film(this, policies)
+    _draw_table(directory.figures / VALUE_MAP, task, policies)
+    if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
+        _film(directory.figures / FILM, settings, task, policies)
     rows = [_row("end of training", _final_returns(episodes))]
     rows.append(_row(WHOLE, result.scores))
-    rows += _play(this, policies)
+    rows += _play(run, population, policies)
     evaluation = {
         "variants": rows,
         "diverged": int(np.sum(result.diverged)),
@@ -118,9 +114,9 @@ def finish(this: Trained, result: TrainingResult, episodes: EpisodeSums, *, seco
     }
     frames = config.num_updates * config.frames_per_update * settings.seeds
     run.log_evaluation(rows, [frames] * len(rows), seconds)
-    _track_seeds(this, steps, curves)
+    _track_seeds(run, steps, curves)
     write_json_atomic(directory.evaluation_path, evaluation)
-    _write_report(this, evaluation)
+    _write_report(run, task.name, evaluation)
     print(f"report: {directory.report_path}")
 
 
@@ -152,9 +148,9 @@ def _row(name: str, scores: np.ndarray) -> PlainDict:
     }
 
 
-def _play(this: Trained, policies: PyTree) -> list[PlainDict]:
+def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
     """Let the trained policies play, here and in Gymnasium."""
-    settings, (env_name, learner, _, env_params) = this.run.settings, this.trainee
+    settings, (env_name, learner, env_params) = run.settings, population.task
     config, seed = settings.evaluation, settings.run.seed
     if not config.episodes:
         return []
@@ -170,16 +166,14 @@ def _play(this: Trained, policies: PyTree) -> list[PlainDict]:
             greedy=config.greedy,
         ).mean()
 
-    row_map = devices.RowMap(
-        play, chunk_size=AGENTS_AT_ONCE, num_devices=this.population.num_devices
-    )
+    row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
     rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
     total = settings.seeds + min(config.gymnasium, settings.seeds)
     with Progress(total=total, desc="playing", unit="agent") as bar:
 
         def progress(agents):
             bar.update(agents)
-            this.run.check_stop()
+            run.check_stop()
 
         played = [_row(f"{kind} policy", row_map(rows, progress))]
         scores = []
@@ -205,20 +199,19 @@ def _play(this: Trained, policies: PyTree) -> list[PlainDict]:
     return played
 
 
-def _write_curves(path: Any, steps: np.ndarray, curves: np.ndarray) -> None:
-    """A line for every point, a column for every agent; empty where no episode finished."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["steps", *(f"seed_{index}" for index in range(len(curves)))])
+def _write_curves(path: Path, steps: np.ndarray, curves: np.ndarray) -> None:
+    """Write a line for every point, a column for every agent; empty where no episode finished."""
+    lines = [",".join(["steps", *(f"seed_{index}" for index in range(len(curves)))])]
     for step, values in zip(steps.tolist(), curves.T, strict=True):
-        writer.writerow([step, *("" if np.isnan(value) else f"{value:.7g}" for value in values)])
-    write_text_atomic(path, text.getvalue())
+        cells = ["" if np.isnan(value) else f"{value:.7g}" for value in values]
+        lines.append(",".join([str(step), *cells]))
+    write_text_atomic(path, "\n".join(lines) + "\n")
 
 
-def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
-    """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
-    config = this.run.settings.train
-    for seed, curve in enumerate(curves[: this.run.settings.run.track_seeds]):
+def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray) -> None:
+    """Mirror the first agents' learning curves as nested runs."""
+    config = run.settings.train
+    for seed, curve in enumerate(curves[: run.settings.run.track_seeds]):
         records = [
             {
                 "kind": "update",
@@ -228,7 +221,7 @@ def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
             }
             for frames, value in zip(steps.tolist(), curve.tolist(), strict=True)
         ]
-        this.run.directory.append_child(
+        run.directory.append_child(
             {
                 "child": f"seed_{seed}",
                 "job_type": "seed",
@@ -238,41 +231,40 @@ def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
         )
 
 
-def _draw_table(this: Trained, policies: PyTree) -> None:
-    """Draw what tabular agents have learned: the mean of their tables."""
+def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
+    """Draw the mean of the value tables of tabular agents."""
     if not hasattr(policies, "visits"):
         return
     q = np.mean(policies.q, axis=0)
-    grid = value_maps.grid_map(this.trainee.learner.env, len(q))
+    grid = value_maps.grid_map(task.learner.env, len(q))
     if grid is not None:
         visits = np.sum(policies.visits, axis=0)
-        value_maps.plot_value_map(q, visits, grid, this.run.directory.figures / VALUE_MAP)
+        value_maps.plot_value_map(q, visits, grid, path)
 
 
-def _film(this: Trained, policies: PyTree) -> None:
+def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> None:
     """Record an episode of the first agent."""
-    settings, (_, learner, _, env_params) = this.run.settings, this.trainee
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     try:
         frames = record_episode(
-            learner,
+            task.learner,
             policy,
             key,
-            env_params,
+            task.env_params,
             greedy=settings.evaluation.greedy,
             max_steps=FILM_STEPS,
         )
     except Exception as error:  # a user's `render` may raise anything
         warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
         return
-    with replacing(this.run.directory.figures / FILM) as file:
-        save_gif(file, frames, frames_per_second(learner.env))
+    with replacing(path) as file:
+        save_gif(file, frames, frames_per_second(task.learner.env))
 
 
-def _write_report(this: Trained, result: PlainDict) -> None:
+def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> None:
     """Write report.html and print its table."""
-    directory, settings = this.run.directory, this.run.settings
+    directory, settings = run.directory, run.settings
     saved = directory.read_config()
     rows = []
     for row in result["variants"]:
@@ -312,7 +304,7 @@ def _write_report(this: Trained, result: PlainDict) -> None:
     ]
     report.write_report(
         directory.report_path,
-        f"Training {settings.learner} on {this.trainee.env_name}",
+        f"Training {settings.learner} on {env_name}",
         f"{settings.seeds} agents, {result['steps_per_agent']:,} steps each",
         sections,
     )

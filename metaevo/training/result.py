@@ -17,7 +17,7 @@ from metaevo.training.agents import Row
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import all_finite, mean_returns, scores
 from metaevo.training.population import Population
-from metaevo.training.settings import Trainee, TrainSettings, load_policies
+from metaevo.training.settings import TrainSettings, load_policies
 from metaevo.training.train_learner import Task
 from purerl.types import Learner, PyTree
 
@@ -66,19 +66,13 @@ class TrainingResult:
 
 
 def population_of(
-    settings: TrainSettings, trainee: Trainee, chunk_size: int | None = None
+    settings: TrainSettings, task: Task, meta_params: PlainDict, chunk_size: int | None
 ) -> Population:
-    """Lay out the agents of a training run.
-
-    Args:
-        settings: of the run.
-        trainee: that they describe.
-        chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
-    """
+    """Return the population of a training run."""
     return Population(
-        _task_of(trainee),
+        task,
         settings.hyperparams,
-        trainee.meta_params,
+        meta_params,
         settings.fitness,
         agents=settings.seeds,
         log_every=settings.run.log_every,
@@ -88,21 +82,17 @@ def population_of(
     )
 
 
-def check_trainee(settings: TrainSettings, trainee: Trainee) -> None:
-    """Find out before anything compiles whether devices and memory suffice.
-
-    Raises:
-        ConfigError: if they do not.
-    """
+def check_resources(settings: TrainSettings, task: Task, meta_params: PlainDict) -> None:
+    """Raise `ConfigError`, before anything is compiled, unless devices and memory suffice."""
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
     updates = settings.train.num_updates
     check_training(
         "seeds",
-        _task_of(trainee),
+        task,
         settings.hyperparams,
-        trainee.meta_params,
+        meta_params,
         kept=settings.seeds,
         at_once=min(settings.run.chunk_size or 1, settings.seeds),
         points=updates // (settings.run.log_every or updates),
@@ -110,13 +100,7 @@ def check_trainee(settings: TrainSettings, trainee: Trainee) -> None:
 
 
 def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:
-    """Return the result of agents that have done all their updates.
-
-    Args:
-        population: that trained them.
-        rows: the agents, on the host.
-        path: of the run directory.
-    """
+    """Return the result of agents, on the host, that have done all their updates."""
     learner = population.task.learner
     policies = jax.vmap(learner.policy)(rows.agent)
     finite = np.asarray(all_finite(policies, axes=1))
@@ -141,7 +125,7 @@ def load_training(run_dir: str | Path, *, trust_source: bool = False) -> Trainin
         >>> action, memory = acting.act(result.learner, first, memory, key, obs, greedy=True)
 
     Args:
-        run_dir: of `metaevo train` or `metaevo.train`.
+        run_dir: the directory of `metaevo train` or `metaevo.train`.
         trust_source: execute the source code of learned parts that the run has saved. Only for runs
             from a source that you trust.
 
@@ -165,7 +149,3 @@ def load_training(run_dir: str | Path, *, trust_source: bool = False) -> Trainin
         ~np.asarray(all_finite(policies, axes=1)),
         directory.path,
     )
-
-
-def _task_of(trainee: Trainee) -> Task:
-    return Task(trainee.env_name, trainee.learner, trainee.env_params)

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from metaevo.components import channels, filling
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
@@ -24,22 +25,16 @@ from metaevo.training import report as training_report
 from metaevo.training.agents import Row
 from metaevo.training.fitness import all_finite, mean_returns
 from metaevo.training.population import Population
-from metaevo.training.result import check_trainee, population_of, result_of
-from metaevo.training.settings import (
-    Trainee,
-    TrainSettings,
-    make_trainee,
-    named_function,
-    save_policies,
-)
+from metaevo.training.result import check_resources, population_of, result_of
+from metaevo.training.settings import TrainSettings, make_task, save_policies
+from metaevo.training.train_learner import Task
 
-EXPERIMENT = "train"
 HARMLESS = (
     "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
     "run.keep_checkpoints", "run.num_devices", "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
-KIND = Kind(EXPERIMENT, EXPERIMENT, "update", HARMLESS)
+KIND = Kind("train", "train", "update", HARMLESS)
 
 
 def run_training(
@@ -48,7 +43,7 @@ def run_training(
     """Train to the end, or until a signal.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
         trust_source: execute components from outside metaevo that run directories hold.
@@ -60,9 +55,9 @@ def run_training(
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    trainee = make_trainee(settings, run_dir if resume else None, trust_source=trust_source)
-    training_report.check(settings, trainee.env_name, trainee.learner.env)
-    check_trainee(settings, trainee)
+    task, meta_params = make_task(settings, run_dir if resume else None, trust_source=trust_source)
+    training_report.check(settings, task)
+    check_resources(settings, task, meta_params)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         if run.before is not None:
             same_end = run.before.evaluation == settings.evaluation
@@ -70,26 +65,22 @@ def run_training(
                 steps = settings.train.total_timesteps
                 print(f"{run.directory.path} is finished ({steps} steps an agent)")
                 return 0
-        population = _start(run, trainee)
+        population = _start(run, task, meta_params)
         with run.working():
             chunks, seconds = _train(run, population)
             result = result_of(population, population.rows(chunks), run.directory.path)
             save_policies(run.directory, result.policies, {"run_id": run.resolved["run_id"]})
-            training_report.finish(
-                training_report.Trained(run, trainee, population),
-                result,
-                population.curves(chunks)[0],
-                seconds=seconds,
-            )
+            episodes, _ = population.curves(chunks)
+            training_report.finish(run, population, result, episodes, seconds=seconds)
         return run.exit_code
 
 
-def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
-    """Lay out the agents, and write the run's initial files."""
+def _start(run: Run[TrainSettings], task: Task, meta_params: PlainDict) -> Population:
+    """Return the population, and write the run's initial files."""
     settings, resolved = run.settings, run.resolved
     # A resumed run keeps the settings that were resolved at its start.
     chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
-    population = population_of(settings, trainee, chunk_size)
+    population = population_of(settings, task, meta_params, chunk_size)
     before = resolved.get("num_devices", population.num_devices)
     if before != population.num_devices:
         warnings.warn(
@@ -98,7 +89,7 @@ def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
             stacklevel=2,
         )
     for slot in filling.slots_of(settings.learner):
-        filling.keep(run.directory.path, slot, named_function(settings, slot))
+        filling.keep(run.directory.path, slot, getattr(settings, slot))
     channels.keep(run.directory.path, settings.channel)
     run.start(
         {
@@ -177,7 +168,7 @@ def _log(
     ends = population.windows.ends()[logged:known]
     lengths = np.diff(ends, prepend=logged * population.windows.every)
     diverged = ~all_finite(metrics, axes=2)  # in this stretch: parameters of then are not known
-    with warnings.catch_warnings():  # all agents diverged: there is no mean
+    with warnings.catch_warnings():  # without a mean, as all agents have diverged
         warnings.simplefilter("ignore", RuntimeWarning)
         means = {
             key: np.nanmean(np.where(diverged, np.nan, leaf), axis=0) / lengths

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import flax.serialization
 import jax
@@ -31,10 +31,11 @@ from metaevo.training.task import (
     make_environments,
     make_learner,
 )
+from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
 from purerl.learners import HAND_WRITTEN
 from purerl.parts.own_task import sampler
-from purerl.types import EnvParams, Hyperparams, Learner, PyTree
+from purerl.types import Hyperparams, Learner, PyTree
 
 T = TypeVar("T")
 
@@ -73,26 +74,18 @@ class RunConfig(RecordConfig):
     """devices to use; by default all"""
 
 
+POLICIES = "policies"
+"""Folder of the trained policies in a run directory."""
 LATER_SLOTS = ("schedule",)
 """Slots without a setting in runs of earlier versions."""
 
 
-class Trainee(NamedTuple):
-    """The learner, environment and functions that the settings name."""
-
-    env_name: str
-    learner: Learner
-    meta_params: PlainDict
-    """of the losses, by their slots"""
-    env_params: EnvParams
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """The settings of a training run.
+    """Settings of a training run.
 
-    In addition, every slot of the learner that takes functions by name has a setting for the
-    function's name; see `named_function`.
+    In addition, every slot of the learner that takes functions by name has a setting: the name of a
+    hand-written function, or a run's directory.
     """
 
     learner: str
@@ -114,7 +107,7 @@ class TrainSettings:
 
 
 class TrainableSettings(LearnerSettings, Protocol):
-    """Settings of which a learner can be trained: of a training run, or of a sweep's trial."""
+    """Settings of a training run, or of a sweep's trial."""
 
     @property
     def task(self) -> TaskConfig:
@@ -137,10 +130,8 @@ def training_class(raw: PlainDict) -> type[TrainSettings]:
 def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) -> type[T]:
     """Return a subclass of settings with a learner's sections, and a setting for each named slot.
 
-    Args:
-        base: the settings.
-        raw: the unvalidated settings; only `learner` is read.
-        order: the settings that come before the slots' settings.
+    `raw` are unvalidated settings, of which `learner` is read. The slots come after the settings
+    `order`.
 
     Raises:
         ConfigError: for an unknown learner.
@@ -152,29 +143,26 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
     return specialised(base, sections, values, texts, later=LATER_SLOTS, order=(*order, *slots))
 
 
-def named_function(settings: TrainableSettings, slot: str) -> str:
-    """Return a slot's setting: the name of a hand-written function or a run's directory."""
-    name: str = getattr(settings, slot)
-    return name
-
-
-def make_trainee(
+def make_task(
     settings: TrainableSettings,
     run_path: Path | None = None,
     *,
     trust_source: bool = False,
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
-) -> Trainee:
-    """Build learner, losses and environment.
+) -> tuple[Task, PlainDict]:
+    """Build the learner in its environment, and its functions.
 
     Args:
-        settings: name learner, losses and environment.
-        run_path: an existing run; its copies of evolved losses are used.
+        settings: settings of the training.
+        run_path: an existing run; its copies of evolved functions are used.
         trust_source: whether source code that a run has saved may be executed.
         given: functions with their meta-parameters, by slot, which override the settings.
 
+    Returns:
+        the task, and the meta-parameters of the functions by slot.
+
     Raises:
-        ConfigError: if the learner, a loss or the environment cannot be built.
+        ConfigError: if one of them cannot be built.
     """
     environments = make_environments(settings.task, settings.learner)
     if len(environments) != 1:
@@ -188,7 +176,7 @@ def make_trainee(
         )
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
-        name = named_function(settings, slot)
+        name = getattr(settings, slot)
         if given is not None and slot in given:
             name, (function, own) = "(a function)", given[slot]
         else:
@@ -199,13 +187,13 @@ def make_trainee(
         meta_params[slot] = own
         functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
-    return Trainee(env_name, learner, meta_params, env_params)
+    return Task(env_name, learner, env_params), meta_params
 
 
 def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> None:
     """Write policies stacked over agents into the run directory, for `load_policies`."""
     content = _without_none(flax.serialization.to_state_dict(jax.device_get(policies)))
-    checkpoint.save_tree(_policies(run), content, metadata)
+    checkpoint.save_tree(run.path / POLICIES, content, metadata)
 
 
 def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Learner, Any]:
@@ -223,21 +211,18 @@ def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[L
     run = RunDirectory.open(Path(run_dir))
     raw = run.read_config()["config"]
     settings = from_dict(training_class(raw), raw)
-    trainee = make_trainee(settings, run.path, trust_source=trust_source)
-    path = _policies(run)
+    task, meta_params = make_task(settings, run.path, trust_source=trust_source)
+    learner, env_params = task.learner, task.env_params
+    path = run.path / POLICIES
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
     saved, _ = checkpoint.load_tree(path)
-    template = jax.eval_shape(
-        jax.vmap(
-            lambda key: trainee.learner.policy(
-                trainee.learner.init(
-                    key, settings.hyperparams, trainee.meta_params, trainee.env_params
-                )
-            )
-        ),
-        keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds),
-    )
+
+    def policy(key: jax.Array) -> PyTree:
+        return learner.policy(learner.init(key, settings.hyperparams, meta_params, env_params))
+
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    template = jax.eval_shape(jax.vmap(policy), keys)
     try:
         state_dict = merge(flax.serialization.to_state_dict(template), saved)
         policies = flax.serialization.from_state_dict(template, state_dict)
@@ -248,16 +233,12 @@ def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[L
             raise ValueError("other shapes")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
-    return trainee.learner, policies
+    return learner, policies
 
 
 def default_function(learner: str, slot: str) -> str:
     """Return the name of the hand-written function that fills a slot unless another is named."""
     return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
-
-
-def _policies(run: RunDirectory) -> Path:
-    return run.path / "policies"
 
 
 def _without_none(tree: PlainDict) -> PlainDict:

@@ -13,9 +13,8 @@ from metaevo.training import pbt
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
-from metaevo.training.settings import default_function, make_trainee
+from metaevo.training.settings import default_function, make_task
 from metaevo.training.task import LearnerConfig, TaskConfig
-from metaevo.training.train_learner import Task
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, PRUNED, SearchSettings
 from metaevo.tuning.objective import BEFORE, Memory, SettingsObjective, Watch, statistic
 from metaevo.tuning.ranges import Params
@@ -57,20 +56,19 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         Raises:
             ConfigError: if learner, losses and environment do not fit.
         """
-        trainee = make_trainee(settings)
-        task = Task(trainee.env_name, trainee.learner, trainee.env_params)
+        task, meta_params = make_task(settings)
         check_training(
             "sweep.seeds",
             task,
             settings.hyperparams,
-            trainee.meta_params,
+            meta_params,
             kept=self.config.seeds,
             at_once=settings.run.chunk_size or 1,
         )
         return Population(
             task,
             settings.hyperparams,
-            trainee.meta_params,
+            meta_params,
             settings.fitness,
             chunk_size=settings.run.chunk_size,
             num_devices=settings.run.num_devices,

@@ -1,8 +1,8 @@
-"""Named tasks, and the evolution of a learned part on distributions of them.
+"""Evolution of a learned part on named tasks.
 
-A named task is an environment with changes to the settings of a learner. What is traced in it may
-be drawn anew in every generation, see `sampling.py`. What is static makes it a program of its own,
-and a generation runs only the programs of the tasks that it draws.
+A named task is an environment with changes to the settings of a learner. Traced settings may be
+drawn anew in every generation, see `sampling.py`. Static settings make it a separate program, and a
+generation runs only the programs of the tasks that it draws.
 
     problem = TrainOnTasks(distributions, component, FitnessConfig(), tasks_per_generation=4)
     task = problem.draw(key, 0)
@@ -122,7 +122,7 @@ class TrainOnTasks:
 
     @property
     def working_set_bytes(self) -> int:
-        """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
+        """Working set of training one agent; see `choose_chunk_size`."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
         return max(
             working_set(one.task, one.hyperparams, _example(one.sample, shapes))
@@ -158,15 +158,11 @@ class TrainOnTasks:
         task: Drawn | None = None,
         reference: jax.Array | None = None,
     ) -> Evaluation:
-        """Train one agent on a task with these meta-parameters.
+        """Train one agent on a task from `draw`, by default one that depends on the key.
 
-        Args:
-            key: of all randomness in the training.
-            meta_params: of the component.
-            task: from `draw`; by default one that depends on the key.
-            reference: [] score of the reference on this task, which becomes 1, as OPEN divides by
-                Adam's return (Goldie et al. 2024, arXiv 2407.07082); by default 1 is its score at
-                the full length and without draws.
+        `reference`, [] the score of the reference on this task, becomes 1, as OPEN divides by
+        Adam's return (Goldie et al. 2024, arXiv 2407.07082). By default 1 is its score at the full
+        length and without draws.
         """
         task = self.draw(jax.random.fold_in(key, TASK), 0) if task is None else task
         each = [functools.partial(self._evaluate, one) for one in self.distributions]
@@ -216,19 +212,15 @@ class TrainOnTasks:
         meta_params: MetaParams,
         drawn: jax.Array,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Train one agent; return its score, NaN if it diverged, and its measures.
+        """Train one agent, with what the raw key `drawn` draws in the task.
 
-        Args:
-            one: the distribution.
-            task: its task, with evolved or hand-written parts.
-            key: of all randomness in the training.
-            meta_params: of the parts.
-            drawn: key of all that is drawn in it.
+        Returns:
+            its score, NaN if it diverged, and its measures.
         """
         values, learner = _values(one, drawn), task.learner
         changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
         hyperparams = with_changes(one.hyperparams, changes)
-        env_params = _env_params(task.env_params, values)
+        env_params = with_drawn(task.env_params, values)
         inputs = devices.as_inputs((hyperparams, meta_params, env_params, drawn))
         hyperparams, meta_params, env_params, drawn = inputs
         length, scale = updates_of(values), values.get(sampling.REWARD_SCALE, 1.0)
@@ -256,17 +248,17 @@ def bind(
     example: Any,
     entry: LearnerEntry,
 ) -> Distribution:
-    """Bind a learner to a named task, and check what is drawn in it without compiling.
+    """Bind a learner to a named task, and check without compilation what is drawn in it.
 
     Args:
-        name: of the task.
-        settings: of the evolution, with the changes of this task.
+        name: name of the task.
+        settings: settings of the evolution with the changes of this task.
         change: the task, with its rules.
         parts: functions and the environment of the task.
-        functions: for the slots that are evolved.
-        references: hand-written ones for the same slots.
-        example: of the meta-parameters that functions take: arrays, or their shapes.
-        entry: the learner's.
+        functions: evolved functions by slot.
+        references: hand-written functions for the same slots.
+        example: meta-parameters of the evolved functions: arrays, or their shapes.
+        entry: the learner's entry.
 
     Raises:
         ConfigError: naming the key that does not fit.
@@ -330,16 +322,11 @@ def _values(one: Distribution, drawn: jax.Array) -> dict[str, jax.Array]:
     return sampling.draw_all(one.sample, jax.random.wrap_key_data(drawn))
 
 
-def _env_params(params: EnvParams, values: Mapping[str, jax.Array]) -> EnvParams:
-    """Return the parameters of an environment with drawn ones."""
+def with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
+    """Return the parameters of an environment with the drawn values."""
     if isinstance(params, ScaledParams):
         inner = with_drawn(params.env, values)
         return params.replace(env=inner, scale=values[sampling.REWARD_SCALE])
-    return with_drawn(params, values)
-
-
-def with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
-    """Return the parameters of an environment with those of them that are among drawn values."""
     changes = {
         name: jnp.asarray(value, jnp.result_type(getattr(params, name)))
         for name, value in sampling.of_prefix(values, sampling.ENV_PARAMS).items()
@@ -367,15 +354,15 @@ def check_env_params(
     sample: Mapping[str, Entry],
     learner: str,
 ) -> None:
-    """Check that drawn parameters of an environment are traced, and in their range.
+    """Check that the drawn parameters of an environment are traced, and in their range.
 
     Args:
-        where: the section of the distributions, for the error message.
+        where: name of the section with the distributions, for the error message.
         env: the environment.
         params: its parameters.
-        task: names it, with its changed parameters.
-        sample: distributions; those of parameters are checked.
-        learner: the learner in it.
+        task: its name and its changed parameters.
+        sample: distributions, of which those of parameters are checked.
+        learner: name of the learner.
 
     Raises:
         ConfigError: if a parameter is static, of another type, or out of its range.

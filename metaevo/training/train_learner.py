@@ -1,4 +1,4 @@
-"""The meta-problem of this project: train a learner with a learned part; fitness is how it learned.
+"""The meta-problem: train a learner with a learned part; the fitness is how well it learns.
 
 problem = TrainLearner(tasks, hyperparams, component, FitnessConfig())
 problem.evaluate(key, meta_params)       # trains one agent from scratch in every environment
@@ -19,7 +19,7 @@ from metaevo.evolution.problem import Evaluation, MetaParams
 from metaevo.training.derivatives import train_and_differentiate
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
-from purerl.types import EnvParams, Hyperparams, Learner, PyTree, TrainResult
+from purerl.types import EnvParams, Hyperparams, Learner, TrainResult
 
 
 class Task(NamedTuple):
@@ -69,7 +69,7 @@ class TrainLearner:
 
     @property
     def working_set_bytes(self) -> int:
-        """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
+        """Working set of training one agent; see `choose_chunk_size`."""
         meta_params = jax.eval_shape(self.init, jax.random.key(0))
         return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
 
@@ -89,7 +89,7 @@ class TrainLearner:
         return Evaluation(total, metrics)
 
     def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """The same with a gradient: through `window` updates of every training.
+        """Do the same with a gradient through `window` updates of every training.
 
         Raises:
             ValueError: if a learner has no derivatives, or its updates do not fill windows.
@@ -147,27 +147,28 @@ def working_set(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -
     On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
     touches only a few rows. On an accelerator, where the estimate divides up the memory, it does.
     """
-    state, working = training_bytes(task, hyperparams, meta_params)
-    if jax.devices()[0].platform == "cpu":
-        state -= devices.num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
-    return state + working
+    found = training_bytes(task, hyperparams, meta_params)
+    replay = found.replay if jax.devices()[0].platform == "cpu" else 0
+    return found.state - replay + found.working
 
 
-def training_bytes(
-    task: Task, hyperparams: Hyperparams, meta_params: MetaParams
-) -> tuple[int, int]:
-    """Estimate the bytes that an agent keeps between updates, and the extra bytes of an update.
+class AgentBytes(NamedTuple):
+    """Estimated bytes of an agent."""
 
-    The latter are a gradient and a batch.
-    """
-    learner, state = task.learner, _state(task, hyperparams, meta_params)
-    obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)
+    state: int
+    """between updates"""
+    replay: int
+    """of these, the replay memory"""
+    working: int
+    """of an update: a gradient and a batch"""
+
+
+def training_bytes(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> AgentBytes:
+    """Estimate the bytes of training one agent, without compilation."""
+    learner, key = task.learner, jax.random.key(0)
+    state = jax.eval_shape(learner.init, key, hyperparams, meta_params, task.env_params)
+    obs, _ = jax.eval_shape(learner.env.reset, key, task.env_params)
     gradient = devices.num_bytes(jax.eval_shape(learner.policy, state))
-    return devices.num_bytes(state), gradient + learner.config.batch_size * (
-        2 * devices.num_bytes(obs) + 64
-    )
-
-
-def _state(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> PyTree:
-    key = jax.random.key(0)
-    return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)
+    batch = learner.config.batch_size * (2 * devices.num_bytes(obs) + 64)
+    replay = devices.num_bytes(getattr(state, "ring", ()))
+    return AgentBytes(devices.num_bytes(state), replay, gradient + batch)

@@ -18,9 +18,8 @@ from metaevo.config.checks import Measure, Number, Text
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
-from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.settings import make_task, training_class
 from metaevo.training.task import with_changes
-from metaevo.training.train_learner import Task
 from purerl.types import Hyperparams
 
 Progress = Callable[[int], Any]
@@ -52,14 +51,14 @@ class Bench:
         raw = {**benchmark.settings(task), rule.slot: rule.text}
         try:
             settings: Any = from_dict(training_class(raw), raw)
-            trainee = make_trainee(settings, trust_source=rule.trust_source)
+            bound, meta_params = make_task(settings, trust_source=rule.trust_source)
         except ConfigError as error:
             raise ConfigError(f"task {task}: {error}") from None
         self.hyperparams: Hyperparams = settings.hyperparams
         self.population = Population(
-            Task(trainee.env_name, trainee.learner, trainee.env_params),
+            bound,
             settings.hyperparams,
-            trainee.meta_params,
+            meta_params,
             settings.fitness,
             agents=benchmark.seeds,
         )

@@ -24,7 +24,9 @@ class GameStudy(ProblemStudy):
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
-        check_agents(self.agents, [self.agents.task], self.settings)
+        hyperparams, settings = self.settings.hyperparams, self.settings
+        tasks = [self.agents.task]
+        check_agents(self.agents, tasks, hyperparams, settings.strategy, settings.evolution)
 
     def compare(
         self,

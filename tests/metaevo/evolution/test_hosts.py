@@ -179,10 +179,7 @@ def test_all_processes_do_what_the_first_proposes_until_one_is_to_stop(others):
     answers[:] = [5, None], [7, None]
 
     def next_length():
-        return in_lockstep(3, lambda: stop.requested, share)
-
-    def share(number):
-        stop.requested = stop.requested or number
+        return in_lockstep(3, stop)
 
     assert next_length() == 3
     assert stop.requested is None

@@ -153,11 +153,11 @@ def test_it_finds_the_optimum_and_leaves_a_run(through):
 def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
     looks = []
 
-    def stop_soon(length, stop_signal, share_signal):
+    def stop_soon(length, stop):
         looks.append(length)
         if len(looks) <= 6:
             return length
-        share_signal(signal.SIGTERM)
+        stop.requested = signal.SIGTERM
         return 0
 
     monkeypatch.setattr(loop, "in_lockstep", stop_soon)

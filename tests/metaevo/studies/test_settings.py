@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class, make_parts
-from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses, optimizers
 
 
@@ -65,7 +65,7 @@ def test_a_schedule_of_what_the_learner_has_not_is_refused():
     complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"
     raw = {"learner": "dqn", "schedule": "linear"}
     with pytest.raises(ConfigError, match=complaint):
-        make_trainee(from_dict(training_class(raw), raw))
+        make_task(from_dict(training_class(raw), raw))
     raw |= {"evolve": "value_loss"}
     with pytest.raises(ConfigError, match=complaint):
         make_parts(settings_of(raw))

@@ -99,11 +99,11 @@ def stop_after(monkeypatch, looks):
     """Send SIGTERM, as it were, when so many blocks have begun."""
     seen = []
 
-    def in_lockstep(length, stop_signal, share_signal):
+    def in_lockstep(length, stop):
         seen.append(length)
         if len(seen) <= looks:
             return length
-        share_signal(signal.SIGTERM)
+        stop.requested = signal.SIGTERM
         return 0
 
     monkeypatch.setattr(loop, "in_lockstep", in_lockstep)

@@ -11,7 +11,7 @@ from metaevo.commands.evolve import main
 from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.studies.games.steering import SteeringStudy
-from metaevo.studies.registry import STUDIES
+from metaevo.studies.registry import find
 from purerl import acting, envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 from tests.metaevo.studies.games import STEERING, merged, run
@@ -20,7 +20,7 @@ from tests.purerl.messages import message
 
 def study_of(**changes):
     raw = merged(STEERING, changes)
-    return SteeringStudy(from_dict(STUDIES["steering"].settings(raw, None), raw))
+    return SteeringStudy(from_dict(find({"study": "steering"}).settings(raw, None), raw))
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.studies.settings import experiment_class
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
-from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.settings import make_task, training_class
 from metaevo.training.task import Parts, TaskConfig, make_environments
 from purerl.parts.own_task import OwnTask
 
@@ -50,5 +50,5 @@ def test_tasks_belong_to_keys():
 def test_a_single_training_refuses_a_distribution():
     raw = {"task": {"env": "GridWorlds"}, "learner": "lpg"}
     with pytest.raises(ConfigError, match=r"task.env = 'GridWorlds': is a distribution of tasks"):
-        make_trainee(from_dict(training_class(raw), raw))
+        make_task(from_dict(training_class(raw), raw))
     assert TaskConfig("GridWorlds").items() == [("GridWorlds", {})]

@@ -100,7 +100,7 @@ def test_several_environments_on_measured_scales():
     config = ppo.Config(4096, 4, 64, 4, 2, hidden_sizes=(16,))
     tasks = [ppo_task(config, losses.squared, name) for name in names]
     hyperparams, weights = ppo.Hyperparams(learning_rate=1e-2), FitnessConfig()
-    measured = measure_normalisation(tasks, hyperparams, weights, seed=0)
+    measured = measure_normalisation([(task, hyperparams) for task in tasks], weights, seed=0)
     assert 18 < measured.random[0] < 27
     assert -500 <= measured.random[1] < -490
     assert measured.reference[0] > measured.random[0] + 10
@@ -134,7 +134,7 @@ def test_a_reference_no_better_than_random_play_gives_no_scale():
     with pytest.raises(
         ValueError, match="CartPole-v1: the hand-written reference scores 9, no better"
     ):
-        measure_normalisation([task], ppo.Hyperparams(), FitnessConfig(), seed=0)
+        measure_normalisation([(task, ppo.Hyperparams())], FitnessConfig(), seed=0)
 
 
 def test_fitness_of_looks_at_every_parameter():
