@@ -8,67 +8,41 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metaevo import statistics
-    from metaevo.comparison.compare_runs.analysis import compare_runs
-    from metaevo.comparison.compare_runs.results import RunComparison
-    from metaevo.comparison.generality.judge import GeneralityResult, TaskScore, generality
-    from metaevo.components.component import Component
-    from metaevo.components.discovery import load
-    from metaevo.config import ConfigError
-    from metaevo.evolution import devices
-    from metaevo.evolution.evaluation import Evaluations, evaluate
-    from metaevo.evolution.evolution import EvolutionConfig
-    from metaevo.evolution.problem import Evaluation, MetaProblem
-    from metaevo.evolution.strategy import Strategy, StrategyConfig
-    from metaevo.studies.api import Found, compare, evolve
-    from metaevo.studies.custom import Study, StudySettings
-    from metaevo.studies.learner_problem import ComparisonResult, ContenderResult, LearnerProblem
-    from metaevo.studies.settings import RunConfig
-    from metaevo.studies.sweeps import sweep
-    from metaevo.training.api import train
-    from metaevo.training.result import TrainingResult, load_training
-    from metaevo.training.tasks import TaskDistribution
-    from metaevo.tuning.config import SweepConfig
-    from metaevo.tuning.results import SweepResult
+    from metaevo import statistics as statistics
+    from metaevo.comparison.compare_runs.analysis import compare_runs as compare_runs
+    from metaevo.comparison.compare_runs.results import RunComparison as RunComparison
+    from metaevo.comparison.generality.judge import GeneralityResult as GeneralityResult
+    from metaevo.comparison.generality.judge import TaskScore as TaskScore
+    from metaevo.comparison.generality.judge import generality as generality
+    from metaevo.components.component import Component as Component
+    from metaevo.components.discovery import load as load
+    from metaevo.config import ConfigError as ConfigError
+    from metaevo.evolution import devices as devices
+    from metaevo.evolution.evaluation import Evaluations as Evaluations
+    from metaevo.evolution.evaluation import evaluate as evaluate
+    from metaevo.evolution.evolution import EvolutionConfig as EvolutionConfig
+    from metaevo.evolution.problem import Evaluation as Evaluation
+    from metaevo.evolution.problem import MetaProblem as MetaProblem
+    from metaevo.evolution.strategy import Strategy as Strategy
+    from metaevo.evolution.strategy import StrategyConfig as StrategyConfig
+    from metaevo.studies.api import Found as Found
+    from metaevo.studies.api import compare as compare
+    from metaevo.studies.api import evolve as evolve
+    from metaevo.studies.custom import Study as Study
+    from metaevo.studies.custom import StudySettings as StudySettings
+    from metaevo.studies.learner_problem import ComparisonResult as ComparisonResult
+    from metaevo.studies.learner_problem import ContenderResult as ContenderResult
+    from metaevo.studies.learner_problem import LearnerProblem as LearnerProblem
+    from metaevo.studies.settings import RunConfig as RunConfig
+    from metaevo.studies.sweeps import sweep as sweep
+    from metaevo.training.api import train as train
+    from metaevo.training.result import TrainingResult as TrainingResult
+    from metaevo.training.result import load_training as load_training
+    from metaevo.training.tasks import TaskDistribution as TaskDistribution
+    from metaevo.tuning.config import SweepConfig as SweepConfig
+    from metaevo.tuning.results import SweepResult as SweepResult
 
     __version__: str
-
-__all__ = [
-    "ComparisonResult",
-    "Component",
-    "ConfigError",
-    "ContenderResult",
-    "Evaluation",
-    "Evaluations",
-    "EvolutionConfig",
-    "Found",
-    "GeneralityResult",
-    "LearnerProblem",
-    "MetaProblem",
-    "RunComparison",
-    "RunConfig",
-    "Strategy",
-    "StrategyConfig",
-    "Study",
-    "StudySettings",
-    "SweepConfig",
-    "SweepResult",
-    "TaskDistribution",
-    "TaskScore",
-    "TrainingResult",
-    "__version__",
-    "compare",
-    "compare_runs",
-    "devices",
-    "evaluate",
-    "evolve",
-    "generality",
-    "load",
-    "load_training",
-    "statistics",
-    "sweep",
-    "train",
-]
 
 _HOMES = {
     "ComparisonResult": "metaevo.studies.learner_problem",
@@ -106,6 +80,7 @@ _HOMES = {
     "train": "metaevo.training.api",
 }
 """Module of each public name, imported on first use."""
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

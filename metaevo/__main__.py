@@ -89,7 +89,7 @@ def _run(name: str, rest: list[str], options: PlainDict) -> int:
         return _reproduce(rest)
     command = COMMANDS[name]
     if command.trains:
-        if wants_short_help(rest):
+        if _wants_short_help(rest):
             print(help_of(name), end="")
             return 0
         _start_jax(rest if command.joins else None)
@@ -104,7 +104,7 @@ def _unknown(name: str) -> Exception:
     return ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
 
 
-def wants_short_help(argv: Sequence[str]) -> bool:
+def _wants_short_help(argv: Sequence[str]) -> bool:
     """Whether the arguments contain `--help` but not `--help all`."""
     for index, word in enumerate(argv):
         if word in ("-h", "--help"):

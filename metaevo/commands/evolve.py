@@ -21,6 +21,16 @@ COMPONENTS = ("optimizer", "value_loss")
 """Default components: evolve the first with a preset for the learner."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
+SHORT = {
+    "generations": ("evolution", "generations", "how many in all"),
+    "devices": ("evolution", "num_devices", "how many to use, of all processes"),
+    "evolution-seeds": (
+        "run",
+        "evolution_seeds",
+        "evolve N times, with the seeds run.seed, run.seed + 1, ...",
+    ),
+}
+"""Flags that are short for a setting: its section, its name and the help."""
 
 
 @exit_on_config_error()
@@ -68,28 +78,12 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        entry = registry.find(raw)
-        if raw.get("study") == registry.LEARNER:
-            del raw["study"]  # the settings of a learner's study have no such key
-        return entry.settings(raw, component)
+        return registry.find(raw).settings(raw, component)
 
     parser = run_parser("evolve", description)
-    short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}
-    for name, text in short.items():
-        parser.add_argument(
-            f"--{name.removeprefix('num_')}",
-            type=int,
-            metavar="N",
-            dest=name,
-            help=f"{text}; short for --evolution.{name}",
-        )
-    parser.add_argument(
-        "--evolution-seeds",
-        type=int,
-        metavar="N",
-        help="evolve N times, with the seeds run.seed, run.seed + 1, ...; short for "
-        "--run.evolution_seeds",
-    )
+    for flag, (section, name, text) in SHORT.items():
+        short_for = f"{text}; short for --{section}.{name}"
+        parser.add_argument(f"--{flag}", type=int, metavar="N", help=short_for)
     parser.add_argument(
         "--comparison",
         choices=COMPARISONS,
@@ -100,11 +94,10 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
     hosts.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
     data = to_dict(settings)
-    data["evolution"] |= {
-        name: getattr(args, name) for name in short if getattr(args, name) is not None
-    }
-    if args.evolution_seeds is not None:
-        data["run"]["evolution_seeds"] = args.evolution_seeds
+    for flag, (section, name, _) in SHORT.items():
+        number = getattr(args, flag.replace("-", "_"))
+        if number is not None:
+            data[section][name] = number
     data["evaluation"] = resized(data["evaluation"], args.comparison)
     settings = with_trackers(from_dict(type(settings), data), args)
     return {

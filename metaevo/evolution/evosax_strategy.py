@@ -129,7 +129,6 @@ class EvosaxStrategy(Strategy):
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` for too many generations: Diffusion Evolution plans a number."""
-        del problem
         limit = getattr(self.algorithm, "num_generations", generations)
         if generations > limit:
             raise ConfigError(

@@ -79,7 +79,6 @@ class MetaGradient(Strategy):
 
     def ask(self, key: jax.Array, state: State) -> tuple[Any, State]:
         """Return the mean [population_size, ...], and the state."""
-        del key
         size = self.config.population_size
         repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), state.mean)
         return repeated, state
@@ -88,7 +87,6 @@ class MetaGradient(Strategy):
         self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: State
     ) -> State:
         """Return the state after a gradient step; non-finite gradients are ignored."""
-        del key, population
         gradients = evaluation.gradient
         norms = jax.vmap(optax.tree.norm)(gradients)
         factor = jnp.where(
@@ -112,12 +110,10 @@ class MetaGradient(Strategy):
         self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
     ) -> Evaluation:
         """Evaluate with a gradient."""
-        del best
         return ascend(problem, key, meta_params, self.window)
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the problem has no derivatives."""
-        del generations
         task = draw_task(problem, jax.random.key(0), 0)
         climb = partial(ascend, on_task(problem, task), window=self.window)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))

@@ -59,12 +59,9 @@ class GivenStrategy(StrategyConfig):
 
 
 def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
-    """Return the strategy of the settings.
+    """Return the strategy of the settings for meta-parameters like `solution`.
 
-    Args:
-        config: the settings.
-        solution: an example of meta-parameters.
-        steps: `sigma` and `learning_rate`, which override the settings; may be traced.
+    `steps`, `sigma` and `learning_rate`, override the settings and may be traced.
 
     Raises:
         ConfigError: for an unknown algorithm or setting, or an invalid value.

@@ -81,7 +81,6 @@ class Strategy(Protocol):
 
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
-        del state
         return jnp.float32(jnp.nan)
 
     def check(self, problem: MetaProblem, generations: int) -> None:

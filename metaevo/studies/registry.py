@@ -5,10 +5,10 @@ from importlib import import_module
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.studies import custom
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.settings import EvolveSettings, experiment_class
 from metaevo.studies.study import TRAINING, Entry, alone
 from purerl.custom import is_custom
 
@@ -16,7 +16,15 @@ LEARNER = "learner"
 """Study to use if the settings do not name one."""
 GAMES = ("cheap_talk", "coin_game", "shaping", "steering")
 """Studies in `games/entries.py`, which takes 0.4 s to import."""
-STUDIES = {LEARNER: Entry(experiment_class, LearnerStudy, (*TRAINING, "channel", "fitness."))}
+
+
+def _learner_settings(raw: PlainDict, component: str | None) -> type[EvolveSettings]:
+    """Return the class of a learner's study, whose settings do not name it."""
+    raw.pop("study", None)
+    return experiment_class(raw, component)
+
+
+STUDIES = {LEARNER: Entry(_learner_settings, LearnerStudy, (*TRAINING, "channel", "fitness."))}
 
 
 def find(raw: PlainMapping) -> Entry:

@@ -23,8 +23,8 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices, hosts, memory
-from metaevo.evolution.blocks import Block, run_generations
+from metaevo.evolution import devices, hosts
+from metaevo.evolution.blocks import Block, as_text, run_generations
 from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
@@ -244,7 +244,7 @@ class _Logbook:
             f"{evolution.config.seeds_per_candidate} seeds on {evolution.num_devices} devices"
             f"{f' of {processes} processes' if processes > 1 else ''}, "
             f"{evolution.chunk_size} agents at once on each, about "
-            f"{memory.as_text(bytes_needed)} a device",
+            f"{as_text(bytes_needed)} a device",
             file=sys.stderr,
         )
 

@@ -262,8 +262,6 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
         ConfigError: for an unknown learner, component or study.
     """
     if "evolve" in raw or "study" in raw:
-        if raw.get("study") == registry.LEARNER:
-            del raw["study"]  # the settings of a learner's study have no such key
         made = registry.find(raw).settings(raw, None)
         return without(made, ("run", "evaluation"), EvolutionSweepSettings)
     return with_named_functions(SweepSettings, raw, ("learner",))

@@ -1,4 +1,4 @@
-"""Agents of a population as arrays: rows, results, and how settings are dealt to them."""
+"""Agents of a population as arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,8 +29,8 @@ class Row(struct.PyTreeNode):
     metrics: Any
     """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
     finite: Any
-    """[] bool, whether the policy's parameters are finite; None if the metrics, which include it,
-    are kept"""
+    """[] bool, whether the policy's parameters are finite; None if the metrics are kept, which
+    include it"""
 
 
 class Agents(NamedTuple):
@@ -53,7 +53,7 @@ class Trained(NamedTuple):
     """Results of complete trainings."""
 
     scores: Any
-    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode"""
     diverged: Any
     """[settings, seeds] whether an agent's parameters are not finite"""
     episodes: EpisodeSums
@@ -61,7 +61,7 @@ class Trained(NamedTuple):
 
 
 def vmap_rows(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
-    """`jax.vmap`, but one row alone keeps its shape: XLA makes a faster program of that."""
+    """Apply `jax.vmap`, but not to a single row, which makes a faster program."""
     if rows > 1:
         return jax.vmap(f)
 

@@ -1,4 +1,4 @@
-"""Derivatives of how well an agent learns, with respect to the meta-parameters that it learns by.
+"""Derivatives of how well an agent learns, with respect to its meta-parameters.
 
 After every update the agent acts again, and the objective is the policy gradient of that rollout:
 
@@ -27,19 +27,19 @@ def train_and_differentiate(
     env_params: EnvParams,
     window: int,
 ) -> tuple[TrainResult, MetaParams]:
-    """Train one agent from scratch, and differentiate on the way.
+    """Train one agent from scratch, and differentiate through `window` updates at a time.
 
     Args:
         learner: a PPO.
-        key: of all its randomness.
-        hyperparams: of the learner.
-        meta_params: of its slots.
-        env_params: of its environment.
+        key: source of all randomness.
+        hyperparams: hyperparameters of the learner.
+        meta_params: meta-parameters of its slots.
+        env_params: parameters of its environment.
         window: updates through which derivatives go.
 
     Returns:
-        what `learner.train` returns, of as many frames, and the gradient, as the meta-parameters:
-        the sum over all updates.
+        the result of `learner.train`, and the gradient with respect to the meta-parameters, summed
+        over all updates.
 
     Raises:
         ValueError: if the learner is no policy gradient, or its updates do not fill windows.

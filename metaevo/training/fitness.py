@@ -1,8 +1,8 @@
 """Fitness of a training run: one number for how well an agent learned.
 
-What is known of an agent is decided here, once: an agent has diverged where its parameters are not
-`all_finite`, and then has no score; a stretch in which no episode finished has no mean return.
-Missing values are NaN; `metaevo.statistics.fill_missing` replaces them for comparisons.
+An agent has diverged if its parameters are not `all_finite`, and then has no score; a stretch of
+time in which no episode finished has no mean return. Missing values are NaN;
+`metaevo.statistics.fill_missing` replaces them for comparisons.
 """
 
 import functools
@@ -23,11 +23,7 @@ FINAL_FRACTION = 0.1
 
 @dataclass(frozen=True)
 class FitnessConfig:
-    """Weights of the measures of a training run; the fitness is their weighted sum.
-
-    Raises:
-        ValueError: if all weights are zero.
-    """
+    """Weights of the measures of a training run; the fitness is their weighted sum."""
 
     mean_return: Annotated[float, Ge(0)] = 1.0
     """mean return of all episodes that finished during training"""
@@ -37,7 +33,7 @@ class FitnessConfig:
     """mean reward of all steps of training: finer where returns saturate"""
 
     def __post_init__(self) -> None:
-        """Check what no single field can."""
+        """Raise `ValueError` if all weights are zero."""
         if not (self.mean_return or self.final_return or self.reward_per_step):
             raise ValueError("at least one weight must be positive")
 
@@ -79,24 +75,20 @@ def _fitness_of_agents(config: FitnessConfig, episodes: EpisodeSums) -> jax.Arra
 
 
 def scores(config: FitnessConfig, episodes: EpisodeSums, finite: np.ndarray) -> np.ndarray:
-    """Return the fitness of agents by their learning curves.
+    """Return the fitness of agents [agents] by their learning curves.
+
+    It is NaN where an agent diverged, or where no episode ended and the fitness needs one.
 
     Args:
         config: the weights.
         episodes: each field [agents, points], sums.
-        finite: [agents] whether their parameters are.
-
-    Returns:
-        [agents]; NaN where an agent diverged, or where no episode ended and the fitness needs one.
+        finite: [agents] whether their parameters are finite.
     """
     return np.where(finite, jax.device_get(_fitness_of_agents(config, episodes)), np.nan)
 
 
 def all_finite(tree: PyTree, axes: int = 0) -> Any:
-    """Return whether everything in a tree is finite, for each place along the first `axes` axes.
-
-    Works on NumPy's arrays as on JAX's.
-    """
+    """Return whether a tree of NumPy or JAX arrays is finite, along its first `axes` axes."""
     leaves = jax.tree.leaves(tree)
     xp: Any = jnp if any(isinstance(leaf, jax.Array) for leaf in leaves) else np
     finite = [xp.all(xp.isfinite(leaf), axis=tuple(range(axes, leaf.ndim))) for leaf in leaves]
@@ -104,27 +96,19 @@ def all_finite(tree: PyTree, axes: int = 0) -> Any:
 
 
 def mean_returns(episodes: EpisodeSums) -> np.ndarray:
-    """Return the mean return of every stretch on the host, NaN where no episode finished.
-
-    Args:
-        episodes: sums of each stretch, in any shape; the result has the same.
-    """
+    """Return the mean return [...] of sums [...], NaN where no episode finished."""
     count = episodes.episodes
     return np.where(count > 0, episodes.returns / np.maximum(count, 1), np.nan)
 
 
 def mean_rewards(sums: EpisodeSums) -> np.ndarray:
-    """Return the mean reward of a step in each stretch of time; NaN where there was none.
-
-    Args:
-        sums: each field [...].
-    """
+    """Return the mean reward of a step [...] of sums [...], NaN where there was no step."""
     return np.where(sums.steps > 0, sums.rewards / np.maximum(sums.steps, 1), np.nan)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The points of a learning curve: stretches of as many updates, the last one may be shorter."""
+    """Points of a learning curve: equal stretches of updates, of which the last may be shorter."""
 
     every: int
     """updates of a stretch"""
@@ -133,7 +117,7 @@ class Windows:
 
     @classmethod
     def at_most(cls, points: int, num_updates: int) -> "Windows":
-        """Return as many as there may be, but no more than that many."""
+        """Return the most windows of equal length, up to `points`."""
         return cls(-(-num_updates // points), num_updates)
 
     @property
@@ -142,11 +126,7 @@ class Windows:
         return -(-self.num_updates // self.every)
 
     def ends(self, done: int | None = None) -> np.ndarray:
-        """Return the number of updates at the end of each stretch that has begun.
-
-        Args:
-            done: updates so far; by default all.
-        """
+        """Return the updates at the end of each stretch that has begun after `done` updates."""
         done = self.num_updates if done is None else done
         return np.minimum(np.arange(1, -(-done // self.every) + 1) * self.every, done)
 

@@ -1,4 +1,4 @@
-"""Agents of one learner, trained side by side: dealt to the devices chunk by chunk.
+"""Agents of one learner, trained side by side on the devices, chunk by chunk.
 
     population = Population(task, hyperparams, meta_params, fitness)
     agents = population.init(keys, [hyperparams, ...])    # settings x seeds agents, untrained
@@ -6,15 +6,15 @@
     agents = population.select(agents, [0, 3])            # keep two of the settings
     population.scores(agents)                             # [settings, seeds]
 
-Between two calls these agents are in host memory. The devices hold one chunk for any number of
-agents, and agents that were dropped are free. Or they stay on the devices:
+Between two calls these agents are in host memory, and the devices hold a single chunk. Agents can
+also stay on the devices:
 
     chunks = population.place(population.init(keys).rows)
     chunks = population.run(chunks, 0, 100)
     population.rows(chunks)                               # on the host
 
-Or only their scores and curves are kept: `train`. Changing the number of updates, the settings or
-the agents does not recompile, as long as the chunk size stays the same.
+`train` only keeps their scores and curves. Another number of updates, settings or agents does not
+recompile, as long as the chunk size stays the same.
 """
 
 import time
@@ -41,16 +41,16 @@ from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
 MAX_POINTS = 200
-"""of a learning curve, by default"""
+"""Default limit for the points of a learning curve."""
 BLOCK_SECONDS = 5.0
 """The longest time between two looks at the host (at least one update)."""
 
 
 class Population:
-    """A learner in an environment, for agents that differ in keys and, if they have any, settings.
+    """A learner in an environment, for agents that differ in their keys and perhaps settings.
 
-    A row's own values (hyperparams, meta-parameters) are inputs of the compiled program;
-    shared values are inputs too: XLA makes slower programs around constants.
+    Hyperparams and meta-parameters are inputs of the compiled program, of each agent or shared,
+    because XLA makes slower programs around constants.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Population:
         """Bind the parts; compiles on the first `init`.
 
         Args:
-            task: the learner with its static parts, and its environment.
+            task: the learner in its environment.
             hyperparams: the default for agents, or an example if each agent has its own.
             meta_params: the default for agents, or an example if each agent has its own.
-            fitness: how a training is scored.
-            agents: how many, from beginning to end: then all chunks have the same size. By default
-                any number: then the last chunks are smaller, powers of two.
+            fitness: weights of the fitness.
+            agents: number of agents from beginning to end, so that all chunks have the same size.
+                By default any number: then the last chunks are smaller, powers of two.
             log_every: updates of one point of the learning curves; by default 200 points at most.
             metrics: keep the learner's metrics in addition to the episodes.
             chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
@@ -135,12 +135,9 @@ class Population:
         hyperparams: Sequence[PyTree] | None = None,
         meta_params: Sequence[PyTree] | None = None,
     ) -> Agents:
-        """Return untrained agents, setting by setting.
+        """Return untrained agents, setting by setting, each with all keys [seeds].
 
-        Args:
-            keys: [seeds], shared by all settings.
-            hyperparams: of every setting; by default one setting, the population's.
-            meta_params: of every setting; by default the population's.
+        By default there is one setting: the population's hyperparams and meta-parameters.
         """
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         total = len(inputs["key"])
@@ -153,12 +150,9 @@ class Population:
     def advance(
         self, agents: Agents, updates: int, progress: Callable[[int], Any] | None = None
     ) -> Agents:
-        """Train all agents for some updates, one chunk after the other.
+        """Train all agents for some more updates, one chunk after the other.
 
-        Args:
-            agents: as they are.
-            updates: how many more.
-            progress: called with the environment steps just done; may raise to stop.
+        `progress` is called with the environment steps just done, and may raise to stop.
         """
         total = agents.settings * agents.seeds
         trained, length = [], 1
@@ -181,7 +175,7 @@ class Population:
         return Agents(devices.collect(trained, total), agents.seeds, agents.updates + updates)
 
     def select(self, agents: Agents, settings: Sequence[int]) -> Agents:
-        """Return the agents of some settings, in that order; the others are given up."""
+        """Return the agents of some settings, in that order."""
         seeds = np.arange(agents.seeds)
         index = (np.asarray(settings, dtype=int)[:, np.newaxis] * agents.seeds + seeds).ravel()
         return agents._replace(rows=jax.tree.map(lambda leaf: leaf[index], agents.rows))
@@ -227,12 +221,9 @@ class Population:
         return [self._place(rows, chunk) for chunk in self._chunks(len(rows.episodes.steps))]
 
     def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
-        """Train for some updates.
+        """Train for some updates after `done` ones; 0 updates only compile.
 
-        Args:
-            chunks: their buffers are given up.
-            done: updates so far.
-            updates: how many more; 0 only compiles.
+        The buffers of `chunks` are donated.
         """
         return [self._run(chunk, np.int32(done), np.int32(updates)) for chunk in chunks]
 
@@ -256,11 +247,8 @@ class Population:
     ) -> Trained:
         """Train from beginning to end; only scores and curves leave the devices.
 
-        Args:
-            keys: [seeds], shared by all settings.
-            hyperparams: of every setting.
-            meta_params: of every setting.
-            progress: called with the environment steps just done.
+        The arguments are those of `init`. `progress` is called with the environment steps just
+        done.
         """
         if meta_params is None:  # a copy for each agent is faster, see `train_rows`
             meta_params = [self.meta_params] * len(hyperparams or [None])
@@ -282,7 +270,7 @@ class Population:
     # --- Inside the programs --------------------------------------------------------------------
 
     def train_rows(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
-        """On a device: train rows [chunk] for some more updates, after `done` ones."""
+        """Train rows [chunk] on a device for some more updates, after `done` ones."""
         learner, shared = self.task.learner, self._shared()  # outside the loop, or XLA folds them
         size, meta_params = len(rows.episodes.steps), rows.meta_params
         if meta_params is None:  # a copy for each agent: products with shared weights take twice
@@ -345,7 +333,7 @@ class Population:
         hyperparams: Sequence[PyTree] | None = None,
         meta_params: Sequence[PyTree] | None = None,
     ) -> PlainDict:
-        """All settings with all keys; in NumPy, so that new numbers do not compile."""
+        """Return all settings with all keys, in NumPy, so that new numbers do not compile."""
         settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
         rows: PlainDict = {"key": np.tile(keys, (settings, 1))}
         if hyperparams is not None:

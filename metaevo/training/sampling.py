@@ -1,4 +1,4 @@
-"""Distributions of what is traced in a training: `sample` in a named task.
+"""Distributions of traced settings of a training: `sample` in a named task.
 
     sample:
       env_params.length: {uniform: [0.3, 1.0]}
@@ -33,11 +33,7 @@ OWN = UPDATES, REWARD_SCALE, PARAMETER_SCALE
 
 
 def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
-    """Read the rules of a section `sample`.
-
-    Args:
-        rules: a rule for each name.
-        where: name of the section, for the error message.
+    """Read the rules of a section `sample`, called `where` in error messages.
 
     Raises:
         ConfigError: for an unknown name, or for a rule that is no distribution over numbers.

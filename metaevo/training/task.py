@@ -50,7 +50,7 @@ class LearnerSettings(Protocol):
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Environments that agents are trained in."""
+    """Environments of the agents."""
 
     env: str | tuple[str, ...] = "CartPole-v1"
     """an environment's name, or several: then fitness is normalised and averaged"""
@@ -95,16 +95,10 @@ def make_learner(
     meta_params: MetaParams = None,
     **slots: Any,
 ) -> Learner:
-    """Bind the learner of the settings to an environment.
+    """Bind the learner of the settings to an environment, with functions in its slots.
 
-    If the environment is a distribution of tasks, every agent gets its own task.
-
-    Args:
-        settings: name the learner.
-        env: the environment.
-        env_params: its parameters.
-        meta_params: example meta-parameters of the slot functions: arrays, or their shapes.
-        slots: the slot functions.
+    If the environment is a distribution of tasks, every agent gets its own task. `meta_params` is
+    an example for the functions: arrays, or their shapes.
 
     Raises:
         ConfigError: if the learner cannot act in the environment.
@@ -127,7 +121,7 @@ def make_learner(
 
 
 def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
-    """Build the environments of a task as a learner needs them: name, environment, parameters.
+    """Return the name, environment and parameters of each environment of a task.
 
     Raises:
         ConfigError: for an unknown environment or parameter.
@@ -201,9 +195,9 @@ class Parts(NamedTuple):
         """Bind the learner to every environment.
 
         Args:
-            settings: of the experiment.
-            functions: for the slots that are evolved.
-            example: of the meta-parameters that they take: arrays, or their shapes.
+            settings: settings of the learner.
+            functions: functions for the slots that are evolved.
+            example: meta-parameters of these functions: arrays, or their shapes.
         """
         slots = {**self.fixed, **functions}
         return [

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import devices, hosts, memory
+from metaevo.evolution import blocks, devices, hosts
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
@@ -57,29 +57,29 @@ def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
     first = failing(8)
     start = first.init()
     with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
-        this, state, metrics = memory.run_block(first, start, 3)
+        this, state, metrics = blocks.run_block(first, start, 3)
     assert this.chunk_size == 4
     expected_state, expected = run(this, 3)
     assert_same(jax.device_get(state), jax.device_get(expected_state))
     assert_same(metrics, expected)
-    again, _, _ = memory.run_block(this, start, 1)
+    again, _, _ = blocks.run_block(this, start, 1)
     assert again is this
 
 
 def test_one_agent_at_a_time_is_the_end():
     with pytest.raises(ConfigError, match="too little memory for one agent at a time"):
-        memory.run_block(failing(1), None, 1)
+        blocks.run_block(failing(1), None, 1)
 
 
 def test_other_failures_are_not_hidden():
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        memory.run_block(failing(8, "INTERNAL: something else"), None, 1)
+        blocks.run_block(failing(8, "INTERNAL: something else"), None, 1)
 
 
 def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
-        memory.run_block(Failing(), None, 1)
+        blocks.run_block(Failing(), None, 1)
 
 
 class Sized:
@@ -103,7 +103,7 @@ class Sized:
 @pytest.mark.parametrize(("free", "chunks"), [(3250, [32]), (3249, [32, 16]), (700, [32, 6])])
 def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
     monkeypatch.setattr(devices, "free_bytes", lambda: free)
-    this, needed = memory.fit(Sized(32))
+    this, needed = blocks.fit(Sized(32))
     assert this.compiled == chunks
     assert needed == 50 + 100 * chunks[-1] <= free
     assert len(recwarn) == len(chunks) - 1
@@ -112,17 +112,17 @@ def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
 def test_a_chosen_chunk_is_kept_and_one_agent_is_tried_in_any_case(monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda: 100)
     with pytest.warns(UserWarning, match="32 agents at once need 3.2 KiB .* 1 would fit"):
-        this, _ = memory.fit(Sized(32), keep=True)
+        this, _ = blocks.fit(Sized(32), keep=True)
     assert this.chunk_size == 32
     with pytest.warns(UserWarning, match="one agent at a time needs"):
-        this, _ = memory.fit(Sized(1))
+        this, _ = blocks.fit(Sized(1))
     assert this.chunk_size == 1
 
 
 def test_out_of_memory_while_compiling_halves_too(monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda: 10**9)
     with pytest.warns(UserWarning, match="going on with"):
-        this, _ = memory.fit(Sized(32, limit=9))
+        this, _ = blocks.fit(Sized(32, limit=9))
     assert this.compiled == [32, 16, 8]
 
 
