@@ -57,19 +57,3 @@ def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
     assert run(tmp_path)[0] == 0
     assert {path.stat().st_size > 100 for path in torn} == {True}
     assert run(tmp_path)[0] == len(torn)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("obstacle", ["file", "own", "off"])
-def test_nothing_is_kept_there_where_it_cannot_or_should_not(tmp_path, obstacle):
-    variables = {}
-    if obstacle == "file":
-        (tmp_path / "metaevo").write_text("in the way")
-    elif obstacle == "own":
-        variables["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path / "mine")
-    else:
-        variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    hits, folder = run(tmp_path, **variables)
-    assert hits == 0
-    assert folder == variables.get("JAX_COMPILATION_CACHE_DIR", "None")
-    assert not (tmp_path / "metaevo" / "xla").exists()

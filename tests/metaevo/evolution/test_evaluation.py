@@ -43,11 +43,6 @@ def test_it_agrees_with_one_by_one(count):
     np.testing.assert_allclose(found.fitness, found.scores.mean(1))
 
 
-def test_candidates_share_their_keys():
-    found = metaevo.evaluate(PROBLEM, candidates(4), KEYS)
-    assert (found.metrics["noise"] == found.metrics["noise"][0]).all()
-
-
 def test_a_failed_candidate_is_not_finite_and_leaves_the_others_alone():
     given = candidates(4)
     expected = metaevo.evaluate(PROBLEM, given, KEYS).fitness
@@ -107,12 +102,3 @@ def test_ask_evaluate_tell_with_a_strategy_of_evosax():
 def test_wrong_shapes_are_named(given, keys, complaint):
     with pytest.raises(metaevo.ConfigError, match=complaint):
         metaevo.evaluate(PROBLEM, given, keys)
-
-
-def test_an_evaluation_must_be_one():
-    class Bare(Noisy):
-        def evaluate(self, key, meta_params):
-            return meta_params["y"]
-
-    with pytest.raises(metaevo.ConfigError, match="Evaluation"):
-        metaevo.evaluate(Bare(), candidates(2), KEYS)

@@ -8,6 +8,7 @@ import pytest
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.evolution.trouble import trouble
 from tests.metaevo.toy import (
     Failing,
     KeyOnly,
@@ -311,3 +312,11 @@ def test_self_play_is_told_the_mean():
     np.testing.assert_array_equal(metrics["fitness_of_mean"], 0.0)
     np.testing.assert_allclose(metrics["mean"][0], this.result(before)["bias"], rtol=1e-6)
     assert metrics["mean"][0] < metrics["mean"][-1] < this.result(state)["bias"]
+
+
+@pytest.mark.parametrize(
+    ("diverged", "tied", "words"), [(8, False, "failed"), (0, True, "the same"), (7, False, None)]
+)
+def test_an_evolution_that_cannot_learn_is_diagnosed(diverged, tied, words):
+    lesson = trouble([{"diverged": diverged, "tied": tied}] * 3, population_size=8)
+    assert lesson is None if words is None else words in lesson

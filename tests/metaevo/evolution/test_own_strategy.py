@@ -27,15 +27,6 @@ def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
     assert_same(divided, state)
 
 
-@pytest.mark.long
-def test_other_step_sizes_are_those_of_a_new_strategy():
-    first = evolution(algorithm=NAME, sigma=0.3)
-    other = StrategyConfig(algorithm=NAME, population_size=16, sigma=0.6, learning_rate=0.1)
-    _, found = run(first.with_settings(0, other), 3)
-    _, expected = run(evolution(algorithm=NAME, sigma=0.6), 3)
-    assert_same(found, expected)
-
-
 @dataclass(frozen=True)
 class Fixed(metaevo.Strategy):
     """Proposes the same numbers in every generation."""
@@ -117,11 +108,6 @@ def test_bad_input_is_one_line_before_anything_compiles(changed, message):
 def test_an_object_that_is_no_strategy_is_refused(strategy, message):
     with pytest.raises(ConfigError, match=message):
         metaevo.evolve(Quadratic(), strategy=strategy)
-
-
-def test_a_population_size_may_belong_to_the_class():
-    small = type("Small", (Fixed,), {"population_size": 6, "__init__": lambda self: None})()
-    assert strategies.GivenStrategy.of(small).population_size == 6
 
 
 def test_a_file_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypatch):

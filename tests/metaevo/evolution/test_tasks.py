@@ -88,19 +88,18 @@ def test_candidates_share_the_tasks_of_a_generation():
     assert np.std(several["target"]) < 0.6 * np.std(metrics["target"])  # a mean over eight tasks
 
 
-@pytest.mark.parametrize("layout", [{"chunk_size": 1}, {"chunk_size": 5}, {"num_devices": 1}])
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"across_tasks": "rank"}, {"paired_tasks": True}, {"reference_seeds": 3}],
+    "more", [{"across_tasks": "rank"}, {"paired_tasks": True}, {"reference_seeds": 3}]
 )
-def test_results_do_not_depend_on_the_layout(layout, more):
+def test_results_do_not_depend_on_the_layout(more):
     config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2, **more}
     kind = Relative if "reference_seeds" in more else Targets
     problem = kind(3, validation_tasks=2)
     _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
-    _, _, found = records(problem, **config, **layout)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
+    for layout in ({"chunk_size": 1}, {"num_devices": 1, "chunk_size": 5}):
+        _, _, found = records(problem, **config, **layout)
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
 
 
 def test_validation_has_fixed_tasks():
@@ -192,10 +191,9 @@ def test_references_of_validation_are_trained_once(evolved):
         assert metrics["frames"][generation] == own + validation * agents
 
 
-@pytest.mark.parametrize("num_devices", [1, 3])
-def test_references_are_the_same_bits_on_any_number_of_devices(num_devices):
+def test_references_are_the_same_bits_on_any_number_of_devices():
     _, expected, metrics = relative(chunk_size=3, num_devices=4)
-    _, found, others = relative(chunk_size=3, num_devices=num_devices)
+    _, found, others = relative(chunk_size=3, num_devices=1)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     for name in ("reference", "fitness_of_mean"):  # means over the rows may be rounded differently
         np.testing.assert_allclose(others[name], metrics[name], rtol=1e-6, err_msg=name)

@@ -53,13 +53,6 @@ def test_a_run_from_before_the_slots_goes_on(tmp_path):
         check_same(run, saved, settings, ())
 
 
-def test_a_training_from_before_schedules_goes_on(tmp_path):
-    settings = from_dict(training_class({}), {})
-    saved = to_dict(settings)
-    assert saved.pop("schedule") == "constant"
-    assert check_same(RunDirectory(tmp_path), saved, settings, ()).schedule == "constant"
-
-
 def test_a_schedule_of_what_the_learner_has_not_is_refused():
     """PPO's linear one moves the clip; the same names are known to both learners."""
     complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"

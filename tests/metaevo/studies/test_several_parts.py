@@ -248,14 +248,6 @@ def test_a_mistake_is_one_line(there, settings, texts, capsys):
         assert text in line
 
 
-def test_a_broken_component_hurts_only_those_who_use_it(tmp_path, monkeypatch):
-    """Also one of this package's folder: names come from the list of files."""
-    (tmp_path / "value_loss.py").write_text("SLOT = 'value_loss'\nthis is no Python\n")
-    (tmp_path / "helper.py").write_text("raise ValueError\n")
-    monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
-    assert registry.known() == ["value_loss"]
-
-
 def test_dotted_names_are_modules(tmp_path, monkeypatch):
     package = tmp_path / "of_a_user"
     package.mkdir()

@@ -129,15 +129,6 @@ def test_the_chunk_does_not_matter(population, task, keys):
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
 
-def test_a_diverged_trial_spoils_nothing_else(population, keys):
-    rates = [0.2, 2.0, 0.7]
-    agents = population.advance(population.init(keys, settings(rates)), population.num_updates)
-    scores = population.scores(agents)
-    assert np.isnan(scores[1]).all()
-    alone = population.advance(population.init(keys, settings([0.2, 0.7])), population.num_updates)
-    np.testing.assert_array_equal(scores[[0, 2]], population.scores(alone))
-
-
 def test_hyperparams_may_change_in_mid_training(population, task, keys):
     agents = population.advance(population.init(keys, settings([0.1])), 5)
     agents = population.advance(population.with_hyperparams(agents, settings([0.9])), 5)

@@ -70,9 +70,6 @@ def test_uniform_numbers():
     values = drawn({"uniform": [2.0, 6.0]})
     assert ((values >= 2) & (values <= 6)).all()
     np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [3, 4, 5], atol=0.15)
-
-
-def test_log_uniform_numbers():
     values = np.log2(drawn({"log_uniform": [1, 256]}))
     np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [2, 4, 6], atol=0.3)
     assert ((values >= 0) & (values <= 8 + 1e-5)).all()
@@ -126,17 +123,6 @@ def test_what_is_drawn_arrives_in_the_training():
     np.testing.assert_allclose(found.fitness, expected, rtol=1e-4)
     assert int(problem.frames_of(task)) == int(length) * 64
     assert float(jnp.sum(result.episodes.steps)) == int(length) * 64
-
-
-def test_only_the_metrics_of_drawn_tasks_are_known():
-    problem = study_of().problem({})
-    meta_params = problem.init(jax.random.key(0))
-    found = jax.jit(problem.evaluate)(jax.random.key(1), meta_params, problem.draw(
-        jax.random.key(0), 0
-    ))  # fmt: skip
-    known = {name.split("/")[0] for name, value in found.metrics.items() if np.isfinite(value)}
-    assert len(known) == 1
-    assert {name.split("/")[0] for name in found.metrics} == {"poles", "Catch-bsuite"}
 
 
 @pytest.mark.long
@@ -208,18 +194,6 @@ def test_gradient_descent_in_other_parameters():
     np.testing.assert_allclose(updates["b"], -0.1 * 0.25)
 
 
-def test_adams_steps_scale_with_the_parameters():
-    """Adam's step does not depend on the size of gradients, so it is s times as large."""
-    params = {"a": jnp.ones(3)}
-    plain = optax.adam(1e-2, eps=1e-12)
-    make = reparametrised(lambda *_: plain, lambda meta_params, tree: {"a": jnp.float32(10.0)})
-    scaled = make(None, None)
-    gradients = {"a": jnp.array([1.0, -2.0, 3.0])}
-    expected, _ = plain.update(gradients, plain.init(params), params)
-    found, _ = scaled.update(gradients, scaled.init(params), params)
-    np.testing.assert_allclose(found["a"], 10 * expected["a"], rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -264,13 +238,10 @@ def test_distributions_that_do_not_fit(name, rule, where):
     assert "tasks.poles.sample" in str(error.value)
 
 
-def test_a_static_parameter_is_no_distribution():
+def test_static_parameters_and_learners_without_an_optimizer_are_refused():
     tasks = {"sea": {"env": "DeepSea-bsuite", "sample": {"env_params.size": {"choice": [4, 5]}}}}
     with pytest.raises(ConfigError, match="static"):
         study_of(tasks=tasks)
-
-
-def test_parameters_are_scaled_for_an_optimizer():
     tasks = {"FourRooms-misc": {"sample": {"parameter_scale": {"uniform": [1, 2]}}}}
     train = {"total_timesteps": 64, "num_steps": 16}
     with pytest.raises(ConfigError, match="q_learning"):
@@ -288,6 +259,7 @@ def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
         assert [each.name for each in study_of(evaluation=evaluation).unseen] == ["other"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["dqn", "q_learning", "lpg"])
 def test_other_learners_draw_lengths_and_scales(learner):
     train = {

@@ -52,12 +52,6 @@ def test_final_return_falls_back_to_the_last_end():
     assert found["final_return"] == 1
 
 
-def test_the_fitness_is_a_weighted_sum():
-    found = {"mean_return": 3.0, "final_return": 5.0, "reward_per_step": 0.5}
-    assert fitness(FitnessConfig(), found) == 3.0
-    assert fitness(FitnessConfig(0.5, 2.0, 4.0), found) == pytest.approx(1.5 + 10.0 + 2.0)
-
-
 # --- The meta-problem ---------------------------------------------------------------------------
 
 
