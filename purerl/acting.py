@@ -50,8 +50,3 @@ def act(
 def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
     """Convert samples of a distribution to actions of a space; discrete samples are unchanged."""
     return action if hasattr(space, "n") else distribution.bounded(action, space)
-
-
-def has_memory(learner: Learner) -> bool:
-    """Return whether a learner's policies are recurrent."""
-    return begin(learner) is not None

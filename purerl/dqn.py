@@ -176,13 +176,14 @@ class DQN:
         env_params: EnvParams,
     ) -> State:
         """Return a new agent in newly reset environments, with an empty replay memory."""
-        config = self.config
+        config, layout = self.config, self.config.layout
         network_key, reset_key, key = jax.random.split(key, 3)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs)
         params = self.network.init(network_key, envs.obs)
         context = Context(hyperparams, num_updates=config.num_updates)
         legal = masks.of_states(self.env, envs.state, env_params)
-        ring, priorities = replay.empty(config, envs.obs, legal)
+        legal = None if legal is None else legal[0]
+        prioritized = config.replay == "prioritized"
         return State(
             params=params,
             target_params=params,
@@ -190,8 +191,8 @@ class DQN:
             phase=jnp.int32(0),
             key=key,
             envs=envs,
-            ring=ring,
-            priorities=priorities,
+            ring=layout.empty(envs.obs[0], config.store_observations, legal),
+            priorities=replay.Priorities.empty(layout.capacity) if prioritized else None,
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 

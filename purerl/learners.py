@@ -68,7 +68,6 @@ LEARNERS: dict[str, LearnerEntry] = {
             "make_optimizer": ("adam", "momentum", "rmsprop"),
             "schedule": ("constant", "cosine"),
         },
-        loss_scale=None,
         told=TOLD | {"minibatch", "dormancy"},
     ),
     "q_learning": LearnerEntry(
@@ -84,7 +83,6 @@ LEARNERS: dict[str, LearnerEntry] = {
         lpg.Hyperparams,
         lpg.LPG,
         {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
-        loss_scale=None,
         told=TOLD,
     ),
 }

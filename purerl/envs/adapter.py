@@ -89,7 +89,3 @@ class ObservationAdapter(Environment):
     def action_space(self, params: PyTree = None) -> Any:
         """The wrapped environment's action space."""
         return self.env.action_space(None if params is None else self.inner(params))
-
-    def state_space(self, params: PyTree) -> Any:
-        """The wrapped environment's state space."""
-        return self.env.state_space(self.inner(params))

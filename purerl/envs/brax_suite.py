@@ -8,14 +8,7 @@ import numpy as np
 from gymnax.environments import spaces
 
 from purerl.envs.drawing import BODY, GOAL, INK, POLE, SOFT, Canvas, Colour
-from purerl.envs.suite import (
-    Suite,
-    SuiteEnvironment,
-    SuiteParams,
-    SuiteState,
-    imported,
-    quiet,
-)
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
 from purerl.fast.branches import cond
 from purerl.types import Environment, PyTree
 

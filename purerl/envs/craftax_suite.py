@@ -8,7 +8,6 @@ from unittest import mock
 
 import jax
 import numpy as np
-from gymnax.environments import spaces
 
 from purerl.envs.suite import (
     Suite,
@@ -19,7 +18,7 @@ from purerl.envs.suite import (
     quiet,
     tolerant,
 )
-from purerl.types import Environment, PyTree
+from purerl.types import Environment
 
 VERSION = "1.6.1"
 NEVER = 2**30
@@ -146,13 +145,8 @@ class Craftax(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """17 in Classic."""
+        """Move, act, sleep, place and make: 17 in Classic."""
         return int(self.game.num_actions)
-
-    def action_space(self, params: PyTree = None) -> spaces.Discrete:
-        """Move, act, sleep, place and make."""
-        del params
-        return spaces.Discrete(self.num_actions)
 
 
 _REASON = "pictures are left out; craftax/Classic-Symbolic and craftax/Symbolic are the same worlds"

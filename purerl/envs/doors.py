@@ -129,12 +129,6 @@ class Doors(environment.Environment):
         """Return False: episodes never terminate."""
         return jnp.zeros((), bool)
 
-    def observe(
-        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
-    ) -> jax.Array:
-        """Return the planes."""
-        return self._planes(state)
-
     def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
         """Stay, right, down, left, up."""
         return spaces.Discrete(self.num_actions)
@@ -142,17 +136,6 @@ class Doors(environment.Environment):
     def observation_space(self, params: EnvParams | None = None) -> spaces.Box:
         """One-hot planes: empty, agent, wall, goal."""
         return spaces.Box(0.0, 1.0, (self.size, self.size, 4), jnp.float32)
-
-    def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
-        """Cells of agent and goal, and time."""
-        params = self.default_params if params is None else params
-        return spaces.Dict(
-            {
-                "agent": spaces.Discrete(self.is_wall.size),
-                "goal": spaces.Discrete(self.is_wall.size),
-                "time": spaces.Discrete(params.max_steps_in_episode + 1),
-            }
-        )
 
     def render(self, state: EnvState, params: EnvParams | None = None) -> np.ndarray:
         """Return a picture of the state, uint8 [height, width, 3]."""

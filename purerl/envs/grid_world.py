@@ -140,12 +140,6 @@ class GridWorld(environment.Environment):
         """Whether the agent is at the goal."""
         return state.cell == self._goal(params)
 
-    def observe(
-        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
-    ) -> jax.Array:
-        """Return the state's index."""
-        return state.cell
-
     def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
         """Right, down, left, up."""
         return spaces.Discrete(self.num_actions)
@@ -153,16 +147,6 @@ class GridWorld(environment.Environment):
     def observation_space(self, params: EnvParams | None = None) -> spaces.Discrete:
         """The index of the cell, row * cols + col."""
         return spaces.Discrete(self.is_wall.size)
-
-    def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
-        """Cell and time."""
-        params = self.default_params if params is None else params
-        return spaces.Dict(
-            {
-                "cell": spaces.Discrete(self.is_wall.size),
-                "time": spaces.Discrete(params.max_steps_in_episode + 1),
-            }
-        )
 
     def render(self, state: EnvState, params: EnvParams | None = None) -> np.ndarray:
         """Return a picture of the state, uint8 [height, width, 3]."""

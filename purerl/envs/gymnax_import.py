@@ -20,31 +20,13 @@ DRAWING = "seaborn", "matplotlib.pyplot"
 class StandIn(ModuleType):
     """A module that is imported on first use."""
 
-    def _module(self) -> ModuleType:
-        if sys.modules.get(self.__name__) is self:
-            sys.modules.pop(self.__name__, None)
-        return importlib.import_module(self.__name__)
-
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the module; names that begin with `__` do not import it."""
         if name.startswith("__") and sys.modules.get(self.__name__) in (None, self):
             raise AttributeError(name)
-        return getattr(self._module(), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Change the module itself."""
-        if name.startswith("__"):
-            super().__setattr__(name, value)
-        else:
-            setattr(self._module(), name, value)
-
-    def __delattr__(self, name: str) -> None:
-        """Change the module itself."""
-        delattr(self._module(), name)
-
-    def __dir__(self) -> list[str]:
-        """Return the names in the module."""
-        return dir(self._module())
+        if sys.modules.get(self.__name__) is self:
+            sys.modules.pop(self.__name__, None)
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 def _stand_in(name: str) -> StandIn:

@@ -1,12 +1,12 @@
 """Jumanji (Bonnet et al. 2024): its games with a single discrete action, without downloads."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces
 
 from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
@@ -191,16 +191,8 @@ class Jumanji(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """4 moves; in Minesweeper 100 cells."""
-        total = 1
-        for size in self._shape:
-            total *= size
-        return total
-
-    def action_space(self, params: PyTree = None) -> spaces.Discrete:
-        """Moves: up, right, down, left; or cells."""
-        del params
-        return spaces.Discrete(self.num_actions)
+        """Up, right, down, left; in Minesweeper 100 cells."""
+        return math.prod(self._shape)
 
 
 def _constructor(name: str) -> Callable[..., Jumanji]:
@@ -210,29 +202,18 @@ def _constructor(name: str) -> Callable[..., Jumanji]:
     return build
 
 
-_SEVERAL = "its action is several numbers"
+_SEVERAL = (
+    *("BinPack", "Cleaner", "Connector", "FlatPack", "JobShop", "LevelBasedForaging", "MMST"),
+    *("MultiCVRP", "RobotWarehouse", "RubiksCube", "RubiksCube-partly-scrambled"),
+    *("SearchAndRescue", "Sudoku", "Sudoku-very-easy", "Tetris"),
+)
 _NO_IMAGE = "its observation is a graph or a list, for which metaevo has no network"
 SUITE = Suite(
     tuple(GAMES),
     _constructor,
     {
         "Sokoban": "it needs a download",
-        **dict.fromkeys(
-            (
-                "BinPack",
-                "Cleaner",
-                "Connector",
-                "FlatPack",
-                "JobShop",
-                "LevelBasedForaging",
-                "MMST",
-            ),
-            _SEVERAL,
-        ),
-        **dict.fromkeys(
-            ("MultiCVRP", "RobotWarehouse", "RubiksCube", "RubiksCube-partly-scrambled"), _SEVERAL
-        ),
-        **dict.fromkeys(("SearchAndRescue", "Sudoku", "Sudoku-very-easy", "Tetris"), _SEVERAL),
+        **dict.fromkeys(_SEVERAL, "its action is several numbers"),
         **dict.fromkeys(("CVRP", "GraphColoring", "Knapsack", "PacMan", "TSP"), _NO_IMAGE),
     },
 )

@@ -6,16 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces
 
-from purerl.envs.suite import (
-    Suite,
-    SuiteEnvironment,
-    SuiteParams,
-    SuiteState,
-    imported,
-    quiet,
-)
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
 from purerl.types import Environment, PyTree
 
 VERSION = "0.7.4"
@@ -107,13 +99,8 @@ class Navix(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """Number of actions in MiniGrid."""
-        return len(self.grid.action_set)
-
-    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Turn left, turn right, forward, pick up, drop, toggle, done."""
-        del params
-        return spaces.Discrete(self.num_actions)
+        return len(self.grid.action_set)
 
 
 def _without_extras(state: PyTree) -> Any:

@@ -6,11 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces
 
 from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
-from purerl.types import Environment, PyTree
+from purerl.types import Environment
 
 VERSION = "2.6.0"
 LIMITS = {
@@ -117,11 +116,6 @@ class Pgx(SuiteEnvironment):
     def num_actions(self) -> int:
         """Number of actions of the game."""
         return self._num_actions
-
-    def action_space(self, params: PyTree = None) -> spaces.Discrete:
-        """Return the actions that the game uses."""
-        del params
-        return spaces.Discrete(self.num_actions)
 
 
 def check_sticky(name: str, value: Any) -> None:

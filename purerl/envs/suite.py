@@ -144,6 +144,11 @@ class SuiteEnvironment(Environment):
         info = {} if ask is None else {"action_mask": ask(state, params)}
         return obs, state, reward, terminated, info
 
+    def action_space(self, params: PyTree = None) -> Any:
+        """Return `num_actions` actions; a suite with continuous actions overrides it."""
+        del params
+        return spaces.Discrete(self.num_actions)
+
     def observation_space(self, params: PyTree) -> spaces.Box:
         """Return a box with the shape and dtype of the suite's observations."""
         if self._seen is None:  # tracing a reset takes a second

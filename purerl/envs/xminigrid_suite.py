@@ -6,18 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces
 
 from purerl.envs.grid import PIXELS
-from purerl.envs.suite import (
-    Suite,
-    SuiteEnvironment,
-    SuiteParams,
-    SuiteState,
-    imported,
-    quiet,
-)
-from purerl.types import Environment, PyTree
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.types import Environment
 
 VERSION = "0.9.3"
 WORLDS = (
@@ -116,13 +108,8 @@ class XMiniGrid(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """Six."""
-        return 6
-
-    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Forward, turn right, turn left, pick up, put down, toggle."""
-        del params
-        return spaces.Discrete(6)
+        return 6
 
 
 class XLand(XMiniGrid):

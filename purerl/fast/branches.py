@@ -2,8 +2,8 @@
 
 In place of
 
-def cond(predicate, true_fun, false_fun, *operands):
-return jax.lax.cond(predicate, true_fun, false_fun, *operands)
+    def cond(predicate, true_fun, false_fun, *operands):
+        return jax.lax.cond(predicate, true_fun, false_fun, *operands)
 """
 
 from collections.abc import Callable

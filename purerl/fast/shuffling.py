@@ -31,22 +31,3 @@ def permutations(key: jax.Array, count: int, size: int) -> jax.Array:
     words = words | jax.lax.broadcasted_iota(jnp.uint32, words.shape, 1)
     order = jax.lax.sort(words, dimension=1, is_stable=False) & jnp.uint32(2**index_bits - 1)
     return order.astype(jnp.int32)
-
-
-def minibatch_order(
-    key: jax.Array, *, epochs: int, num_minibatches: int, batch_size: int, length: int = 1
-) -> jax.Array:
-    """Return the rows of every minibatch [epochs * num_minibatches, rows] int32.
-
-    Every epoch visits all rows once, in a new random order.
-
-    Args:
-        key: random key of the orders.
-        epochs: passes over the batch.
-        num_minibatches: minibatches per pass.
-        batch_size: number of rows; the first step of all environments comes first.
-        length: steps that stay together, such as whole rollouts of a recurrent agent.
-    """
-    steps, count = epochs * num_minibatches, batch_size // length
-    order = permutations(key, epochs, count).reshape(steps, 1, -1)
-    return (count * jnp.arange(length)[None, :, None] + order).reshape(steps, -1)

@@ -23,9 +23,4 @@ def use_cpu_arithmetic(use: bool = True) -> None:
 
 def cpu_arithmetic() -> bool:
     """Return whether a program that is traced now uses the arithmetic for CPUs."""
-    return in_use() and jax.default_backend() == "cpu"
-
-
-def in_use() -> bool:
-    """Return the last argument of `use_cpu_arithmetic`; initially False."""
-    return _in_use
+    return _in_use and jax.default_backend() == "cpu"

@@ -1,13 +1,11 @@
 """The exploration schedule that DQN and Q-learning share: the probability of random actions."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Self
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt, Interval
 from flax import struct
-
-H = TypeVar("H", bound="Hyperparams")
 
 
 class Hyperparams(struct.PyTreeNode):
@@ -20,7 +18,7 @@ class Hyperparams(struct.PyTreeNode):
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
 
-    def random_play(self: H) -> H:
+    def random_play(self) -> Self:
         """Return hyperparameters under which every action is random."""
         end = None if self.epsilon_end is None else 1.0
         return self.replace(epsilon_start=1.0, epsilon_end=end)

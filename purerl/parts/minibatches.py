@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import jax
+import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
-from purerl.fast.shuffling import minibatch_order
+from purerl.fast.shuffling import permutations
 from purerl.parts.rollouts import RolloutConfig
 
 
@@ -46,16 +47,12 @@ class MinibatchConfig(RolloutConfig):
             )
 
     def order(self, key: jax.Array, *, whole_rollouts: bool) -> jax.Array:
-        """Return the rows of every minibatch, [gradient steps, rows], in random order.
+        """Return the rows of every minibatch [gradient steps, rows] int32.
 
-        Args:
-            key: of the orders; each pass has its own.
-            whole_rollouts: keep the steps of an environment together.
+        Every pass visits all rows once, in a new random order. `whole_rollouts` keeps the steps of
+        an environment together.
         """
-        return minibatch_order(
-            key,
-            epochs=self.update_epochs,
-            num_minibatches=self.num_minibatches,
-            batch_size=self.batch_size,
-            length=self.num_steps if whole_rollouts else 1,
-        )
+        length = self.num_steps if whole_rollouts else 1
+        steps, count = self.update_epochs * self.num_minibatches, self.batch_size // length
+        order = permutations(key, self.update_epochs, count).reshape(steps, 1, -1)
+        return (count * jnp.arange(length)[None, :, None] + order).reshape(steps, -1)

@@ -33,19 +33,15 @@ class RunningStatistics(struct.PyTreeNode):
         squares += jnp.square(delta) * self.count * count / total
         return RunningStatistics(mean, squares / total, total)
 
-    def normalize(self, x: jax.Array, *, limit: float = 10.0) -> jax.Array:
-        """Return (x - mean) / std, clipped to [-limit, limit]."""
-        return jnp.clip((x - self.mean) * jax.lax.rsqrt(self.variance + 1e-8), -limit, limit)
+    def normalize(self, x: jax.Array) -> jax.Array:
+        """Return (x - mean) / std of numbers [..., *shape], clipped to [-10, 10]."""
+        mean, variance = (jnp.broadcast_to(leaf, x.shape) for leaf in (self.mean, self.variance))
+        return jnp.clip((x - mean) * jax.lax.rsqrt(variance + 1e-8), -10.0, 10.0)
 
 
 def normalized(x: jax.Array, statistics: RunningStatistics | None) -> jax.Array:
     """Return x [..., *shape] by statistics of [*shape], or as it is if there are none."""
-    if statistics is None:
-        return x
-    mean, variance = (
-        jnp.broadcast_to(leaf, x.shape) for leaf in (statistics.mean, statistics.variance)
-    )
-    return statistics.replace(mean=mean, variance=variance).normalize(x)
+    return x if statistics is None else statistics.normalize(x)
 
 
 def standardized(x: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ flattened to one vector, which takes fewer and larger operations and changes res
 only.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,6 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.types import Context, MakeOptimizer, MetaParams
-
-H = TypeVar("H", bound="Hyperparams")
 
 
 class Hyperparams(struct.PyTreeNode):
@@ -38,7 +36,7 @@ class Hyperparams(struct.PyTreeNode):
     rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
     """added to RMSProp's second moment"""
 
-    def random_play(self: H) -> H:
+    def random_play(self) -> Self:
         """Return hyperparameters under which the initial, almost uniform policy never changes."""
         return self.replace(learning_rate=0.0)
 

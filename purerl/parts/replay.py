@@ -115,22 +115,6 @@ class Steps(NamedTuple):
     """[C, num_actions] bool, the legal actions at `final_obs`; None without masks."""
 
 
-def empty(
-    config: ReplayConfig, obs: jax.Array, legal: jax.Array | None
-) -> "tuple[Steps, Priorities | None]":
-    """Return an empty replay memory and its priorities; None for uniform replay.
-
-    Args:
-        config: settings of the replay memory.
-        obs: [N, *obs_shape], an example.
-        legal: [N, num_actions] bool, an example; None without masks.
-    """
-    layout = config.layout
-    ring = layout.empty(obs[0], config.store_observations, None if legal is None else legal[0])
-    prioritized = config.replay == "prioritized"
-    return ring, Priorities.empty(layout.capacity) if prioritized else None
-
-
 class Returns(NamedTuple):
     """n-step returns, cut short by the end of an episode."""
 

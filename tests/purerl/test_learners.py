@@ -1,5 +1,6 @@
 """Guarantees of every learner: one agent or many, at once or in pieces, compiled once."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -70,12 +71,18 @@ class Case:
         self.env, self.env_params = envs.make(**options, max_steps_in_episode=12)
         self.other_env_params = envs.make(**options, **changes)[1]
         self.traces = []
-        self.make = partial(make, self.config, self.env)
-        self.learner = self.make(self.scaled_rule if name == "lpg" else self.scaled_loss)
+        self.make = partial(make, env=self.env)
+        slot = self.scaled_rule if name == "lpg" else self.scaled_loss
+        self.slot = {"update_rule" if name == "lpg" else "value_loss": slot}
+        self.learner = self.make(self.config, **self.slot)
         self.arguments = self.hyperparams, {"scale": 1.0}, self.env_params
         self.init, self.update = jax.jit(self.learner.init), jax.jit(self.learner.update)
         self.train = jax.jit(self.learner.train)
-        self.train_all = jax.jit(jax.vmap(self.learner.train, in_axes=(0, None, None, None)))
+        self.train_all = jax.jit(jax.vmap(self.train_at, in_axes=(0, 0)))
+
+    def train_at(self, key, rate):
+        hyperparams = self.hyperparams.replace(learning_rate=rate)
+        return self.learner.train(key, hyperparams, {"scale": 1.0}, self.env_params)
 
     def scaled_loss(self, meta_params, *arguments):
         self.traces.append(1)  # runs when traced, not when compiled code runs
@@ -160,15 +167,19 @@ def test_stopped_and_continued_is_running_through(case):
 
 
 def test_agents_in_a_batch_are_agents_alone(case):
-    together = case.train_all(KEYS, *case.arguments)
-    for index, key in enumerate(KEYS):
-        alone = case.train(key, *case.arguments)
+    """Each has a key and a learning rate of its own."""
+    rates = jnp.array([3e-3, 1e-2, 1e-1])
+    together = case.train_all(KEYS, rates)
+    for index, (key, rate) in enumerate(zip(KEYS, rates, strict=True)):
+        hyperparams = case.hyperparams.replace(learning_rate=float(rate))
+        alone = case.train(key, hyperparams, *case.arguments[1:])
         assert_same(agent_of(together, index), alone, rtol=2e-3, atol=2e-4)
-    another = case.train_all(KEYS.at[1].set(jax.random.key(99)), *case.arguments)
+    keys, faster = KEYS.at[1].set(KEYS[0]), rates.at[1].set(1.0)
+    another = case.train_all(keys, faster)
     others = jnp.array([0, 2])
     assert_same(agent_of(another, others), agent_of(together, others))
-    policies = [case.policy_bytes(agent_of(together.state, index)) for index in range(3)]
-    assert len(set(policies)) == 3
+    policies = [case.policy_bytes(agent_of(another.state, index)) for index in range(3)]
+    assert len(set(policies)) == 3  # the first two differ by their rates alone
 
 
 def test_agents_of_a_batch_may_be_at_different_points_of_their_training(case):
@@ -182,18 +193,26 @@ def test_agents_of_a_batch_may_be_at_different_points_of_their_training(case):
         assert_same(agent_of(mixed, index), alone, rtol=2e-3, atol=2e-4)
 
 
-def test_hyperparams_can_be_vmapped(case):
-    rates = jnp.array([1e-2, 1e-1])
-
-    def train(rate):
-        hyperparams = case.hyperparams.replace(learning_rate=rate)
-        return case.train(KEYS[0], hyperparams, {"scale": 1.0}, case.env_params).state
-
-    together = jax.vmap(train)(rates)
-    alone = [train(float(rate)) for rate in rates]
-    for index in range(2):
-        assert_same(agent_of(together, index), alone[index], rtol=2e-3, atol=2e-4)
-    assert case.policy_bytes(alone[0]) != case.policy_bytes(alone[1])
+def test_a_traced_length(case):
+    """One program trains agents for different lengths; annealing follows the length."""
+    horizons = {"annealing_steps", "epsilon_decay_steps"} & set(vars(case.hyperparams))
+    changes = dict.fromkeys(horizons)
+    if "final_learning_rate" in vars(case.hyperparams):
+        changes["final_learning_rate"] = 0.1
+    arguments = KEYS[0], case.hyperparams.replace(**changes), *case.arguments[1:]
+    train = jax.jit(lambda n: case.learner.train(*arguments, num_updates=n))
+    results = {n: train(jnp.int32(n)) for n in (1, 2, 4)}
+    assert train._cache_size() == 1
+    for n, result in results.items():
+        assert np.sum(result.episodes.steps) == 32 * n
+        assert all(leaf.shape == (4,) for leaf in jax.tree.leaves(result.metrics))
+    short = dataclasses.replace(case.config, total_timesteps=2 * 32)
+    expected = jax.jit(case.make(short, **case.slot).train)(*arguments)
+    policies = (case.learner.policy(result.state) for result in (results[2], expected))
+    assert_same(*policies, rtol=1e-4, atol=1e-6)
+    for field, other in zip(results[2].episodes, expected.episodes, strict=True):
+        np.testing.assert_array_equal(field[:2], other)
+        np.testing.assert_array_equal(field[2:], 0.0)
 
 
 def test_only_another_config_recompiles(case):
@@ -212,6 +231,7 @@ def test_only_another_config_recompiles(case):
 
 
 def test_equal_learners_are_one_to_the_compiler(case):
-    assert case.make() == case.make()
-    assert hash(case.make()) == hash(case.make())
-    assert case.make() != case.learner
+    first, second = case.make(case.config), case.make(case.config)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != case.learner

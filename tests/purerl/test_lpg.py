@@ -10,6 +10,7 @@ from scipy.special import log_softmax, softmax
 
 from purerl import envs, lpg
 from purerl.parts import optimizers, update_rules
+from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
 
 KEY = jax.random.key(0)
@@ -195,6 +196,16 @@ def test_lifetimes():
     ]
     assert changes == [True, True, False, False]
     assert told == [(0.0, 2), (0.5, 2), (1.0, 2), (1.0, 2)]
+
+
+def test_agents_with_tasks_and_lengths_of_their_own():
+    env, env_params = envs.make("GridWorlds", size=3)
+    learner = OwnTask(lpg.LPG(CONFIG, env), sampler(env))
+    train = jax.vmap(
+        lambda key, n: learner.train(key, HYPERPARAMS, None, env_params, num_updates=n)
+    )
+    result = jax.jit(train)(jax.random.split(KEY, 2), jnp.array([1, 3]))
+    np.testing.assert_array_equal(np.sum(result.episodes.steps > 0, axis=1), [1, 3])
 
 
 def test_mistakes():

@@ -347,6 +347,10 @@ def test_diagnostics():
     [
         ({"num_minibatches": 5}, r"num_envs x num_steps = 24 must be divisible by .* = 5"),
         ({"total_timesteps": 23}, r"total_timesteps = 23 must be at least one update, .* = 24"),
+        (
+            {"num_minibatches": 8, "recurrent_size": 3},
+            r"num_envs = 4 must be divisible by num_minibatches = 8",
+        ),
     ],
 )
 def test_impossible_configs(changes, message):

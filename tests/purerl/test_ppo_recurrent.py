@@ -178,15 +178,6 @@ def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     assert len({tuple(order) for order in environment[:, :, 0].reshape(3, -1)}) > 1
 
 
-@pytest.mark.long
-def test_a_replay_of_the_whole_batch_is_the_rollout(rollouts):
-    replay = jax.jit(rollouts.learner.replay)
-    for state, batch in zip(rollouts.states[1:], rollouts.batches, strict=True):
-        policy, _ = replay(state.params, batch)
-        found = policy.log_prob(batch.transition.action)
-        np.testing.assert_allclose(found, batch.transition.log_prob, atol=1e-5)
-
-
 def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
     learner, state = rollouts.learner, rollouts.states[0]
     policy = learner.policy(state)
@@ -228,9 +219,3 @@ def test_only_a_memory_solves_a_memory_task():
     with_memory, without = scores(16), scores(0)
     assert with_memory.mean() > 0.95
     assert abs(without.mean()) < 0.4
-
-
-def test_environments_must_be_divisible():
-    with pytest.raises(ValueError, match=r"num_envs = 4 must be divisible by num_minibatches = 8"):
-        replace(CONFIG, num_minibatches=8)
-    assert replace(CONFIG, num_minibatches=8, recurrent_size=0).recurrent_size == 0

@@ -69,7 +69,7 @@ class SteeringProblem(victims.TalkProblem):
         super().__init__(settings)
         self.config, self.scale = settings.steering, settings.channel.scale
         params, learner, name = self.task.env_params, self.task.learner, self.task.name
-        if acting.has_memory(learner):
+        if acting.begin(learner) is not None:
             raise ConfigError(
                 "train.recurrent_size must be 0: a victim that is steered has no memory"
             )

@@ -11,19 +11,21 @@ from purerl.parts import losses
 from purerl.ppo import Hyperparams
 from purerl.types import Context
 
-HYPERPARAMS = Hyperparams()
+HYPERPARAMS = Hyperparams(
+    clip_epsilon=0.25, value_clip_epsilon=0.3, huber_delta=0.8, dpo_alpha=1.5, dpo_beta=0.5
+)
 CONTEXT = Context(HYPERPARAMS)
 numbers = st.floats(-4, 4, width=32)
 
 
 def clipped(prediction, target, old):
-    moved = min(max(prediction, old - 0.2), old + 0.2)
+    moved = min(max(prediction, old - 0.3), old + 0.3)
     return max((prediction - target) ** 2, (moved - target) ** 2) / 2
 
 
 def huber(prediction, target, old):
     error = abs(prediction - target)
-    return error**2 / 2 if error <= 1 else error - 0.5
+    return error**2 / 2 if error <= 0.8 else 0.8 * error - 0.32
 
 
 def squared(prediction, target, old):
@@ -47,10 +49,10 @@ def test_value_losses(loss, expected, prediction, target, old):
     [  # the derivative with respect to the ratio vanishes where the clip holds
         (1.0, 2.0, -2.0, -2.0),
         (1.1, 2.0, -2.2, -2.0),
-        (1.5, 2.0, -2.4, 0.0),
+        (1.5, 2.0, -2.5, 0.0),
         (0.5, 2.0, -1.0, -2.0),
         (1.5, -2.0, 3.0, 2.0),
-        (0.5, -2.0, 1.6, 0.0),
+        (0.5, -2.0, 1.5, 0.0),
         (0.9, -2.0, 1.8, 2.0),
     ],
 )
@@ -68,10 +70,10 @@ def test_dpo(log_ratio, advantage):
     ratio = np.exp(log_ratio)
     if advantage >= 0:
         x = (ratio - 1) * advantage
-        drift = max(0.0, x - 2.0 * np.tanh(x / 2.0))
+        drift = max(0.0, x - 1.5 * np.tanh(x / 1.5))
     else:
         x = log_ratio * advantage
-        drift = max(0.0, x - 0.6 * np.tanh(x / 0.6))
+        drift = max(0.0, x - 0.5 * np.tanh(x / 0.5))
     value = losses.dpo(None, CONTEXT, jnp.float32(log_ratio), jnp.float32(advantage))
     assert value == pytest.approx(-(ratio * advantage - drift), rel=1e-4, abs=1e-4)
 
@@ -86,24 +88,3 @@ def test_sloped_squared(prediction, target):
     error = prediction - target
     assert value == pytest.approx(error**2 / 2 + error / 4, rel=1e-4, abs=1e-4)
     assert derivative == pytest.approx(error + 0.25, rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.parametrize("slot", ["value_loss", "policy_loss"])
-def test_all_take_their_constants_from_hyperparams_and_ignore_meta_params(slot):
-    arguments = {"value_loss": (2.0, 3.0, 0.0), "policy_loss": (1.0, 0.5)}[slot]
-    arguments = [jnp.float32(x) for x in arguments]
-    for name, function in losses.HAND_WRITTEN[slot].items():
-        value = function(None, CONTEXT, *arguments)
-        assert value == function({"anything": 1}, CONTEXT, *arguments), name
-        constants = {
-            "clipped_squared": {"value_clip_epsilon": 5.0},
-            "huber": {"huber_delta": 0.1},
-            "clipped_surrogate": {"clip_epsilon": 5.0},
-            "dpo": {"dpo_alpha": 0.1},
-            "sloped_squared": {"loss_slope": 0.3},
-        }
-        if name in constants:
-            changed = Context(HYPERPARAMS.replace(**constants[name]))
-            assert function(None, changed, *arguments) != value, name
-        else:
-            assert name == "squared"

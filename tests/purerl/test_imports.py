@@ -1,0 +1,36 @@
+"""Importing `purerl` starts no backend and imports no plotting library."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+import purerl
+from purerl import dqn, fast, lpg, ppo, q_learning, types
+import jax
+jax.config.update("jax_num_cpu_devices", 3)  # refused once a backend has started
+print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
+
+import metaevo.commands.evolve, metaevo.commands.train, metaevo.commands.sweep
+drawing = {"seaborn", "matplotlib.pyplot", "pandas", "scipy.stats"}
+assert not drawing & set(sys.modules), drawing & set(sys.modules)
+
+from gymnax.environments.misc import pong
+assert len(pong.sns.color_palette("husl", 8)) == 8
+figure = pong.plt.figure()
+
+import matplotlib.pyplot
+import seaborn
+assert matplotlib.pyplot.fignum_exists(figure.number)
+assert seaborn.__file__ and matplotlib.pyplot.__file__
+"""
+
+
+@pytest.mark.long
+def test_backends_and_plotting_libraries_wait_for_their_first_use():
+    env = {"PATH": "", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.split() == ["3", "CartPole-v1"]
