@@ -8,8 +8,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison.comparison import Comparison, Entry, train
 from metaevo.comparison.entries import MakeContender, references
-from metaevo.comparison.evaluation import LEARNED, Progress, Scores
-from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.evaluation import LEARNED, JudgedSettings, Progress, Scores
 from metaevo.components import learners
 from metaevo.components.component import Ablation, Found, Row
 from metaevo.components.parts import Part, of_key

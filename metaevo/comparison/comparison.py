@@ -7,7 +7,7 @@ result, scores = comparison.run(...)
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -236,12 +236,12 @@ def summary(
     for function, this in learned.items():
         strongest = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[strongest.place]  # the same for all
-        against.append(_judgement(this, best, strongest.contrast, strongest.verdict))
+        found = statistics.plain(strongest.contrast, strongest.verdict)
+        against.append(_judgement(this, best, found))
         for other in variants:
             if other.name != this and other.function in (function, *judged):
-                pair = statistics.contrast(strata[this], strata[other.name], shared_seeds=True)
-                word = statistics.verdict(pair, pair.p)
-                pairs.append(_judgement(this, other.name, pair, word))
+                found = statistics.compare(values[this], values[other.name], shared_seeds=True)
+                pairs.append(_judgement(this, other.name, found))
     result: HeldOut = {
         "variants": [_row(each, values[each.name], diverged[each.name]) for each in variants],
         "pairs": pairs,
@@ -254,17 +254,17 @@ def summary(
         "tuning_rounds": [],
     }
     if len(learned) > 1:
-        found = statistics.together([strata[name] for name in learned.values()], others)
+        together = statistics.together([strata[name] for name in learned.values()], others)
         result["evolutions"] = against
         result["together"] = {
             "evolutions": len(learned),
             "better": sum(each["conclusion"] == "better" for each in against),
-            "iqm": found.mean.value,
-            "interval": list(found.mean.interval),
-            "difference": found.difference.value,
-            "difference_interval": list(found.difference.interval),
-            "p": found.p,
-            "conclusion": found.verdict,
+            "iqm": together.mean.value,
+            "interval": list(together.mean.interval),
+            "difference": together.difference.value,
+            "difference_interval": list(together.difference.interval),
+            "p": together.p,
+            "conclusion": together.verdict,
         }
     return result
 
@@ -285,19 +285,8 @@ def _row(variant: Variant, scores: np.ndarray, diverged: int) -> schema.Variant:
     }
 
 
-def _judgement(
-    learned: str, other: str, contrast: statistics.Contrast, conclusion: statistics.Verdict
-) -> Judgement:
-    return {
-        "learned": learned,
-        "other": other,
-        "conclusion": conclusion,
-        "difference": contrast.difference.value,
-        "difference_interval": list(contrast.difference.interval),
-        "probability_of_improvement": contrast.probability.value,
-        "probability_interval": list(contrast.probability.interval),
-        "p": contrast.p,
-    }
+def _judgement(learned: str, other: str, found: statistics.Comparison) -> Judgement:
+    return cast(Judgement, {"learned": learned, "other": other, **found._asdict()})
 
 
 def _file_name(name: str) -> str:

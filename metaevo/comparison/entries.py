@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaevo.comparison.comparison import Entry
-from metaevo.comparison.evaluation import Contender
-from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.evaluation import Contender, JudgedSettings
 from metaevo.comparison.tuning import tuning_space
 from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS

@@ -6,7 +6,7 @@ frames. The winners are then trained on held-out seeds, and these scores are rep
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -14,9 +14,11 @@ from annotated_types import Interval
 
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.runs.settings import HasRun
 from metaevo.training.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.training.population import Population
-from metaevo.training.task import with_changes
+from metaevo.training.task import LearnerSettings, with_changes
 from metaevo.training.tasks import NamedTask
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
@@ -64,6 +66,22 @@ class EvaluationConfig:
         if isinstance(raw.get("space"), dict):
             return {**raw, "space": dotted_space(raw["space"])}
         return raw
+
+
+class JudgedSettings(LearnerSettings, HasRun, Protocol):
+    """Settings of an evolution that ends with a comparison against tuned contenders."""
+
+    @property
+    def fitness(self) -> FitnessConfig:
+        """Weights of the score."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """Settings that split agents over the devices."""
+
+    @property
+    def evaluation(self) -> EvaluationConfig:
+        """The comparison itself."""
 
 
 COMPARISONS = ("none", "quick", "full")

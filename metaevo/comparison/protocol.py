@@ -11,8 +11,7 @@ from typing import cast
 from metaevo.comparison.ablations import Laboratory, run_ablations
 from metaevo.comparison.comparison import Comparison, digest
 from metaevo.comparison.entries import Functions, MakeContender, Replacement, entries_of
-from metaevo.comparison.evaluation import REWARD, Contender, Scores, curve_frames
-from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.evaluation import REWARD, Contender, JudgedSettings, Scores, curve_frames
 from metaevo.components import filling
 from metaevo.components.channels import NONE
 from metaevo.config import to_dict

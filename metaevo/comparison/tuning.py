@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress
+from metaevo.comparison.evaluation import Contender, EvaluationConfig, JudgedSettings, Progress
 from metaevo.comparison.racing import Round, cost, race, rounds_of, seeds_within
-from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, flatten, to_dict
+from metaevo.config.checks import Measure
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -256,11 +256,8 @@ def _open(
     """Open the study of the first round, and read the scores of later rounds."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        kept = read_json(directory / RACE) if (directory / RACE).exists() else {}
-        if not isinstance(kept, dict) or not all(
-            value is None or isinstance(value, float) for value in kept.values()
-        ):
-            raise ConfigError(f"{directory / RACE}: holds no scores")
+        file = directory / RACE
+        kept = read_json(file, dict[str, Measure]) if file.exists() else {}
         return Study.open(directory, sweep, space, seed=seed, name="tuning"), kept
     except ConfigError as error:
         warnings.warn(f"tuning again: {error}", stacklevel=2)

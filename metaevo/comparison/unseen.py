@@ -19,10 +19,9 @@ from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.entries import Replacement
-from metaevo.comparison.evaluation import LEARNED
+from metaevo.comparison.evaluation import LEARNED, JudgedSettings
 from metaevo.comparison.kept import kept_in
 from metaevo.comparison.protocol import comparison_of
-from metaevo.comparison.settings import JudgedSettings
 from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping

@@ -10,9 +10,8 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison import unseen
 from metaevo.comparison.entries import Replacement
-from metaevo.comparison.evaluation import LEARNED
+from metaevo.comparison.evaluation import LEARNED, JudgedSettings
 from metaevo.comparison.protocol import comparison_of
-from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import formula
 from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.components.parts import Part

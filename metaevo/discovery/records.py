@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components.component import Component
 from metaevo.components.parts import Evolved, Part
 from metaevo.evolution.seeding import Purpose, keys_for

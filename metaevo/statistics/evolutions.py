@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metaevo.statistics.intervals import Estimate, bootstrap, pooled_iqm
-from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm
+from metaevo.statistics.scores import FloatArray, Interval, Strata, iqm_of
 from metaevo.statistics.verdict import Verdict
 
 RESAMPLES = 10_000
@@ -72,13 +72,13 @@ def together(
     rng = np.random.default_rng(seed)
     of_all = _redrawn(evolutions, rng, resamples)
     redrawn = np.stack([of_all - bootstrap(other, pooled_iqm, rng, resamples) for other in others])
-    values = _mean(evolutions) - np.array([_iqm(other) for other in others])
+    values = _mean(evolutions) - np.array([iqm_of(other) for other in others])
     place = int(values.argmin())
     below, above = expanded(len(evolutions))
     low = float(np.quantile(redrawn, below, axis=1).min())
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), above)
     difference = Estimate(float(values[place]), (low, float(values[place] + margin)))
-    p = _t_test([_iqm(each) - _iqm(others[place]) for each in evolutions])
+    p = _t_test([iqm_of(each) - iqm_of(others[place]) for each in evolutions])
     claim: Verdict = "better" if low > 0 else "worse"
     if p > 0.05 or low <= 0 <= difference.interval[1]:
         claim = "undecided"
@@ -130,8 +130,4 @@ def _t_test(differences: Sequence[float]) -> float:
 
 
 def _mean(evolutions: Sequence[Strata]) -> float:
-    return float(np.mean([_iqm(each) for each in evolutions]))
-
-
-def _iqm(strata: Strata) -> float:
-    return iqm(np.concatenate(arrays_of(strata)))
+    return float(np.mean([iqm_of(each) for each in evolutions]))

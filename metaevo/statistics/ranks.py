@@ -11,7 +11,6 @@ POWER = 0.8
 MOST_RUNS = 1000
 """Upper limit for a recommended number of runs; smaller differences are not worth detecting."""
 _PERMUTATIONS = 20_000
-_BLOCK = 2**23
 
 
 def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
@@ -40,13 +39,13 @@ def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
         observed += ranks[:n].sum()
         variance += n * m * ranks.var(ddof=1) / (n + m)
         if not large:
-            drawn += _permuted_sums(rng, ranks, n)
+            permuted = rng.permuted(np.tile(ranks, (_PERMUTATIONS, 1)), axis=1)
+            drawn += permuted[:, :n].sum(axis=1)
     if variance == 0:
         return 1.0
     if large:
         return float(2 * scipy.stats.norm.sf(abs(observed) / np.sqrt(variance)))
-    extreme = np.abs(drawn) >= abs(observed) - 1e-9
-    return float((1 + extreme.sum()) / (1 + _PERMUTATIONS))
+    return _share(drawn, observed)
 
 
 def signed_rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
@@ -74,22 +73,15 @@ def signed_rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
     observed = abs(every.sum())
     if min(map(len, differences)) > 8:
         return float(2 * scipy.stats.norm.sf(observed / np.sqrt((every**2).sum())))
-    rng, extreme = np.random.default_rng(seed), 0
-    for _ in range(100):  # blocks bound the memory
-        signs = rng.choice((-1.0, 1.0), size=(_PERMUTATIONS // 100, len(every)))
-        extreme += int((np.abs(signs @ np.abs(every)) >= observed - 1e-9).sum())
-    return float((1 + extreme) / (1 + _PERMUTATIONS))
+    rng = np.random.default_rng(seed)
+    signs = rng.choice((-1.0, 1.0), size=(_PERMUTATIONS, len(every)))
+    return _share(signs @ np.abs(every), observed)
 
 
-def _permuted_sums(rng: np.random.Generator, ranks: FloatArray, count: int) -> FloatArray:
-    """[permutations]: the sum of the first `count` of permuted ranks; blocks bound the memory."""
-    block = max(1, _BLOCK // len(ranks))
-    parts = []
-    for start in range(0, _PERMUTATIONS, block):
-        rows = min(block, _PERMUTATIONS - start)
-        permuted = rng.permuted(np.tile(ranks, (rows, 1)), axis=1)
-        parts.append(permuted[:, :count].sum(axis=1))
-    return np.concatenate(parts)
+def _share(drawn: FloatArray, observed: float) -> float:
+    """Return the p-value: the share of drawn statistics that are at least as extreme."""
+    extreme = np.abs(drawn) >= abs(observed) - 1e-9
+    return float((1 + extreme.sum()) / (1 + _PERMUTATIONS))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -120,9 +112,8 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
     """
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 
-    effects, tasks = [], 0
+    effects = []
     for a, b in zip(arrays_of(x), arrays_of(y), strict=True):
-        tasks += 1
         freedom = len(a) + len(b) - 2
         if freedom < 1:
             return inf
@@ -133,6 +124,7 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
     probability = float(np.mean(scipy.stats.norm.cdf(np.array(effects) / np.sqrt(2))))
     if abs(probability - 0.5) < 1e-6:
         return inf
+    tasks = len(effects)
     quantiles = scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(POWER)
     needed = int(np.ceil(quantiles**2 / (6 * (probability - 0.5) ** 2) / tasks))
     while 2 / comb(2 * needed, needed) ** tasks > alpha:

@@ -66,17 +66,21 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
     n is no multiple of 4 rather than weighting a score by a fraction: 6 of 10 count, 3 of 3.
     This is ``scipy.stats.trim_mean(scores, 0.25)``, as in rliable.
 
-    ``scores`` have any shape. Without ``axis`` all entries (runs and tasks) are pooled into one
-    float; with it, that axis is reduced.
+    ``scores`` have any shape. Without ``axis`` all entries are pooled into one float.
 
     Raises:
-        ValueError: no scores, or some are not finite (the message counts them).
+        ValueError: no scores, or some are not finite.
     """
     array = finite(scores)
     array = array.ravel() if axis is None else np.moveaxis(array, axis, -1)
     cut = array.shape[-1] // 4
     middle = np.sort(array, axis=-1)[..., cut : array.shape[-1] - cut].mean(axis=-1)
     return float(middle) if axis is None else middle
+
+
+def iqm_of(strata: Strata) -> float:
+    """Return the interquartile mean over the runs of all tasks."""
+    return iqm(np.concatenate(arrays_of(strata)))
 
 
 def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:

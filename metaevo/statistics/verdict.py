@@ -16,7 +16,7 @@ from metaevo.statistics.intervals import (
     probability_of_improvement,
 )
 from metaevo.statistics.ranks import holm, rank_test, signed_rank_test
-from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm, strata_of
+from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm_of, strata_of
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -58,10 +58,8 @@ def contrast(
     if len(xs) != len(ys):
         raise ValueError(f"scores on {len(xs)} and {len(ys)} tasks cannot be compared")
     of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples, seed)
-    redrawn = of_x - of_y
-    value = iqm(np.concatenate(xs)) - iqm(np.concatenate(ys))
     return Contrast(
-        Estimate(value, interval_of(redrawn)),
+        Estimate(iqm_of(xs) - iqm_of(ys), interval_of(of_x - of_y)),
         probability_of_improvement(xs, ys, resamples=resamples, seed=seed),
         _test(xs, ys, shared_seeds, seed),
     )
@@ -148,9 +146,7 @@ def against_strongest(
     """
     of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
     redrawn = of_x - np.stack(of_others)
-    values = iqm(np.concatenate(arrays_of(x))) - np.array(
-        [iqm(np.concatenate(arrays_of(other))) for other in others]
-    )
+    values = iqm_of(x) - np.array([iqm_of(other) for other in others])
     place = int(values.argmin())
     low = np.quantile(redrawn, 0.025, axis=1).min()
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), 0.975)

@@ -8,7 +8,7 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
-from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping

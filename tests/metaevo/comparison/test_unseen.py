@@ -1,4 +1,4 @@
-"""Comparisons on unseen tasks: pooled numbers, refusals, and results that are kept."""
+"""Comparisons on unseen tasks and on another task: numbers, refusals, results that are kept."""
 
 import json
 
@@ -8,8 +8,9 @@ from scipy import stats
 
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
-from metaevo.comparison import unseen
+from metaevo.comparison import evaluation, unseen
 from metaevo.comparison.comparison import Variant, summary
+from metaevo.components.value_losses import SIDES
 from metaevo.config import ConfigError, from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.signals import StopRequestedError
@@ -31,7 +32,7 @@ evaluation:
   space: {learning_rate: [0.2, 0.5]}
   sampler: grid
   tuning_seeds: 2
-  ablation_seeds: 0
+  ablation_seeds: 4
   unseen:
     GridWorld: {env_params: {size: 2}, hyperparams: {learning_rate: 0.4}}
     corridor: {env: GridWorld, env_params: {size: 4}, train: {total_timesteps: 400}}
@@ -211,7 +212,7 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
     whole = study.judge_unseen({"learned": found}, tmp_path, **arguments)
     assert first.stat().st_mtime_ns == written
     first.write_text(first.read_text().replace('"scores": [', '"scores": [true, ', 1))
-    with pytest.warns(UserWarning, match=r"judging again: .*GridWorld.json"):
+    with pytest.warns(UserWarning, match=r"measuring again: .*GridWorld.json"):
         again = study.judge_unseen({"learned": found}, tmp_path, **arguments)
     assert first.read_bytes() == kept
     assert json.dumps(again) == json.dumps(whole)
@@ -244,3 +245,60 @@ def test_a_run_is_judged_on_demand(evolved, tmp_path):
         "GridWorld",
         "corridor",
     }
+
+
+# --- On another task ----------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_a_loss_for_q_learning_is_compared_and_taken_apart(evolved):
+    result = json.loads((evolved / "evaluation.json").read_text())
+    functions = {row["function"] for row in result["variants"]}  # clipping makes no difference
+    assert functions == {"learned", "squared", "huber", "sloped_squared"}
+    assert [row["loss"] for row in result["sides"]] == list(SIDES)
+    assert {row["clipping"] for row in result["ablation"]} == {False}
+    assert result["curves"] == "reward per step"
+    assert (evolved / "report.html").is_file()
+
+
+@pytest.mark.long
+def test_on_another_grid_by_a_smaller_comparison(evolved, monkeypatch):
+    monkeypatch.setitem(evaluation.QUICK, "seeds", 4)
+    argv = ["--run-dir", evolved, "--name", "wide", "--task.env_params.size", "[2,4]"]
+    argv += ["--evaluation.ablation_seeds", "0", "--hyperparams.gamma", "0.9"]
+    assert evaluate([*map(str, argv), "--comparison", "quick"], description="") == 0
+    there = evolved / "transfer" / "wide"
+    result = json.loads((there / "evaluation.json").read_text())
+    assert len(result["variants"]) == 6
+    assert {row["seeds"] for row in result["variants"]} == {4}
+    settings = load_yaml(there / "config.yaml")["config"]
+    assert settings["task"]["env_params"] == {"size": [2, 4], "slip_probability": 0.1}
+    assert settings["hyperparams"]["gamma"] == 0.9
+    assert (there / "report.html").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("--task.env GridWorldz", "GridWorldz"),
+        ("--task.env FrozenLake-misc --task.env_params.size 3", "size"),
+        ("--task.env CartPole-v1", "CartPole-v1"),
+        ("--task.env [GridWorld,Doors]", "task.env"),
+        ("--strategy.sigma 0.5", "strategy.sigma"),
+        ("--task.env_params.size 5 --evaluation.seeds 0", "evaluation.seeds"),
+        ("--evaluation.seeds 9", "--task.env"),
+        ("--name wide --task.env_params.size 4", "--name"),
+        ("--config other.yaml", "--config"),
+    ],
+)
+def test_what_cannot_be_judged(evolved, capsys, line, text):
+    (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
+    line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
+    with pytest.raises(SystemExit) as exit_info:
+        evaluate(["--run-dir", str(evolved), *line.split()], description="")
+    complaint = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert complaint.startswith("error: ")
+    assert complaint.count("\n") == 1
+    assert text in complaint

@@ -78,15 +78,6 @@ def test_tasks_are_strata():
     assert high - low == pytest.approx(expected, rel=0.1)
 
 
-def test_interval_covers_the_truth_about_as_often_as_it_says():
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(300):
-        low, high = interval(rng.normal(size=24), resamples=300)
-        covered += low <= 0 <= high
-    assert 0.88 <= covered / 300 <= 0.99
-
-
 @pytest.mark.parametrize("decimals", [0, 3])  # with and without many ties
 def test_probability_of_improvement_is_mann_whitney(decimals):
     rng = np.random.default_rng(decimals)
@@ -147,13 +138,3 @@ def test_intervals_are_ordered_and_follow_shift_and_scale(scores, shift, scale):
     assert scores.min() - 1e-9 <= low <= high <= scores.max() + 1e-9
     moved = interval(scale * scores + shift, resamples=100)
     np.testing.assert_allclose(moved, (scale * low + shift, scale * high + shift), atol=1e-7)
-
-
-@settings(max_examples=60, deadline=None)
-@given(x=arrays(np.float64, 5, elements=FINITE), y=arrays(np.float64, 7, elements=FINITE))
-def test_probability_of_improvement_is_complementary_and_ordinal(x, y):
-    found = probability(x, y).value
-    assert probability(y, x).value == pytest.approx(1 - found)
-    assert probability(2 * x, 2 * y).value == pytest.approx(found)
-    low, high = probability(x, y, resamples=100).interval
-    assert -1e-9 <= low <= high <= 1 + 1e-9
