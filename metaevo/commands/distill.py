@@ -1,15 +1,12 @@
 """Command line of `metaevo distill`."""
 
-import argparse
-
 from metaevo.comparison.protocol import task_of
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.config.plain import PlainDict
 from metaevo.discovery.distill import FORMULA, NETWORK, Search, distill
 from metaevo.runs.latest import run_argument
-from metaevo.studies.changed import settings_of_run
+from metaevo.studies.changed import settings_of_run, with_unseen
 from metaevo.studies.settings import EvolveSettings
 
 
@@ -41,7 +38,10 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     settings, before, args = settings_of_run(
-        parser, argv, _without_unseen, fixed="what was learned is distilled as it is"
+        parser,
+        argv,
+        lambda saved, args: with_unseen(saved, {}),
+        fixed="what was learned is distilled as it is",
     )
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
         raise ConfigError(f"{args.run_dir} evolved no part of a learner")
@@ -55,12 +55,3 @@ def main(argv: list[str], *, description: str | None) -> int:
     return distill(
         before, settings, args.run_dir, args.slot, args.name, search, trust_source=args.trust_source
     )
-
-
-def _without_unseen(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
-    """Return a run's settings without the unseen tasks."""
-    del args
-    evaluation = saved.get("evaluation")
-    if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # rejected later
-    return saved | {"evaluation": evaluation | {"unseen": {}}}

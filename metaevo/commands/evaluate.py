@@ -33,7 +33,7 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, JudgedUnseen
 from metaevo.studies import registry
-from metaevo.studies.changed import judge_in, settings_of_run
+from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
@@ -76,7 +76,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, before, args = settings_of_run(
         parser,
         argv,
-        lambda saved, args: _with_unseen(saved, args.unseen),
+        lambda saved, args: _defaults(saved, args.unseen),
         fixed="a component is judged as it is",
         also=("run.",),
     )
@@ -156,15 +156,13 @@ def _judged_on(settings: EvolutionSettings) -> PlainDict:
     return {key: found[key] for key in found if key not in ("evolution", "run")}
 
 
-def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
+def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
     """Return a run's settings with the unseen tasks of this evaluation."""
-    evaluation = saved.get("evaluation")
-    if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # rejected later
-    tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
+    if unseen:
+        return with_unseen(saved, load_yaml(Path(unseen)))
     if unseen is None and not saved.get("tasks"):
-        tasks = {}  # the question is another task
-    return saved | {"evaluation": evaluation | {"unseen": tasks}}
+        return with_unseen(saved, {})  # the question is another task
+    return saved
 
 
 def judge(
@@ -175,17 +173,7 @@ def judge(
     only_unseen: bool = False,
     trust_source: bool = False,
 ) -> int:
-    """Repeat the comparison at the end of a run with other settings.
-
-    Args:
-        settings: settings of the comparison.
-        run_dir: directory of the run with the evolved component.
-        name: name of the directory in `run_dir/transfer`.
-        only_unseen: leave out the tasks of the evolution.
-        trust_source: execute components from outside metaevo that run directories hold.
-
-    Returns:
-        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+    """Repeat the comparison at the end of a run with other settings; return the exit code.
 
     Raises:
         ConfigError: before compilation, if the settings or the directory are invalid.
@@ -211,7 +199,7 @@ def judge(
             result = study.compare(
                 learned, run.path, evolution_frames=0, measured={}, check_stop=check_stop
             )
-        if result is not None:  # as it is where no task has a scale
+        if result is not None:  # None if no task has a scale
             write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
         write_report(study, run, meta_params, run_dir if isinstance(study, LearnerStudy) else None)
         print(f"report: {run.report_path}")

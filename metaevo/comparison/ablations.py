@@ -32,12 +32,7 @@ class Laboratory:
     """Draws and ablates learned parts."""
 
     def __init__(self, settings: JudgedSettings, parts: Parts):
-        """Bind the parts; training starts later.
-
-        Args:
-            settings: settings of the run.
-            parts: the evolved parts.
-        """
+        """Bind the parts; training starts later."""
         self.settings, self.parts = settings, parts
         self._targets: np.ndarray | None = None
 
@@ -93,9 +88,7 @@ class Laboratory:
     def ablations(self, meta_params: MetaParams, single_task: bool) -> list[tuple[Part, Ablation]]:
         """Return the ablations of the parts' modules and, with several parts, one without each.
 
-        Args:
-            meta_params: those of all parts.
-            single_task: whether there is one environment, which the modules' ablations need.
+        Those of the modules need a single task.
         """
         found: list[tuple[Part, Ablation]] = []
         parts = self.parts.evolved.parts
@@ -120,14 +113,7 @@ def run_ablations(
     contender: MakeContender,
     progress: Progress,
 ) -> PlainDict:
-    """Train all rows on held-out seeds.
-
-    Args:
-        ablations: the return value of `Laboratory.ablations`.
-        comparison: the comparison, which holds the compiled contenders.
-        parts: the evolved parts.
-        contender: makes a contender from functions and example meta-parameters.
-        progress: called with the number of frames just done.
+    """Train the rows of `Laboratory.ablations` on held-out seeds.
 
     Returns:
         tables by key, with `iqm`, `interval` and `seeds` in every row, and further keys for

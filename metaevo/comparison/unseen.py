@@ -81,13 +81,7 @@ class Seen(NamedTuple):
 def build_all(
     settings: JudgedSettings, tasks: Mapping[str, NamedTask] | None, parts: Parts, where: str
 ) -> list[BuiltTask]:
-    """Build named tasks without compilation.
-
-    Args:
-        settings: settings of the evolution.
-        tasks: the tasks by name; None for none.
-        parts: the evolved parts.
-        where: the setting that has the tasks, for the error message.
+    """Build named tasks without compilation; `where` names the setting that has them.
 
     Raises:
         ConfigError: naming the task, if it cannot be built.
@@ -116,11 +110,6 @@ def build_all(
 def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -> list[BuiltTask]:
     """Build the tasks of `evaluation.unseen` without compilation.
 
-    Args:
-        settings: settings of the evolution.
-        seen: environments of the evolution's candidates.
-        parts: the evolved parts.
-
     Raises:
         ConfigError: naming the task, if it cannot be built or was used in the evolution.
     """
@@ -146,7 +135,7 @@ def seen_in(
 
 
 def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> list[Seen]:
-    """Return what a rule saw before of the environments in `evaluation.unseen`.
+    """Return which environments of `evaluation.unseen` a rule has seen.
 
     Args:
         rule: the setting that names the rule, for the error message.

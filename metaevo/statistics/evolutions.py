@@ -37,11 +37,6 @@ def mean_of_evolutions(
     section 3.8). Percentile intervals of few evolutions are too narrow, so more extreme quantiles
     are used (`expanded`). For a single evolution only its runs are resampled.
 
-    Args:
-        evolutions: scores of each result.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
-
     Raises:
         ValueError: there is no evolution, or scores are not finite.
     """
@@ -62,12 +57,6 @@ def together(
     The interval is corrected for the choice of the best baseline as in `against_strongest`. The
     bootstrap is overconfident with two or three evolutions; the t test, which treats the best
     baseline's score as known, is overconfident with many. A verdict needs both.
-
-    Args:
-        evolutions: scores of each result.
-        others: scores of at least one baseline on the same tasks.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     of_all = _redrawn(evolutions, rng, resamples)

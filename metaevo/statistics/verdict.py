@@ -42,14 +42,9 @@ def contrast(
 ) -> Contrast:
     """Compare two groups on the same tasks, with any numbers of runs.
 
-    Args:
-        x: the first group.
-        y: the second.
-        shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. The bootstrap
-            then resamples pairs and the rank test is paired, which removes the variation that
-            both owe to their seed.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
+    With `shared_seeds`, x[task][i] and y[task][i] had the same random numbers. The bootstrap then
+    resamples pairs and the rank test is paired, which removes the variation that both owe to their
+    seed.
 
     Raises:
         ValueError: different numbers of tasks, or scores that are not finite.
@@ -136,13 +131,6 @@ def against_strongest(
     With a single other group both ends equal the ends in `contrast`. The percentiles of
     IQM(x) - max IQM(others) over the resamples would count the selection bias twice: with five
     equal groups of 128 runs they yield "worse" in 20% of cases.
-
-    Args:
-        x: scores of the group.
-        others: scores of at least one other group on the same tasks.
-        shared_seeds: as in `contrast`, for all groups.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
     """
     of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
     redrawn = of_x - np.stack(of_others)

@@ -74,6 +74,14 @@ def settings_of_run(
     return settings, before, args
 
 
+def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
+    """Return a run's settings with other unseen tasks; a run of another study as it is."""
+    evaluation = saved.get("evaluation")
+    if "evolve" not in saved or not isinstance(evaluation, dict):
+        return saved
+    return saved | {"evaluation": evaluation | {"unseen": tasks}}
+
+
 def judge_in(
     run: RunDirectory,
     settings: S,

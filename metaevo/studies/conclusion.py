@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
@@ -39,8 +39,20 @@ CAPTIONS_OF_SEVERAL = {
     "bootstrap intervals, and differences from the strongest hand-written contender. The interval "
     "of all evolutions takes the evolution as the unit.",
 }
-Records = Sequence[PlainMapping]
-"""Records of the generations of one evolution."""
+
+
+Records = Mapping[str, Sequence[PlainMapping]]
+"""Records of the generations by evolution."""
+
+
+class _Outcome(NamedTuple):
+    """What a report shows of a run, or of a comparison with other settings."""
+
+    records: Records
+    result: HeldOut | None
+    unseen: Unseen | None
+    evolutions: Evolutions | None
+    """None for a single one"""
 
 
 def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> None:
@@ -78,13 +90,14 @@ def present(study: Study, run: Run) -> None:
     write_report(study, run.directory, found, source, quiet=True)
 
 
-def _records_of(directory: RunDirectory, evolutions: Evolutions | None) -> dict[str, Records]:
+def _records_of(directory: RunDirectory, evolutions: Evolutions | None) -> Records:
     if evolutions is None:
         return {"": directory.read_metrics("generation")}
     return {f"seed {each.seed}": each.records for each in evolutions.members}
 
 
-def _last(records: Mapping[str, Records]) -> list[PlainMapping]:
+def _last(records: Records) -> list[PlainMapping]:
+    """Return the record of the last generation of each evolution that has any."""
     return [each[-1] for each in records.values() if each]
 
 
@@ -140,26 +153,26 @@ def write_report(
         quiet: do not print.
     """
     saved = directory.read_config()
-    records = _records_of(directory, evolutions)
-    quick = is_quick(saved["config"])
     result, unseen = None, None
     if directory.evaluation_path.exists():
         result, unseen = read_result(directory.evaluation_path)
+    outcome = _Outcome(_records_of(directory, evolutions), result, unseen, evolutions)
+    quick = is_quick(saved["config"])
     captions = {**CAPTIONS, **(CAPTIONS_OF_SEVERAL if evolutions else {}), **study.captions}
-    captions |= _draw(directory, records, result, unseen, evolutions)
+    captions |= _draw(directory.figures, outcome)
     captions |= _caption_of_curves(result, saved["config"])
-    findings = _findings(study, saved, records, found, result, evolutions)
+    findings = _findings(study, saved, found, outcome)
     own = study.tables(result) if result is not None else []
-    shown = _tables(result, unseen, evolutions)
+    shown = _tables(outcome)
     if not quiet:
-        _print([*own, *shown], findings, _words(result, unseen, evolutions), quick)
+        _print([*own, *shown], findings, _words(outcome), quick)
 
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
     else:
-        first += _banners(result, unseen)
-    first.append(_facts(saved, records, result, source))
+        first += _banners(outcome)
+    first.append(_facts(saved, outcome, source))
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in _pictures(directory, list(study.captions))}  # fmt: skip
     on_top = {FITNESS, SCORES} if evolutions else {*study.captions, SCORES}
@@ -184,7 +197,7 @@ def write_report(
         shown = [*own, *shown]
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    title, subtitle = study.title(max(map(len, records.values())))
+    title, subtitle = study.title(max(map(len, outcome.records.values())))
     if evolutions is not None:
         subtitle = f"{len(evolutions.members)} evolutions, {subtitle}"
     page.write_report(directory.report_path, title, subtitle, [*first, *shown, *rest, *folded])
@@ -199,20 +212,14 @@ def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
     return result, result.get("unseen")
 
 
-def _draw(
-    directory: RunDirectory,
-    records: Mapping[str, Records],
-    result: HeldOut | None,
-    unseen: Unseen | None,
-    evolutions: Evolutions | None,
-) -> dict[str, str]:
+def _draw(figures: Path, outcome: _Outcome) -> dict[str, str]:
     """Draw fitness and scores; return the captions of the figures of unseen tasks."""
-    figures = directory.figures
+    records, result, unseen, evolutions = outcome
     baseline = _reference(result) if result is not None else {}
-    if evolutions is not None and _last(records):
+    if evolutions is not None and _last(outcome.records):
         chosen = f"seed {evolutions.chosen.seed}"
         plot_evolutions(records, figures / FITNESS, chosen=chosen, baseline=baseline)
-    elif _last(records):
+    elif _last(outcome.records):
         plots.plot_fitness(records[""], figures / FITNESS, baseline=baseline)
     if result is not None:
         tables.draw_scores(result, figures / SCORES, "fitness")
@@ -232,31 +239,23 @@ def _reference(result: HeldOut) -> dict[str, float]:
     return {f"{best['function']}, not tuned, held-out seeds": best["mean"]}
 
 
-def _findings(
-    study: Study,
-    saved: PlainMapping,
-    records: Mapping[str, Records],
-    found: MetaParams,
-    result: HeldOut | None,
-    evolutions: Evolutions | None,
-) -> list[str]:
+def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Outcome) -> list[str]:
     """Return sentences on what was found."""
-    findings = study.findings(found, result or {})
+    findings = study.findings(found, outcome.result or {})
     if numbers := tables.evolved_numbers(found):
         listed = [f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items()]
         findings = [*findings, f"Evolved: {', '.join(listed)}."]
-    if evolutions is not None:
-        seed = evolutions.chosen.seed
+    if outcome.evolutions is not None:
+        seed = outcome.evolutions.chosen.seed
         return [f"Of seed {seed}, the best on validation seeds:", *findings] if findings else []
-    if lesson := trouble(records[""], saved["config"]["strategy"]["population_size"]):
+    if lesson := trouble(outcome.records[""], saved["config"]["strategy"]["population_size"]):
         findings = [f"Warning: {lesson}.", *findings]
     return findings
 
 
-def _tables(
-    result: HeldOut | None, unseen: Unseen | None, evolutions: Evolutions | None
-) -> list[page.Table]:
+def _tables(outcome: _Outcome) -> list[page.Table]:
     """Return the tables of the comparison."""
+    _, result, unseen, evolutions = outcome
     found = [] if evolutions is None else [evolutions.table(result)]
     if result is not None:
         found.append(tables.contenders(result))
@@ -269,10 +268,9 @@ def _tables(
     return found
 
 
-def _words(
-    result: HeldOut | None, unseen: Unseen | None, evolutions: Evolutions | None
-) -> list[str]:
+def _words(outcome: _Outcome) -> list[str]:
     """Return the verdicts as paragraphs for the terminal."""
+    _, result, unseen, evolutions = outcome
     words = [] if evolutions is None else [evolutions.text()]
     if result is not None:
         words += [*verdict.seeds_text(result), verdict.text(result, verdict.tasks_of(result))]
@@ -281,8 +279,9 @@ def _words(
     return words + verdict.in_short(result, unseen)
 
 
-def _banners(result: HeldOut | None, unseen: Unseen | None) -> list[Any]:
+def _banners(outcome: _Outcome) -> list[Any]:
     """Return the verdicts for the top of the report."""
+    _, result, unseen, _ = outcome
     found: list[Any] = []
     if short := verdict.in_short(result, unseen):
         found.append(page.Text("", short))
@@ -313,12 +312,7 @@ def _caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str
     return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
 
 
-def _facts(
-    saved: PlainMapping,
-    records: Mapping[str, Records],
-    result: HeldOut | None,
-    source: Path | None,
-) -> layout.Facts:
+def _facts(saved: PlainMapping, outcome: _Outcome, source: Path | None) -> layout.Facts:
     """Return the facts under the title: start time, command, frames, and how to load the result."""
     about, facts = saved["environment"], {}
     if about.get("started"):
@@ -327,10 +321,10 @@ def _facts(
         program, *rest = str(about["command_line"]).split(" ", 1)
         facts["command"] = " ".join([Path(program).name, *rest])
     frames = []
-    if last := _last(records):
-        frames.append(f"{sum(each['frames'] for each in last):,} of evolution")
-    if result is not None:
-        frames.append(f"{sum(_frames_of_variants(result)):,} of tuning and comparison")
+    if _last(outcome.records):
+        frames.append(f"{sum(each['frames'] for each in _last(outcome.records)):,} of evolution")
+    if outcome.result is not None:
+        frames.append(f"{sum(_frames_of_variants(outcome.result)):,} of tuning and comparison")
     if frames:
         facts["frames"] = ", ".join(frames)
     if source is not None:

@@ -39,11 +39,6 @@ class Bench:
     def __init__(self, benchmark: Benchmark, task: str, rule: Rule):
         """Build the environment and the learner without compiling them.
 
-        Args:
-            benchmark: the list of tasks.
-            task: name of the task.
-            rule: the rule to bind; it fills one slot.
-
         Raises:
             ConfigError: naming the task, if it cannot be built.
         """
@@ -92,12 +87,7 @@ class Bench:
 
 
 def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) -> list[float]:
-    """Return the learning rates that a rule is tuned over.
-
-    Args:
-        benchmark: holds default learning rates for every rule.
-        rule: the rule to evaluate.
-        given: learning rates from the user, as many as the defaults, which they replace.
+    """Return the learning rates that a rule is tuned over: the user's or the benchmark's.
 
     Raises:
         ConfigError: if their number differs from the defaults, or one is not positive and finite.
@@ -122,14 +112,6 @@ def measure(
     progress: Progress | None = None,
 ) -> PlainDict:
     """Return the scores of a rule on a task, from an earlier measurement if one is saved.
-
-    Args:
-        benchmark: the list of tasks.
-        task: name of the task.
-        rule: the rule to evaluate.
-        rates: learning rates to tune over.
-        folder: directory with a file per task; None to save no files.
-        progress: called with the number of environment steps just done.
 
     Returns:
         `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null for

@@ -24,11 +24,7 @@ def measure_references(
 ) -> None:
     """Measure both ends on every task, and write them to a file.
 
-    Args:
-        benchmark: the list of tasks.
-        folder: keeps finished tasks.
-        save: the file.
-        check_stop: raises if the work is to stop; called between chunks of agents.
+    Finished tasks are kept in a folder, so that an interrupted measurement continues.
 
     Raises:
         ConfigError: if PPO is no better than random play on a task, which leaves no scale.
@@ -55,18 +51,11 @@ def measure_references(
     flat = [name for name, each in tasks.items() if not _has_scale(each)]
     if flat:
         raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")
-    files.write_json_atomic(
-        save,
-        {
-            "version": benchmark.version,
-            "command": COMMAND,
-            "commit": commit(),
-            "tasks": tasks,
-        },
-    )
+    about = {"version": benchmark.version, "command": COMMAND, "commit": commit()}
+    files.write_json_atomic(save, {**about, "tasks": tasks})
     print(f"references: {save}")
 
 
 def _has_scale(kept: PlainDict) -> bool:
-    """Whether PPO scores significantly more than random play."""
+    """Return whether PPO scores significantly more than random play."""
     return statistics.compare(kept["tuned"], kept["random"]).conclusion == "better"

@@ -47,14 +47,7 @@ def result(
 ) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
-    Tasks that the rule's evolution saw count in `all` only.
-
-    Args:
-        benchmark: the list of tasks.
-        rule: the evaluated rule.
-        rates: learning rates that it was tuned over.
-        measured: results by measured task.
-        references: reference scores by task, for all tasks of the list.
+    Tasks that the rule's evolution saw count in `all` only. Arguments as for `normalised`.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
@@ -137,12 +130,7 @@ def _interval(found: PlainMapping) -> str:
 
 
 def draw(found: PlainMapping, path: Path) -> Path:
-    """Draw the normalised score of every task, and the performance profile over all tasks.
-
-    Args:
-        found: the return value of `result`.
-        path: path of the PNG.
-    """
+    """Draw the normalised score of every task, and the performance profile over all tasks."""
     tasks = found["tasks"]
     figure = plots._figure(4.4 + 0.3 * len(tasks), plots.NARROW)
     above, below = figure.subplots(2, height_ratios=[0.3 * len(tasks) + 0.8, 2.6])
