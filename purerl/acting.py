@@ -8,11 +8,7 @@ from purerl.types import EnvParams, Learner, PyTree
 
 
 def begin(learner: Learner) -> PyTree:
-    """Return the memory of an agent at the start of an episode; None if it has none.
-
-    Args:
-        learner: any learner; only PPO can have a memory (`recurrent_size`).
-    """
+    """Return the memory of an agent at the start of an episode; None if it has none."""
     return learner.begin() if hasattr(learner, "begin") else None
 
 
@@ -29,15 +25,9 @@ def act(
 ) -> tuple[jax.Array, PyTree]:
     """Return the action for one observation, and the memory for the next step of the episode.
 
-    Args:
-        learner: any learner.
-        policy: the result of `learner.policy`.
-        memory: memory returned by the last call in the same episode, or by `begin`.
-        key: random key to sample an action, or to break ties between the best actions.
-        obs: [*obs_shape], as the environment returns it.
-        greedy: take the most likely action instead of sampling.
-        env_params: parameters of the environment; None for its defaults.
-        legal: [num_actions] bool, required if the environment has illegal actions.
+    The memory is that of the last call in the same episode, or of `begin`. The observation
+    [*obs_shape] is the environment's; `legal` [num_actions] bool is required if it has illegal
+    actions. A `greedy` agent takes the most likely action, and breaks ties by `key`.
     """
     distribution, memory = learner.action_distribution(policy, obs, memory, legal)
     action = distribution.mode(key) if greedy else distribution.sample(key)

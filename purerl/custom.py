@@ -19,9 +19,7 @@ _GIVEN: dict[str, Any] = {}
 def give(name: str, given: Any) -> str:
     """Return a name under which `load` finds an object that a caller passes.
 
-    Args:
-        name: `MODULE:NAME`; a number is added if another object has it.
-        given: the object.
+    A number is added to `MODULE:NAME` if another object has that name.
     """
     unique, count = name, 1
     while _GIVEN.setdefault(unique, given) is not given:

@@ -330,11 +330,9 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
 
 
 def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Return an action of a non-empty set, each with the same probability.
+    """Return an action of a non-empty set [num_actions] bool, each with the same probability.
 
-    Args:
-        among: [num_actions] bool, the set.
-        uniform: [] a random number in [0, 1).
+    `uniform` [] is a random number in [0, 1).
     """
     counts = jnp.cumsum(among)
     rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)

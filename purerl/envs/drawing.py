@@ -62,12 +62,7 @@ class Canvas:
 
 
 def planes(cells: np.ndarray, colours: Sequence[Colour] = _PLANES) -> np.ndarray:
-    """Draw a grid of cells, each in the colour of its first active channel.
-
-    Args:
-        cells: [rows, columns, channels]; positive values are active.
-        colours: colours of the channels.
-    """
+    """Draw cells [rows, columns, channels], each in the colour of its first positive channel."""
     channel = np.argmax(cells > 0, axis=-1)
     table = np.array([*colours, PAPER], np.uint8)
     index = np.where((cells > 0).any(axis=-1), channel, len(colours))
@@ -77,12 +72,7 @@ def planes(cells: np.ndarray, colours: Sequence[Colour] = _PLANES) -> np.ndarray
 
 
 def tiles(labels: np.ndarray, colours: np.ndarray) -> np.ndarray:
-    """Draw a board of square tiles.
-
-    Args:
-        labels: [rows, columns] texts of the tiles.
-        colours: [rows, columns, 3] colours of the tiles.
-    """
+    """Draw a board of square tiles with texts [rows, columns] and colours [rows, columns, 3]."""
     rows, columns = labels.shape
     image = Image.new("RGB", (columns * _TILE, rows * _TILE), PAPER)
     draw = ImageDraw.Draw(image)

@@ -50,11 +50,7 @@ def checked_cell(name: str, value: Any, shape: tuple[int, int]) -> Cell:
 def neighbours(is_wall: np.ndarray) -> np.ndarray:
     """Return the cell after each move from each cell; moves into a wall or off the grid stay.
 
-    Args:
-        is_wall: bool [rows, cols].
-
-    Returns:
-        int32 [4, rows * cols]: the index row * cols + col of the cell after the move.
+    From bool [rows, cols] to int32 [4, rows * cols], the indices row * cols + col.
     """
     rows, cols = is_wall.shape
     row, col = np.divmod(np.arange(rows * cols), cols)
@@ -70,12 +66,7 @@ def neighbours(is_wall: np.ndarray) -> np.ndarray:
 def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
     """Return the number of moves from every cell to the goal, by breadth-first search.
 
-    Args:
-        is_wall: bool [rows, cols].
-        goal: a free cell.
-
-    Returns:
-        float64 [rows, cols]; infinite for walls and unreachable cells.
+    From bool [rows, cols] to float64 [rows, cols]; infinite for walls and unreachable cells.
     """
     table = neighbours(is_wall)
     steps = np.full(is_wall.size, np.inf)
@@ -116,13 +107,7 @@ def door_rows(size: int, doors: Any) -> tuple[int, ...]:
 def paint(is_wall: np.ndarray, goal: Cell, agent: Cell) -> np.ndarray:
     """Return a picture of a grid: the agent a blue disc, the goal green, walls dark.
 
-    Args:
-        is_wall: bool [rows, cols].
-        goal: where the goal is.
-        agent: where the agent is.
-
-    Returns:
-        uint8 [rows * PIXELS, cols * PIXELS, 3].
+    From bool [rows, cols] to uint8 [rows * PIXELS, cols * PIXELS, 3].
     """
     cells = np.where(is_wall[..., None], _WALL, _FREE)
     cells[goal] = (96, 190, 104)

@@ -72,17 +72,13 @@ class GridWorlds(GridWorld):
         return TaskParams(layout=_layout(is_wall, goal, starts))
 
     def sample_params(self, key: jax.Array, params: TaskParams) -> TaskParams:
-        """Draw a task.
+        """Draw a task within the ranges that `params` give.
 
         Rows and columns are uniform between the smallest and the largest size. The share of walls
         is uniform between 0 and `walls`, and the goal is any cell. If walls would enclose the goal,
-        the task has no walls.
-
-        Args:
-            key: random key of the task.
-            params: the ranges. `slip_probability` and `step_reward` are uniform between 0 and the
-                given value, `goal_reward` is uniform between half of the given value and the value,
-                and `max_steps_in_episode` is log-uniform between a fifth of it and the value.
+        the task has no walls. `slip_probability` and `step_reward` are uniform between 0 and the
+        given value, `goal_reward` is uniform between half of the given value and the value, and
+        `max_steps_in_episode` is log-uniform between a fifth of it and the value.
         """
         keys = jax.random.split(key, 4)
         size, cells = self.shape[0], self.is_wall.size

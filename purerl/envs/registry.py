@@ -58,8 +58,7 @@ def suite_names() -> list[str]:
 def name_of(env: str | type | Environment) -> str:
     """Return the name under which `make` finds an environment.
 
-    Args:
-        env: a name, or the class or an object of a user's gymnax environment.
+    `env` is a name, or the class or an object of a user's gymnax environment.
     """
     if isinstance(env, str):
         return env

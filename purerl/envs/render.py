@@ -38,12 +38,9 @@ def save_gif(
 def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states, or None if it cannot be drawn.
 
-    An environment of this package or of the user draws itself if it has a method
+    An environment of this package or of the user, wrapped or not, draws itself if it has a method
     `render(state, params)` that returns uint8 [height, width, 3]. Gymnax's classic control and
     MinAtar are drawn here, because their own `render` returns matplotlib figures.
-
-    Args:
-        env: an environment, wrapped or not.
     """
     draw = _own_renderer(env)
     if draw is not None or not hasattr(env, "env"):
@@ -160,14 +157,6 @@ def record_episode(
     greedy: bool = True,
 ) -> list[np.ndarray]:
     """Play one episode and draw every state, from the reset to the last.
-
-    Args:
-        learner: a learner with an environment that can be drawn.
-        policy: the result of `learner.policy`.
-        key: random key for the reset, steps and actions.
-        env_params: parameters of the environment; None for its defaults.
-        max_steps: maximum number of steps.
-        greedy: take the best action instead of sampling.
 
     Returns:
         at most `max_steps` + 1 frames, uint8 [height, width, 3].

@@ -189,13 +189,9 @@ def quiet() -> Iterator[None]:
 def imported(suite: str, module: str, version: str) -> Any:
     """Import a module of a suite.
 
-    Args:
-        suite: name of the package and of the extra.
-        module: name of a module in the package.
-        version: required version; others have different tasks under the same names.
-
     Raises:
-        ValueError: if this version of the suite is not installed; the message names the extra.
+        ValueError: if this version of the suite is not installed (others have different tasks
+            under the same names); the message names the extra.
     """
     install = f"pip install 'metaevo[{suite}]'"
     try:

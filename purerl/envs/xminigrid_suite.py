@@ -175,11 +175,7 @@ class XLand(XMiniGrid):
         return params.replace(starts=self.draw_starts(starts_key, params))
 
     def draw_rules(self, key: jax.Array) -> Any:
-        """Draw a task: xminigrid's `RuleSet`.
-
-        Args:
-            key: key of the task.
-        """
+        """Draw a task: xminigrid's `RuleSet`."""
         depth_key, tiles_key, rules_key, goal_key = jax.random.split(key, 4)
         low, high = self.depths
         depth = jax.random.randint(depth_key, (), low, high + 1)

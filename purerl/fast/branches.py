@@ -18,14 +18,8 @@ def cond(predicate: jax.Array, true_fun: Callable, false_fun: Callable, *operand
 
     With a batched predicate, `jax.lax.cond` runs both branches for every agent and selects. Agents
     that are batched in the middle of training each have a counter, although they all reach the same
-    point of a schedule at the same time. Here `true_fun` runs if any agent needs it, and its result
-    is selected for the agents that do.
-
-    Args:
-        predicate: [] bool.
-        true_fun: expensive.
-        false_fun: cheap, such as the identity.
-        operands: of both.
+    point of a schedule at the same time. Here the expensive `true_fun` runs if any agent needs it,
+    and its result is selected for the agents that do.
     """
 
     def for_some(*operands):

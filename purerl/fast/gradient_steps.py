@@ -24,13 +24,9 @@ def scan_gradient_steps(
     opt_state: PyTree,
     inputs: PyTree,
 ) -> tuple[PyTree, PyTree, PyTree]:
-    """Take one gradient step after another.
+    """Take one gradient step after another, for each row of `inputs` [S, ...].
 
-    Args:
-        step: `(params, opt_state, inputs of this step) -> (updates, opt_state, metrics)`.
-        params: a pytree of arrays.
-        opt_state: the optimizer's state.
-        inputs: a pytree of arrays [S, ...], a row for each step.
+    `step` maps `(params, opt_state, row)` to `(updates, opt_state, metrics)`.
 
     Returns:
         the last parameters and optimizer state, and the metrics of all steps [S, ...].

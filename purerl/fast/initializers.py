@@ -42,13 +42,8 @@ def polar_factor(matrix: jax.Array) -> jax.Array:
 
         X <- X (a I + b G + c G^2),  G = X^T X
 
-    (Higham 2008, "Functions of Matrices", section 8.3, with other coefficients in each step.)
-
-    Args:
-        matrix: [rows, columns] with rows >= columns, of full rank.
-
-    Returns:
-        [rows, columns] with X^T X = I up to rounding.
+    (Higham 2008, "Functions of Matrices", section 8.3, with other coefficients in each step.) The
+    matrix [rows, columns] has full rank and rows >= columns; X^T X = I up to rounding.
     """
     identity = jnp.eye(matrix.shape[1], dtype=matrix.dtype)
 

@@ -26,25 +26,23 @@ def next_values(
     terminated: jax.Array,
     truncated: jax.Array,
 ) -> jax.Array:
-    """Return the values of the states after the actions, before any reset.
+    """Return the values [T, N] of the states after the actions, before any reset.
 
     Within an episode, the value of the next step is reused. The critic is evaluated only after the
     last step of the rollout and at truncations, in rounds: each round takes the first open
     truncation of every environment. The number of rounds is the largest number of truncations in
     an environment (under `vmap`, of any agent), so for very short episodes that are all truncated,
     one evaluation of all steps would be cheaper. Derivatives, in reverse mode only, evaluate all.
+    Values are arbitrary where an episode terminated.
 
     Args:
         critic: maps parameters and inputs [N, ...] to values [N]. It must not close over tracers.
-        parameters: parameters of the critic.
+        parameters: of the critic.
         value: [T, N] the critic's values of the observations before the actions.
         final_obs: [T, N, ...] inputs after the actions, before a reset; within an episode they
             equal the inputs of the next step. Any pytree, such as observations and memories.
         terminated: [T, N] bool.
         truncated: [T, N] bool.
-
-    Returns:
-        [T, N] values; arbitrary where an episode terminated.
     """
     unanswered = jnp.logical_and(truncated, ~terminated).at[-1].set(True)
     return _answered_one_by_one(critic, unanswered, parameters, value, final_obs)

@@ -27,19 +27,11 @@ NARROW = 4
 
 
 def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
-    """`jax.lax.dot_general` as a `flax.linen.Dense` calls it, faster on a CPU.
+    """Multiply [..., in] by weights [in, out], as a `flax.linen.Dense` does, faster on a CPU.
 
     With `purerl.fast.use_cpu_arithmetic` it has reverse-mode derivatives of any order, and JAX
-    refuses forward mode (`jax.jvp`).
-
-    Args:
-        x: [..., in].
-        weights: [in, out].
-        dimensions: the last axis of `x` with the first of `weights`.
-        **options: of `jax.lax.dot_general`; any but None has it do all the work.
-
-    Returns:
-        [..., out].
+    refuses forward mode (`jax.jvp`). With an option that is not None, `jax.lax.dot_general` does
+    all the work.
     """
     if not cpu_arithmetic() or any(option is not None for option in options.values()):
         return jax.lax.dot_general(x, weights, dimensions, **options)

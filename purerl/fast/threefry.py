@@ -80,13 +80,7 @@ def _convert(key: jax.Array, before: Hashable, after: Hashable) -> jax.Array:
 def hash_2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel Random Numbers", section 3.3).
 
-    Args:
-        key: [2] uint32.
-        high: [...] uint32, the first word of the counters.
-        low: [...] uint32, the second word.
-
-    Returns:
-        two words [...] uint32 for every counter.
+    Map counters of two words [...] uint32 to two words [...], by a key [2] uint32.
     """
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(PARITY)
     x, y = high + words[0], low + words[1]

@@ -30,14 +30,7 @@ def zero_sums(num_envs: int) -> EpisodeSums:
 def record(
     unfinished: Unfinished, sums: EpisodeSums, reward: jax.Array, done: jax.Array
 ) -> tuple[Unfinished, EpisodeSums]:
-    """Add one step of N environments.
-
-    Args:
-        unfinished: before the step.
-        sums: each [N].
-        reward: [N] float32.
-        done: [N] bool, whether the step ended the episode, for whatever reason.
-    """
+    """Add one step of N environments: rewards [N] float32, and whether episodes ended [N] bool."""
     returns = unfinished.returns + reward
     lengths = unfinished.lengths + 1.0
     sums = EpisodeSums(

@@ -29,10 +29,8 @@ def epsilon(
 ) -> jax.Array:
     """Return the probability of a random action: linear in environment steps, then constant.
 
-    Args:
-        hyperparams: if `epsilon_end` is None, the probability is always `epsilon_start`.
-        frames: [...] environment steps so far, float32.
-        default_horizon: steps until `epsilon_end` where `epsilon_decay_steps` is None.
+    `frames` [...] float32 are the steps so far. The default horizon takes the place of
+    `epsilon_decay_steps` if that is None; without `epsilon_end` the probability is constant.
     """
     start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
     if end is None:

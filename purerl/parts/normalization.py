@@ -77,17 +77,9 @@ class Normalizer(struct.PyTreeNode):
     ) -> tuple["Normalizer", jax.Array]:
         """Add a rollout to the statistics, and normalise its rewards by the new ones.
 
-        Rewards are divided by the standard deviation of discounted returns and clipped to
-        [-10, 10] (Engstrom et al. 2020, section 3).
-
-        Args:
-            obs: [T, N, *obs_shape], before normalisation.
-            reward: [T, N].
-            done: [T, N] bool, whether an episode ended with the step.
-            gamma: discount factor in [0, 1].
-
-        Returns:
-            the new normaliser, and the rewards [T, N].
+        Rewards [T, N] are divided by the standard deviation of discounted returns and clipped to
+        [-10, 10] (Engstrom et al. 2020, section 3). Observations [T, N, *obs_shape] are raw; `done`
+        [T, N] bool marks the ends of episodes, in either way.
         """
         observations, returns, running_return = self.observations, self.returns, self.running_return
         if returns is not None:

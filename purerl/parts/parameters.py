@@ -20,8 +20,7 @@ TINY = 1e-9
 def of_policy(params: PyTree) -> PyTree:
     """Return a tree of bools, one for each array: whether the policy uses it.
 
-    Args:
-        params: parameters of a network of `purerl.parts.networks`; for other trees, all are False.
+    All are False for trees that are not from `purerl.parts.networks`.
     """
     return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
 
@@ -30,10 +29,7 @@ def depth(params: PyTree) -> PyTree:
     """Return the relative depth of each array: a tree of floats from 0 (observation) to 1 (head).
 
     A torso with L layers has depths 0, 1 / L, 2 / L, ... All arrays after the torso, including a
-    recurrence, have depth 1.
-
-    Args:
-        params: parameters of a network of `purerl.parts.networks`; for other trees, all are 1.
+    recurrence, have depth 1, and so have trees that are not from `purerl.parts.networks`.
     """
     layers: dict[str, set[str]] = {}
     for path, _ in jax.tree.leaves_with_path(params):
@@ -58,15 +54,8 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
     This is the mean |activation| of the unit over observations, divided by the mean over the layer
     (Sokar et al. 2023, "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1
     for an average unit. Parameters that do not feed a hidden unit get 1. The activity of a filter
-    is its mean over positions.
-
-    Args:
-        network: a network of `purerl.parts.networks`.
-        params: parameters of the network.
-        obs: [B, *obs_shape] inputs of the network.
-
-    Returns:
-        A tree with the structure of `params`.
+    is its mean over positions. Inputs of the network are [B, *obs_shape]; the result has the
+    structure of `params`.
     """
     entering = entering_activations(network, params, obs)
 
@@ -85,10 +74,7 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
 def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[str, Any]:
     """Return the inputs of the activation functions [B, ..., units], by torso and layer.
 
-    Args:
-        network: a network of `purerl.parts.networks`.
-        params: parameters of the network.
-        obs: [B, *obs_shape] inputs of the network.
+    `network` is one of `purerl.parts.networks`, and its inputs are [B, *obs_shape].
     """
     kinds = nn.Dense | nn.Conv | nn.LayerNorm
     _, seen = network.apply(

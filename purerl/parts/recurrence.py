@@ -47,10 +47,5 @@ class Recurrence(nn.Module):
 
 
 def forget(memory: PyTree, done: jax.Array) -> PyTree:
-    """Return memories [..., M] with zeros where an episode is over; None stays None.
-
-    Args:
-        memory: an array [..., M], or None for agents without one.
-        done: [...] bool.
-    """
+    """Return memories [..., M] with zeros where an episode is over; None stays None."""
     return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)

@@ -18,12 +18,7 @@ ScalesOf = Callable[[MetaParams, PyTree], PyTree]
 
 
 def reparametrised(make_optimizer: MakeOptimizer, scales_of: ScalesOf) -> MakeOptimizer:
-    """Return an optimizer of theta that follows another one, which sees theta / s.
-
-    Args:
-        make_optimizer: the optimizer of theta / s.
-        scales_of: returns the scales s.
-    """
+    """Return an optimizer of theta that follows another one, which sees theta / s."""
 
     def of_slot(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
         inner = optax.with_extra_args_support(make_optimizer(meta_params, context))

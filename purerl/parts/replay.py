@@ -165,13 +165,10 @@ class Layout(NamedTuple):
         legal: jax.Array | None = None,
         action: jax.Array | int = 0,
     ) -> Steps:
-        """Return a ring without transitions.
+        """Return a ring without transitions, for arrays like the examples.
 
-        Args:
-            obs: [*obs_shape], an example.
-            dtype: dtype of the stored observations.
-            legal: [num_actions] bool, an example; None without masks.
-            action: an example, by default a discrete one.
+        Examples are an observation [*obs_shape], legal actions [num_actions] bool or None, and an
+        action; observations are stored in `dtype`.
         """
         example = jnp.asarray(action)
         observations = jnp.zeros((self.capacity, *obs.shape), dtype)
@@ -226,12 +223,7 @@ class Layout(NamedTuple):
         return rows, weight / jnp.max(weight)
 
     def admit(self, priorities: "Priorities | None", written: jax.Array) -> "Priorities | None":
-        """Assign the largest priority so far to the rows that a write completes.
-
-        Args:
-            priorities: the tree; None for uniform replay.
-            written: [] int32, number of writes before this one.
-        """
+        """Assign the largest priority so far to the rows that write number `written` completes."""
         if priorities is None:
             return None
         age = jnp.arange(-self.waiting_rows, self.rows_per_write, dtype=jnp.int32)
@@ -242,17 +234,12 @@ class Layout(NamedTuple):
         return set_priorities(priorities, (position + age) % self.capacity, values)
 
     def read(self, ring: Steps, rows: jax.Array, gamma: jax.Array | float) -> Returns:
-        """Return the n-step returns that begin at the given rows.
+        """Return the n-step returns that begin at the given rows [B].
 
             R = r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1),  discount = gamma^m (1 - terminated)
 
         m is n, or less if the episode ended before (terminated or truncated). After a truncation,
         the return is bootstrapped from the last observation of the episode.
-
-        Args:
-            ring: with C rows.
-            rows: [B] int32, rows that can be drawn.
-            gamma: discount factor in [0, 1].
         """
         ahead = self.num_envs * jnp.arange(self.n_step, dtype=jnp.int32)
         successors = (rows[:, None] + ahead[None, :]) % self.capacity  # [B, n]
@@ -298,12 +285,9 @@ class Priorities(NamedTuple):
 
 
 def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -> Priorities:
-    """Change the priorities of some rows.
+    """Change the priorities of rows [B] int32 to values [B].
 
-    Args:
-        priorities: the tree.
-        rows: [B] int32; a row that occurs twice must come with the same value.
-        values: [B] at least zero.
+    A row that occurs twice must come with the same value.
     """
     levels = [priorities.levels[0].at[rows].set(values)]
     for level in priorities.levels[1:]:

@@ -21,13 +21,14 @@ def generalized_advantages(
 
     `s'_t` is the state that the action led to, before any reset: after a truncation the return is
     bootstrapped from it, and only a terminal state is worth zero. The trace is cut at either.
+    Where both flags are true, termination counts.
 
     Args:
-        reward: [T, ...] rewards.
+        reward: [T, ...].
         value: [T, ...] V(s_t).
-        next_value: [T, ...] V(s'_t), evaluated on the observation before a reset.
+        next_value: [T, ...] V(s'_t).
         terminated: [T, ...] bool.
-        truncated: [T, ...] bool; where both flags are true, termination counts.
+        truncated: [T, ...] bool.
         gamma: discount factor in [0, 1].
         gae_lambda: trace decay in [0, 1].
 
@@ -53,12 +54,7 @@ def discounted_running_returns(
     """Forward discounted sums R_t = r_t + gamma * R_{t-1}, restarted after an episode's end.
 
     Their variance is the scale by which rewards are normalised (Engstrom et al. 2020, section 3).
-
-    Args:
-        reward: [T, ...].
-        done: [T, ...] bool, the episode ended with this step.
-        initial: [...] the running sum before the first step.
-        gamma: discount factor in [0, 1].
+    Rewards and the flags `done` are [T, ...], the `initial` sums before the first step [...].
 
     Returns:
         the sums [T, ...], and the running sum [...] to begin the next rollout with.

@@ -99,13 +99,7 @@ def step(
 ) -> tuple[Environments, EpisodeSums, Outcome]:
     """Step N environments, and reset those in which an episode ended.
 
-    Args:
-        env: a gymnax environment.
-        env_params: parameters of the environment.
-        keys: [N] random keys.
-        envs: environments before the step.
-        sums: each [N], to which finished episodes are added.
-        action: [N, ...].
+    Finished episodes are added to the sums, each [N].
     """
     obs, state, reward, terminated, truncated, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
         keys, envs.state, action, env_params
@@ -126,15 +120,9 @@ def collect(
     envs: Environments,
     num_steps: int,
 ) -> tuple[Environments, Transition, EpisodeSums]:
-    """Sample actions from a policy for `num_steps` steps of N environments.
+    """Sample actions from a policy for `num_steps` = T steps of N environments.
 
-    Args:
-        env: a gymnax environment.
-        env_params: parameters of the environment.
-        act: the policy.
-        keys: random keys for the actions and for the environments.
-        envs: environments before the rollout.
-        num_steps: number of steps T.
+    The keys are for the actions and for the environments.
 
     Returns:
         The environments after the rollout, transitions [T, N, ...], and the sums over episodes.

@@ -18,10 +18,10 @@ def train(
 ) -> TrainResult:
     """Train one agent from scratch; metrics are reduced inside the loop, to one per update.
 
-    A learner has this function as its method `train`.
+    Learners have this function as their method `train`, and `num_updates` in their states.
 
     Args:
-        learner: any learner with a field `num_updates` in its state.
+        learner: with its static parts bound.
         key: of all randomness.
         hyperparams: traced settings.
         meta_params: of the slots.
