@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import difflib
 import itertools
 import re
 import shutil
@@ -25,6 +24,7 @@ from metaevo.config import (
     show,
     to_dict,
 )
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import documentation
 
@@ -89,8 +89,11 @@ def parse_command_line(
     raw = _raw_settings(args, overrides, default_config)
     cls = make_class(raw)
     raw = _with_whole_mappings(cls, raw, overrides)
-    flags = [name[2:] for name in parser._option_string_actions if name.startswith("--")]
-    _refuse_unknown(cls, overrides, flags)
+    hints = get_type_hints(cls)
+    flags = [name.lstrip("-") for name in parser._option_string_actions]
+    for key in overrides:
+        if key not in hints and (hint := of_value(key, flags)):
+            raise ConfigError(f"unknown option --{key}{hint}")
     config = from_dict(cls, raw)
     if quick is not None and args.quick:
         config = from_dict(cls, merge(quick(to_dict(config)), overrides))
@@ -130,42 +133,6 @@ def _print_settings(
         print("", _format_settings(make_class(raw), raw), sep="\n", end="")
     except ConfigError as error:
         print(f"\nsettings: {error}")
-
-
-def _refuse_unknown(cls: Any, overrides: PlainDict, flags: Sequence[str]) -> None:
-    """Raise if an option is neither a flag nor a setting, and suggest similar names.
-
-    `from_dict` reports a key that is misspelt within its section.
-    """
-    known = list(_keys(cls))
-    sections = {key[:end] for key in known for end, sign in enumerate(key) if sign == "."}
-    for key in flatten(overrides):
-        parts = key.split(".")
-        if key in sections or any(".".join(parts[:end]) in known for end in range(len(parts) + 1)):
-            continue
-        meant = [each for each in known if _may_mean(parts[-1], each.rpartition(".")[2])]
-        if not meant and len(parts) == 1:
-            meant = difflib.get_close_matches(key, flags, n=1)
-        if meant:
-            hint = " or ".join(f"--{each}" for each in meant[:3])
-            raise ConfigError(f"unknown option {show(f'--{key}')[1:-1]} (did you mean {hint}?)")
-
-
-def _may_mean(text: str, name: str) -> bool:
-    """Whether a text is a setting's name, the last word or the initials of its name."""
-    words = name.split("_")
-    initials = "".join(word[:1] for word in words)
-    return text in (name, words[-1]) or (len(words) > 1 and text == initials)
-
-
-def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all settings."""
-    hints = get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        if dataclasses.is_dataclass(hints[field.name]):
-            yield from _keys(hints[field.name], f"{prefix}{field.name}.")
-        elif field.init:
-            yield prefix + field.name
 
 
 def _parse_overrides(tokens: Sequence[str]) -> PlainDict:

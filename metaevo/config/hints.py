@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 COMMANDS = {
@@ -56,14 +55,6 @@ def of_value(value: Any, allowed: Iterable[str]) -> str:
     """Return the suggestion for a name that is not allowed."""
     close = difflib.get_close_matches(value, list(allowed), n=1) if isinstance(value, str) else []
     return f" (did you mean {close[0]}?)" if close else ""
-
-
-def of_file(path: Path) -> str:
-    """Return the suggestion for a missing YAML file, also from `configs/`."""
-    known = [*path.parent.glob("*.yaml"), *Path("configs").glob("*/*.yaml")]
-    close = difflib.get_close_matches(path.name, [each.name for each in known], n=1, cutoff=0.7)
-    meant = sorted({str(each) for each in known if each.name in close})
-    return f" (did you mean {' or '.join(meant[:3])}?)" if meant else ""
 
 
 def _dotted(cls: Any, prefix: str = "") -> Iterator[str]:

@@ -27,7 +27,7 @@ def find(text: str | Path) -> Path:
     """Return the file of a `--config` option: a path, or a preset's name.
 
     Raises:
-        ConfigError: if neither exists and a preset has a similar name.
+        ConfigError: if neither exists, with the most similar preset.
     """
     if os.path.exists(text):
         return Path(text)
@@ -35,20 +35,7 @@ def find(text: str | Path) -> Path:
     known = names()
     if name in known:
         return folder() / f"{name}{_SUFFIX}"
-    if hint := _hint(name, known):
-        raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")
-    return Path(text)  # reading it reports the error
-
-
-def _hint(name: str, known: list[str]) -> str:
-    own = name.rpartition("/")[2]  # `standart` alone, or in another folder
-    ends = [each.rpartition("/")[2] for each in known]
-    near = difflib.get_close_matches(own, ends, n=1, cutoff=0.8)
-    close = [each for each, end in zip(known, ends, strict=True) if end in near]
-    close.sort(key=lambda each: -difflib.SequenceMatcher(None, name, each).ratio())
-    if close:
-        return f" (did you mean the preset {' or '.join(close[:2])}?)"
-    group = name.rpartition("/")[0]
-    if inside := [each for each in known if group and each.startswith(f"{group}/")]:
-        return f"; the presets there: {', '.join(inside)}"
-    return ""
+    by_name = {each.rpartition("/")[2]: each for each in known} | {each: each for each in known}
+    close = difflib.get_close_matches(name, by_name, n=1)
+    hint = f" (did you mean the preset {by_name[close[0]]}?)" if close else ""
+    raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")

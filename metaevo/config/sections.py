@@ -45,10 +45,15 @@ def specialised(
         metadata = {"doc": (texts or {}).get(name, ""), LATER: name in later}
         field: Any = dataclasses.field(default=value, metadata=metadata)
         fields.append((name, kinds.get(name, str), field))
-    bases: tuple[type, ...] = (base,)
-    if order:  # the fields of the last base come first
-        first = [(name, Any) for name in order]
-        bases += (dataclasses.make_dataclass("Order", first, frozen=True, kw_only=True),)
+    return _extended(base, fields, order)
+
+
+def _extended(
+    base: type[T], fields: Sequence[tuple[str, Any, Any]], order: Sequence[str]
+) -> type[T]:
+    first = [(name, Any) for name in order]
+    # The fields of the last base come first.
+    bases = base, dataclasses.make_dataclass("Order", first, frozen=True, kw_only=True)
     made: type[T] = dataclasses.make_dataclass(
         base.__name__, fields, bases=bases, frozen=True, kw_only=True
     )
@@ -73,12 +78,7 @@ def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
             if each.default_factory is not dataclasses.MISSING:
                 given["default_factory"] = each.default_factory
             fields.append((each.name, kinds[each.name], dataclasses.field(**given)))
-    first = [(name, Any) for name, *_ in fields]
-    order = dataclasses.make_dataclass("Order", first, frozen=True, kw_only=True)
-    found: type[T] = dataclasses.make_dataclass(
-        base.__name__, fields, bases=(base, order), frozen=True, kw_only=True
-    )
-    return found
+    return _extended(base, fields, [name for name, *_ in fields])
 
 
 def documentation(cls: type) -> dict[str, str]:

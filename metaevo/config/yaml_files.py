@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 from pydantic_core import from_json
 
-from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
 from metaevo.config.plain import PlainDict
 
@@ -143,8 +142,7 @@ def load_yaml(path: str | Path) -> PlainDict:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        near = hints.of_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError(f"{path}: cannot be read: {reason}{near}") from None
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None
     return mapping_of(content, path)
 
 

@@ -5,7 +5,7 @@ later. All text is escaped: names come from configs and command lines.
 """
 
 import base64
-import itertools
+import io
 import os
 import re
 import shutil
@@ -17,12 +17,19 @@ from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
+import rich.box
+import rich.console
+import rich.table
+import rich.text
+
 from metaevo.config import files
 from metaevo.config.plain import PlainMapping
 from metaevo.reports.numbers import MISSING, cells, estimate
 
 PathLike = str | os.PathLike[str]
 
+_UNLIMITED = 10_000
+"""columns of text that is no terminal's"""
 _KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif"}
 _NUMBER = re.compile(r"[\[(]?\s*[+\-\N{MINUS SIGN}]?\.?\d|[+-]?(nan|inf)\b", re.IGNORECASE)
 
@@ -126,66 +133,43 @@ def wrapped(text: str) -> str:
     return text if width is None else textwrap.fill(text, min(width, 100))
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """The text in lines, broken between words only, and never inside an interval."""
-    glued = re.sub(r"(?<=[\d,]) (?=[-+.\d]+[\])])", "\N{NO-BREAK SPACE}", text)
-    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
-
-
-def _column_widths(table: Sequence[Sequence[str]], most: int | None) -> list[int]:
-    """The width of every column; the widest are folded until a line has at most so many."""
-    columns = list(zip(*table, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    least = [max(len(line) for text in column for line in _folded(text, 1)) for column in columns]
-    while most is not None and sum(widths) + 2 * len(widths) > most:
-        room = [width - low for width, low in zip(widths, least, strict=True)]
-        if not any(room):
-            break
-        widest = max((width, i) for i, width in enumerate(widths) if room[i])[1]
-        widths[widest] -= 1
-    return widths
-
-
 def terminal_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
     highlight: int | Collection[int] | None = None,
     width: int | None = None,
 ) -> str:
-    """The table as aligned plain text; highlighted rows are marked with ">".
+    """Return a table as aligned plain text; highlighted rows are marked with ">".
 
-    Cells are folded between words where that is needed for lines of at most `width` characters.
-
+    Cells of text are folded where that is needed for lines of at most `width` characters.
     Characters that are not printable are replaced: a name cannot move the cursor.
 
     Raises:
-        ValueError: a row that does not have one cell a column.
+        ValueError: if a row does not have one cell for each column.
     """
-    table = [list(columns), *_grid(columns, rows)]
-    table = [["".join(c if c.isprintable() else "?" for c in text) for text in r] for r in table]
-    widths = _column_widths(table, width)
-    right = [_numeric(column[1:]) for column in zip(*table, strict=True)]
-
-    def line(mark: str, texts: Sequence[str]) -> str:
-        padded = (
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(texts, widths, right, strict=True)
+    grid, marked = _grid(columns, rows), _highlighted(highlight)
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("")
+    for i, name in enumerate(columns):
+        texts = [row[i] for row in grid]
+        numeric = _numeric(texts)
+        # Neither an interval nor a word is broken.
+        parts = texts if numeric else [word for text in texts for word in text.split()]
+        table.add_column(
+            _printable(name),
+            justify="right" if numeric else "left",
+            min_width=max(map(len, parts), default=0),
         )
-        return f"{mark} {'  '.join(padded)}".rstrip()
+    for i, row in enumerate(grid):
+        table.add_row(">" if i in marked else "", *map(_printable, row))
+    printed = io.StringIO()
+    console = rich.console.Console(file=printed, width=width or _UNLIMITED, color_system=None)
+    console.print(table, crop=False)
+    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
-    def row(mark: str, texts: Sequence[str]) -> list[str]:
-        if all(len(text) <= width for text, width in zip(texts, widths, strict=True)):
-            return [line(mark, texts)]
-        cells = [_folded(text, width) for text, width in zip(texts, widths, strict=True)]
-        lines = list(itertools.zip_longest(*cells, fillvalue=""))
-        return [line(mark, lines[0]), *(line(" ", each) for each in lines[1:])]
 
-    marked = _highlighted(highlight)
-    lines = [*row(" ", table[0]), line(" ", ["─" * width for width in widths])]
-    for i, texts in enumerate(table[1:]):
-        lines += row(">" if i in marked else " ", texts)
-    return "\n".join(lines)
+def _printable(text: str) -> rich.text.Text:
+    return rich.text.Text("".join(c if c.isprintable() else "?" for c in text))
 
 
 @dataclass(frozen=True)

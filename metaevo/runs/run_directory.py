@@ -28,10 +28,11 @@ from metaevo.config import (
     files,
     mapping_of,
 )
+from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
-from metaevo.runs import metrics, schema
+from metaevo.runs import metrics
 from metaevo.runs.metrics import Records
-from metaevo.runs.schema import SavedConfig
+from metaevo.runs.schema import Child, SavedConfig
 
 _NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
@@ -89,13 +90,11 @@ class RunDirectory:
         run = cls(path)
         try:
             os.lstat(run.config_path)
-        except (OSError, ValueError) as error:
-            if isinstance(error, PermissionError) or (
-                isinstance(error, OSError) and files.is_of_disk(error)
-            ):
-                raise files.unreadable(run.config_path, error) from None
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             message = f"run directory {path} holds no run (it has no config.yaml)"
             raise ConfigError(message) from None
+        except OSError as error:
+            raise files.unreadable(run.config_path, error) from None
         return run
 
     @contextlib.contextmanager
@@ -188,7 +187,7 @@ class RunDirectory:
             ConfigError: if it is damaged.
         """
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        checked = schema.check_config(content, str(self.config_path))
+        checked = check(SavedConfig, content, str(self.config_path))
         consent.note_names(checked["config"])
         return checked
 
@@ -209,7 +208,7 @@ class RunDirectory:
             raise ValueError(f"a record needs a kind and its index under that name: {record}")
         files.append_line(self.metrics_path, record)
 
-    def append_child(self, child: schema.Child) -> None:
+    def append_child(self, child: Child) -> None:
         """Add a finished nested run to tracked.jsonl, for trackers."""
         files.append_line(self.tracked_path, files.plain(child))
 

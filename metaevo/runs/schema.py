@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, cast
 
 from annotated_types import Len
-from pydantic import AfterValidator
+from pydantic import AfterValidator, GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError
@@ -41,6 +41,11 @@ def _moment(value: str) -> str:
     return value
 
 
+def _checked_as(kind: type) -> GetPydanticSchema:
+    """Check the values that `kind` lists in a dict of any values."""
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
+
+
 Interval = Annotated[list[Number], Len(2, 2)]
 Score = Annotated[Any, AfterValidator(_score)]
 """score of a seed; with several environments a list"""
@@ -60,18 +65,6 @@ class _Task(TypedDict, total=False):
     env_params: PlainDict
 
 
-class _Train(TypedDict, total=False):
-    total_timesteps: Number
-
-
-class _Evolution(TypedDict, total=False):
-    generations: Index
-
-
-class _Sweep(TypedDict, total=False):
-    trials: Index | None
-
-
 class _Settings(TypedDict, total=False):
     """Settings that are read without their dataclass."""
 
@@ -80,9 +73,6 @@ class _Settings(TypedDict, total=False):
     seeds: Count
     run: _Run
     task: _Task
-    train: _Train
-    evolution: _Evolution
-    sweep: _Sweep
 
 
 class _Normalisation(TypedDict):
@@ -103,88 +93,45 @@ class _Environment(TypedDict, total=False):
     started: Annotated[Text, AfterValidator(_moment)]
 
 
-class _Config(TypedDict):
-    config: _Settings
-    resolved: _Resolved
-    environment: _Environment
-    resumed: NotRequired[list[_Environment]]
+Environment = Annotated[PlainDict, _checked_as(_Environment)]
 
 
 class SavedConfig(TypedDict):
-    """config.yaml; `check_config` also checks the values."""
+    """config.yaml."""
 
-    config: PlainDict
+    config: Annotated[PlainDict, _checked_as(_Settings)]
     """all settings"""
-    resolved: PlainDict
+    resolved: Annotated[PlainDict, _checked_as(_Resolved)]
     """values chosen from them when the run began"""
-    environment: PlainDict
+    environment: Environment
     """versions, devices, git commit, command line"""
-    resumed: NotRequired[list[PlainDict]]
+    resumed: NotRequired[list[Environment]]
     """the environment of every continuation"""
-
-
-def check_config(content: PlainDict, where: str) -> SavedConfig:
-    """Return the content of config.yaml.
-
-    Raises:
-        ConfigError: naming the key that does not fit.
-    """
-    check(_Config, content, where)
-    return check(SavedConfig, content, where)
 
 
 # --- metrics.jsonl ------------------------------------------------------------------------------
 
 
-class _Generation(TypedDict):
-    generation: Index
+class _Record(TypedDict, total=False):
+    """A line of metrics.jsonl: an update, a generation, a trial, or a row of the evaluation."""
+
     frames: Index
     seconds: Seconds
-    fitness_mean: NotRequired[Measure]
-    fitness_std: NotRequired[Measure]
-    fitness_best: NotRequired[Measure]
-    fitness_low: NotRequired[Measure]
-    fitness_high: NotRequired[Measure]
-    fitness_of_mean: NotRequired[Measure]
-    diverged: NotRequired[Measure]
-
-
-class _Update(TypedDict):
-    update: Index
-    frames: Index
-    seconds: Seconds
-    mean_return: NotRequired[Measure]
-    returns: NotRequired[list[Measure] | None]
-
-
-class _Trial(TypedDict):
-    trial: Index
-    frames: Index
-    seconds: Seconds
-    value: NotRequired[Measure]
-    params: NotRequired[PlainDict]
-
-
-class _Evaluation(TypedDict):
-    evaluation: Index
-    name: NotRequired[Text]
-    iqm: NotRequired[Measure]
-    low: NotRequired[Measure]
-    high: NotRequired[Measure]
-
-
-_KINDS = {
-    "generation": _Generation,
-    "update": _Update,
-    "trial": _Trial,
-    "evaluation": _Evaluation,
-}
-
-
-def _check_index(record: PlainDict, where: str) -> None:
-    """Check the kind of a record and the index under that name."""
-    kind = check(Text, record.get("kind"), where, "kind")
-    check(Index, record.get(kind), where, kind)
+    mean_return: Measure
+    returns: list[Measure] | None
+    fitness_mean: Measure
+    fitness_std: Measure
+    fitness_best: Measure
+    fitness_low: Measure
+    fitness_high: Measure
+    fitness_of_mean: Measure
+    diverged: Measure
+    value: Measure
+    params: PlainDict
+    name: Text
+    iqm: Measure
+    low: Measure
+    high: Measure
 
 
 def check_record(record: Any, where: str) -> PlainDict:
@@ -199,11 +146,9 @@ def check_record(record: Any, where: str) -> PlainDict:
     """
     if not isinstance(record, dict):
         raise ConfigError(f"{where}: not a JSON object")
-    kind = record.get("kind")
-    if isinstance(kind, str) and kind in _KINDS:
-        check(_KINDS[kind], record, where)
-    else:
-        _check_index(record, where)
+    check(_Record, record, where)
+    kind = check(Text, record.get("kind"), where, "kind")
+    check(Index, record.get(kind), where, kind)
     return record
 
 
@@ -227,11 +172,7 @@ class Evaluation(TypedDict):
     learned: NotRequired[Any]
 
 
-class Variant(Scored):
-    """One contender with one choice of hyperparameters."""
-
-    function: Text
-    settings: dict[str, Measure]
+class _Summary(Scored):
     tuning_frames: Index
     seeds: Index
     iqm: Number
@@ -240,14 +181,24 @@ class Variant(Scored):
     diverged: Index
 
 
-class Judgement(TypedDict):
+class Variant(_Summary):
+    """One contender with one choice of hyperparameters."""
+
+    function: Text
+    settings: dict[str, Measure]
+
+
+class _Pair(TypedDict):
+    conclusion: Conclusion
+    difference: Number
+    difference_interval: Interval
+
+
+class Judgement(_Pair):
     """Comparison of a learned variant with another variant."""
 
     learned: Text
     other: Text
-    conclusion: Conclusion
-    difference: Number
-    difference_interval: Interval
     probability_of_improvement: Number
     probability_interval: Interval
     p: Number
@@ -255,17 +206,14 @@ class Judgement(TypedDict):
     validation: NotRequired[Measure]
 
 
-class Together(TypedDict):
+class Together(_Pair):
     """Comparison of several evolutions' mean with the best hand-written variant."""
 
     evolutions: Index
     better: Index
     iqm: Number
     interval: Interval
-    difference: Number
-    difference_interval: Interval
     p: Number
-    conclusion: Conclusion
 
 
 class HeldOut(TypedDict):
@@ -327,20 +275,8 @@ class JudgedUnseen(TypedDict):
     unseen: Unseen
 
 
-class _Confirmed(Scored):
+class _Confirmed(_Summary):
     settings: PlainDict
-    tuning_frames: Index
-    seeds: Index
-    iqm: Number
-    mean: Number
-    diverged: Index
-    interval: Interval
-
-
-class _Pair(TypedDict):
-    conclusion: Conclusion
-    difference: Number
-    difference_interval: Interval
 
 
 class Confirmation(TypedDict):
@@ -415,5 +351,5 @@ def check_child(line: Any, where: str) -> Child:
     if "child" in line:
         check(Child, line, where)
         for record in line["records"]:
-            _check_index(record, where)
+            check_record(record, where)
     return cast(Child, line)

@@ -22,7 +22,7 @@ def test_a_preset_is_found_from_anywhere(text, tmp_path, monkeypatch):
     assert load_yaml(presets.find(text)) == load_yaml(ROOT / "configs/train/ppo_cartpole.yaml")
 
 
-def test_a_file_goes_before_a_preset(tmp_path, monkeypatch):
+def test_a_file_is_preferred_to_a_preset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "ppo_cartpole").write_text("seeds: 3")

@@ -47,14 +47,3 @@ def test_what_is_validated_is_what_is_written_down(made: type, written: type) ->
     generic = {"train", "hyperparams", "component"}
     for each in fields(written):
         assert kinds[each.name] is each.type or each.name in generic
-
-
-def test_the_settings_of_a_trial_are_those_of_its_evolution() -> None:
-    raw = {"evolve": "value_loss", "run": {"seed": 7, "chunk_size": 3}, "strategy": {"sigma": 0.5}}
-    trial = from_dict(sweep_class(raw), raw)
-    assert isinstance(trial, EvolutionSweepSettings)
-    evolution = trial.of_evolution()
-    assert evolution.run.seed == 7
-    assert evolution.evaluation.seeds == 0
-    for name in ("learner", "evolve", "train", "hyperparams", "component", "strategy", "evolution"):
-        assert getattr(evolution, name) == getattr(trial, name)

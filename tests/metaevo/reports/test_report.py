@@ -1,6 +1,5 @@
 """Reports: escaped text, damaged images, tables."""
 
-import base64
 import html
 
 import pytest
@@ -8,10 +7,7 @@ import pytest
 from metaevo.reports import page as report
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
-# One grey pixel.
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
-)
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture
@@ -39,20 +35,17 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
     before = path.read_bytes()
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"not a figure")
-    for image, error in ((broken, ValueError), (tmp_path / "missing.png", ValueError)):
-        with pytest.raises(error):
+    for image in (broken, tmp_path / "missing.png"):
+        with pytest.raises(ValueError, match=r"\.png"):
             report.write_report(path, "new", "", [report.Image("", image)])
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["broken.png", "r.html"]
 
 
-def test_rows_must_fit_the_columns():
+def test_rows_must_fit_the_columns_and_names_cannot_steer_the_terminal():
     table = report.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
     for call in (table.text, table.html):
         with pytest.raises(ValueError, match="row 1 has 3 cells for 2 columns"):
             call()
-
-
-def test_names_cannot_steer_the_terminal():
     printed = report.terminal_table(["name"], [["a\x1b[2Jb\nc\u202e"]])
-    assert printed.splitlines()[-1] == "  a?[2Jb?c?"
+    assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"

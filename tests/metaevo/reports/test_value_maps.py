@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metaevo.reports.value_maps import GridMap, grid_map, plot_value_map
+from metaevo.reports.value_maps import grid_map
 from purerl import envs
 
 
@@ -47,8 +47,3 @@ def test_moves_are_those_of_the_environment(name):
             assert moved == 0
         obs = after
     assert seen == set(range(env.num_actions))
-
-
-def test_a_grid_of_another_size_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="do not fit"):
-        plot_value_map(np.zeros((6, 4)), np.zeros((6, 4)), GridMap((2, 2), ()), tmp_path / "a.png")

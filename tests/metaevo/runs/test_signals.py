@@ -107,31 +107,26 @@ sys.exit(7)
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts a program and waits until it is ready; none survives the test."""
+    """Start a program and wait until it is ready; none survives the test."""
     processes = []
 
-    def run(*arguments: str) -> "subprocess.Popen[str]":
-        process = launch(*arguments)
+    def run(program: str, *arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
         processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         return process
 
     yield run
     for process in processes:
         process.kill()
         process.communicate()
-
-
-def launch(program: str, *arguments: str) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[3],
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 @pytest.mark.parametrize(
@@ -162,51 +157,26 @@ def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> N
     assert err.count("stopping after this block") == 1
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
-)
-def test_before_a_run_begins_one_signal_is_enough(start: Any, number: int, code: int) -> None:
-    process = start(EARLY)
-    process.send_signal(number)
-    assert process.communicate(timeout=20) == ("", "")
-    assert process.returncode == code
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_signal_while_the_interpreter_ends_does_not_change_the_exit_code(
+def test_before_a_run_one_signal_is_enough_and_after_it_none_changes_the_exit_code(
     start: Any, number: int
 ) -> None:
-    process = start(LATE)
-    process.send_signal(number)
-    assert process.communicate(timeout=20) == ("", "")
-    assert process.returncode == 7
+    for program, code in ((EARLY, 128 + number), (LATE, 7)):
+        process = start(program)
+        process.send_signal(number)
+        assert process.communicate(timeout=20) == ("", "")
+        assert process.returncode == code
 
 
-def test_the_handlers_are_restored() -> None:
-    # A shell's background job is started with SIGINT ignored: begin where Python usually does.
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        check_restored()
-    finally:
-        signal.signal(signal.SIGINT, inherited)
-
-
-def check_restored() -> None:
+def test_the_handlers_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
     before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
     with StopOnSignal() as stop:
         assert signal.getsignal(signal.SIGINT) != before[0]
-    assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
-    assert signal.set_wakeup_fd(-1) == -1
-    assert (stop.requested, stop.exit_code) == (None, 0)
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_it_can_be_asked_right_after_the_signal(capsys: pytest.CaptureFixture[str]) -> None:
-    with StopOnSignal() as stop:
         signal.raise_signal(signal.SIGTERM)
         assert (stop.requested, stop.exit_code) == (signal.SIGTERM, 143)
     assert "stopping after this block" in capsys.readouterr().err
+    assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]) -> None:

@@ -98,10 +98,6 @@ def test_groups_are_switched_in_the_browser(browser):
         "learning_rate=0.5 (4)",
     ]
     assert len(drawn(browser, "profile")) == 2
-    assert browser.find_element("css selector", "#curves .legend").text.count("learning_rate") == 2
     choose(browser, "lines", "single seeds")
     lines = browser.execute_script("return document.getElementById('curves').data.length")
     assert lines == 16
-    choose(browser, "lines", "groups, 95% bands")
-    choose(browser, "grouping", "all settings that differ")
-    assert len(drawn(browser)) == 3

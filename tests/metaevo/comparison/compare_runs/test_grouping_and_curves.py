@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.curves import first_reach, middle
 from metaevo.comparison.compare_runs.grouping import group
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
@@ -53,7 +52,7 @@ def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
         ("qqq", "the runs differ in: hyperparams.learning_rate"),
     ],
 )
-def test_unknown_keys_are_told(key, text):
+def test_unknown_keys_are_refused(key, text):
     seeds = [
         seed(**{"hyperparams.learning_rate": rate, "net.size": 1, "env.size": 2}) for rate in (1, 2)
     ]
@@ -95,14 +94,14 @@ def test_missing_values_are_bridged_and_never_counted_as_zero():
     assert curves.reach(one, "steps") == 4
 
 
-def test_the_middle_is_the_iqm_over_seeds_where_all_have_come():
+def test_the_middle_is_the_iqm_up_to_the_shortest_seed():
     rng = np.random.default_rng(0)
     aligned = rng.normal(size=(8, 5)) + np.arange(5)
-    aligned[3, 4] = np.nan  # one seed has not come so far
-    part = middle(np.arange(5.0), aligned)
+    aligned[3, 4] = np.nan
+    part = curves.middle(np.arange(5.0), aligned)
     assert part.x.tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(part.iqm, iqm(aligned[:, :4], axis=0))
     assert np.all(part.low <= part.iqm)
     assert np.all(part.iqm <= part.high)
-    assert first_reach(part.x, np.array([0, 5, 3, 9.0]), 4) == 1
-    assert first_reach(part.x, np.zeros(4), 4) == np.inf
+    assert curves.first_reach(part.x, np.array([0, 5, 3, 9.0]), 4) == 1
+    assert curves.first_reach(part.x, np.zeros(4), 4) == np.inf

@@ -95,7 +95,7 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
 
 
 class FakeApi:
-    """What of wandb.Api is used, as its documentation describes it."""
+    """The used part of wandb.Api, as documented."""
 
     def __init__(self, runs: list[Any]) -> None:
         self._runs = {run.id: run for run in runs}
