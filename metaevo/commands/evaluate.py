@@ -13,6 +13,7 @@ import numpy as np
 
 from metaevo.comparison.evaluation import QUICK_HELP, resized
 from metaevo.comparison.protocol import task_of
+from metaevo.comparison.unseen import judge as judge_unseen
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
 from metaevo.config import (
@@ -191,10 +192,10 @@ def judge(
         learned = {LEARNED: meta_params}
         result: HeldOut | JudgedUnseen | None
         if isinstance(study, LearnerStudy) and only_unseen:
-            unseen = study.judge_unseen(
-                learned, run.path, evolution_frames=0, check_stop=check_stop
+            judged = judge_unseen(
+                study.unseen, learned, run.path, evolution_frames=0, check_stop=check_stop
             )
-            result = {"variants": [], "unseen": unseen}
+            result = {"variants": [], "unseen": judged}
         else:
             result = study.compare(
                 learned, run.path, evolution_frames=0, measured={}, check_stop=check_stop

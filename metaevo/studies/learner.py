@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -10,13 +11,14 @@ from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components import channels, discovery, filling, learners, seen
+from metaevo.components.parts import Part
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, Unseen, pooled
+from metaevo.runs.schema import HeldOut, pooled
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
@@ -120,9 +122,15 @@ class LearnerStudy:
     def captions(self) -> Mapping[str, str]:
         """Captions of the figures that the parts' modules draw."""
         found: dict[str, str] = {}
-        for part in self.evolved.parts.values():
-            found |= part.slot.hook(part.module, "CAPTIONS") or {}
+        for _, captions in self._hooks("CAPTIONS"):
+            found |= captions
         return found
+
+    def _hooks(self, name: str) -> list[tuple[Part, Any]]:
+        """Return the evolved parts whose module, or slot, has this attribute, with its value."""
+        parts = self.evolved.parts.values()
+        found = [(part, part.slot.hook(part.module, name)) for part in parts]
+        return [(part, value) for part, value in found if value is not None]
 
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
@@ -185,10 +193,8 @@ class LearnerStudy:
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
-        for part in self.evolved.parts.values():
-            draw = part.slot.hook(part.module, "draw")
-            if draw is not None:
-                draw(self._laboratory.found(part, meta_params), figures)
+        for part, draw in self._hooks("draw"):
+            draw(self._laboratory.found(part, meta_params), figures)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the same figures as `draw`."""
@@ -208,8 +214,12 @@ class LearnerStudy:
             return None
         judged = None
         if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
-            judged = self.judge_unseen(
-                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
+            judged = unseen.judge(
+                self.unseen,
+                learned,
+                path,
+                evolution_frames=evolution_frames,
+                check_stop=check_stop,
             )
         result: HeldOut | None
         if self.seen:
@@ -230,23 +240,6 @@ class LearnerStudy:
         if result is not None and judged is not None:
             result["unseen"] = judged
         return result
-
-    def judge_unseen(
-        self,
-        learned: PlainMapping,
-        path: Path,
-        *,
-        evolution_frames: int,
-        check_stop: Callable[[], None],
-    ) -> Unseen:
-        """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
-        return unseen.judge(
-            self.unseen,
-            learned,
-            path,
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-        )
 
     def _judge_seen(
         self,
@@ -305,21 +298,16 @@ class LearnerStudy:
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that describe the evolved parts."""
         found: list[str] = []
-        for part in self.evolved.parts.values():
-            say = part.slot.hook(part.module, "findings")
-            if say is not None:
-                known = {"steepness": result["scale_ratio"]} if "scale_ratio" in result else {}
-                observed = result.get("observed", {}).get(part.name, known)
-                found += say(self._laboratory.found(part, meta_params), observed)
+        for part, findings in self._hooks("findings"):
+            observed = result.get("observed", {}).get(part.name, {})
+            found += findings(self._laboratory.found(part, meta_params), observed)
         return found
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return the ablations."""
         found = table_of_parts(result)
-        for part in self.evolved.parts.values():
-            tables = part.slot.hook(part.module, "tables")
-            if tables is not None:
-                found += tables(result, learners.find(self.settings.learner))
+        for _, tables in self._hooks("tables"):
+            found += tables(result, learners.find(self.settings.learner))
         return found
 
     def normalisation(self, measured: PlainMapping) -> Normalisation | None:

@@ -205,15 +205,15 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
 
     arguments = {"evolution_frames": 0, "check_stop": stop}
     with pytest.raises(StopRequestedError):
-        study.judge_unseen({"learned": found}, tmp_path, **arguments)
+        unseen.judge(study.unseen, {"learned": found}, tmp_path, **arguments)
     kept = first.read_bytes()
     written = first.stat().st_mtime_ns
     arguments["check_stop"] = lambda: None
-    whole = study.judge_unseen({"learned": found}, tmp_path, **arguments)
+    whole = unseen.judge(study.unseen, {"learned": found}, tmp_path, **arguments)
     assert first.stat().st_mtime_ns == written
     first.write_text(first.read_text().replace('"scores": [', '"scores": [true, ', 1))
     with pytest.warns(UserWarning, match=r"measuring again: .*GridWorld.json"):
-        again = study.judge_unseen({"learned": found}, tmp_path, **arguments)
+        again = unseen.judge(study.unseen, {"learned": found}, tmp_path, **arguments)
     assert first.read_bytes() == kept
     assert json.dumps(again) == json.dumps(whole)
 

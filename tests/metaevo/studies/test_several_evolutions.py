@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import metaevo
-from metaevo.comparison.unseen import carried
+from metaevo.comparison.unseen import carried, judge
 from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
@@ -137,8 +137,8 @@ def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, fold
     assert [row[-1] for row in table.rows] == [*map(carried, each), carried(wide["together"])]
     study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
     tree, _ = load_tree(path / "seed_4" / "meta_params")
-    alone = study.judge_unseen(
-        {"learned": tree}, folder, evolution_frames=0, check_stop=lambda: None
+    alone = judge(
+        study.unseen, {"learned": tree}, folder, evolution_frames=0, check_stop=lambda: None
     )
     own = by_name(alone["tasks"]["wide"])["learned (same hyperparameters)"]
     assert own["scores"] == rows["learned seed 4 (same hyperparameters)"]["scores"]
