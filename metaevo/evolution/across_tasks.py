@@ -1,4 +1,4 @@
-"""From scores of candidates on several tasks to one fitness of each candidate."""
+"""Combine a candidate's scores on several tasks to its fitness."""
 
 from typing import Literal
 
@@ -9,13 +9,11 @@ AcrossTasks = Literal["mean", "rank", "worst_third"]
 
 
 def combine(kind: AcrossTasks, scores: jax.Array) -> jax.Array:
-    """Combine scores [tasks, candidates] to a fitness [candidates]; not finite where one is not.
+    """Combine scores [tasks, candidates] to a fitness [candidates], NaN where a candidate failed.
 
-    Args:
-        kind: mean, for comparable scores; rank, the mean of the ranks within the tasks, in [0, 1],
-            which needs no scale; worst_third, the mean of the lowest third of a candidate's scores
-            (conditional value at risk).
-        scores: not finite where a candidate failed.
+    `mean` is for comparable scores. `rank`, the mean of the ranks within the tasks, in [0, 1], needs
+    no scale. `worst_third` is the mean of the lowest third of a candidate's scores (conditional
+    value at risk).
     """
     failed = ~jnp.all(jnp.isfinite(scores), axis=0)
     if kind == "rank":
@@ -29,9 +27,9 @@ def combine(kind: AcrossTasks, scores: jax.Array) -> jax.Array:
 
 
 def ranks(scores: jax.Array) -> jax.Array:
-    """Return the rank of each score [candidates] in [0, 1]; equal scores share theirs.
+    """Return the rank of each score [candidates] in [0, 1]; equal scores share a rank.
 
-    Scores that are not finite are below all others.
+    Non-finite scores are below all others.
     """
     scores = jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
     below = jnp.sum(scores[None, :] < scores[:, None], axis=1)
@@ -42,9 +40,7 @@ def ranks(scores: jax.Array) -> jax.Array:
 def ranks_in_pairs(scores: jax.Array) -> jax.Array:
     """Return 1 for the better of each antithetic pair, 0 for the other, 0.5 for a tie.
 
-    Args:
-        scores: [..., 2 x pairs], a pair's members half of the axis apart; those that are not finite
-            lose.
+    The members of a pair are half of the last axis apart, [..., 2 x pairs]; non-finite scores lose.
     """
     first, second = jnp.split(jnp.where(jnp.isfinite(scores), scores, -jnp.inf), 2, axis=-1)
     wins = jnp.where(first == second, 0.5, (first > second).astype(jnp.float32))

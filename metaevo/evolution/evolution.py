@@ -280,7 +280,7 @@ class Evolution:
     def _frames(self, draw: Draw, validation_agents: jax.Array) -> Any:
         """Return the environment steps of a generation, [] int32; None if all have as many.
 
-        `validation_agents`, [] int32, are on each validation task, with those of the reference.
+        `validation_agents`, [] int32, are the agents on each validation task, with the reference's.
         """
         count: Any = getattr(self.problem, "frames_of", None)
         if count is None:

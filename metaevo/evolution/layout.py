@@ -1,6 +1,6 @@
-"""The rows of a generation: which candidate, task and seed each row of the devices evaluates.
+"""Rows of a generation: the candidate, task and seed that each row of the devices evaluates.
 
-First come the candidates, task by task, then the mean on the validation tasks. Every task fills
+The candidates come first, task by task, then the mean on the validation tasks. Every task fills
 whole chunks, so that the rows of a chunk share their task.
 """
 
@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 
 class Place(NamedTuple):
-    """What a row evaluates; each [] int32."""
+    """Place of a row in a generation; each [] int32."""
 
     validating: jax.Array
-    """bool: whether it evaluates the mean on a validation key"""
+    """bool: whether the row evaluates the mean on a validation key"""
     task: jax.Array
-    """number of the task, among those of the generation or of validation"""
+    """number of the task in the generation, or of the validation task"""
     candidate: jax.Array
     """number of the candidate"""
     row: jax.Array
@@ -30,7 +30,7 @@ class Layout:
 
     population_size: int
     seeds: int
-    """of a candidate on a task"""
+    """seeds of a candidate on a task"""
     tasks: int
     paired: bool
     """whether each task has some antithetic pairs of its own, instead of all candidates"""
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def task_rows(self) -> int:
-        """The same, rounded up to whole chunks."""
+        """Rows of a task, rounded up to whole chunks."""
         return self._whole(self.rows)
 
     @property
@@ -66,23 +66,23 @@ class Layout:
 
     @property
     def candidate_rows(self) -> int:
-        """Rows in front of those of validation."""
+        """Rows of all candidates, before the validation rows."""
         return self.tasks * self.task_rows
 
     @property
     def capacity(self) -> int:
-        """All rows, with those of validation."""
+        """All rows, with validation."""
         if not self.validation_seeds:
             return self.candidate_rows
         return self.candidate_rows + self.validation_tasks * self.validation_rows
 
     @property
     def without_validation(self) -> int:
-        """Rows up to the last candidate's."""
+        """Rows up to the last candidate."""
         return self.candidate_rows - self.task_rows + self.rows
 
     def place(self, row: jax.Array) -> Place:
-        """Return what a row evaluates; rows that only fill a chunk repeat the last candidate."""
+        """Return the place of a row; rows that only fill a chunk repeat the last candidate."""
         validating = row >= self.candidate_rows
         row = jnp.where(validating, row - self.candidate_rows, row)
         rows = jnp.where(validating, self.validation_rows, self.task_rows)

@@ -1,8 +1,8 @@
 """The reference: a baseline that is trained on every drawn task, as a scale for the candidates.
 
-It is trained before the candidates of a generation, on their keys, and its mean score is handed to
-their evaluations. The validation tasks never change, so their references are trained once, and
-their scores stay in the state of the evolution.
+It is trained before the candidates of a generation, on the same keys, and their evaluations receive
+its mean score. The validation tasks never change, so their references are trained once, and the
+scores stay in the state of the evolution.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Scores(NamedTuple):
     own: Any
     """[tasks] on the tasks of the generation"""
     validation: Any
-    """[validation_tasks] on those of validation; NaN before they are trained"""
+    """[validation_tasks] on the validation tasks; NaN before they are trained"""
     agents: jax.Array | int
     """[] agents that were just trained on each validation task"""
 
@@ -43,8 +43,8 @@ class Scores(NamedTuple):
 class References:
     """The references of an evolution.
 
-    The rows of a chunk share their task, and devices work on different tasks, so that the size of a
-    chunk does not depend on their number, nor does the rounding.
+    The rows of a chunk share their task, and devices work on different tasks, so neither the size
+    of a chunk nor the rounding depends on the number of devices.
     """
 
     problem: Any
@@ -52,7 +52,7 @@ class References:
     seeds: int
     """agents on each task; 0 for no references"""
     tasks: int
-    """of a generation"""
+    """tasks of a generation"""
     validation_tasks: int
     chunk_size: int
     num_devices: int
@@ -64,11 +64,8 @@ class References:
     def train(self, draw: Draw, key_of: KeyOf, due: jax.Array, known: Any) -> Scores:
         """Train the references of a generation, inside a `spread` function.
 
-        Args:
-            draw: returns a task.
-            key_of: returns the key of an agent.
-            due: [] bool, whether there is a validation.
-            known: scores on the validation tasks, as in `Scores`.
+        `due`, [] bool, is whether there is a validation; `known` are the scores on the validation
+        tasks, as in `Scores`.
         """
         if not self.seeds:
             return Scores((), (), 0)
@@ -93,9 +90,9 @@ class References:
         return -(-self.seeds // self.chunk_size) * self.chunk_size
 
     def _place(self, row: jax.Array, unknown: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Return whether a row's task is one of validation, its number, and the agent's number."""
+        """Return whether a row's task is for validation, its number, and the agent's number."""
         number, index = row // self._rows, row % self._rows
-        # Devices without a task of their own must not begin with a longer one of validation.
+        # Devices without a task must not begin with a validation task, which may be longer.
         number = jnp.where(unknown, number, jnp.minimum(number, self.tasks - 1))
         validating = number >= self.tasks
         return validating, number - jnp.where(validating, self.tasks, 0), index

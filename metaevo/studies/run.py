@@ -1,7 +1,7 @@
 """Run one evolution of any study, from its settings to its report.
 
     main (commands) -> run_study -> blocks (evolution) -> Evolution: ask, evaluate, tell
-                              -> conclude -> study.compare (held_out) -> report
+                              -> conclude -> study.compare (comparison) -> report
 
 The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
 
@@ -185,7 +185,7 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = hosts.agreed(lambda: run.restore(evolution.template))
+    restored = hosts.agreed(lambda: run.restore(evolution.template) if run.before else None)
     state, done, seconds = restored or (evolution.start(), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)

@@ -7,7 +7,7 @@
       reward_scale: {log_uniform: [0.1, 10]}
       parameter_scale: {log_uniform: [0.1, 10]} # one for each array of the network
 
-The rules are those of a search space.
+The rules are the same as in a search space.
 """
 
 from collections.abc import Mapping

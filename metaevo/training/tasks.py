@@ -46,7 +46,7 @@ class NamedTask:
     """A task, with its changes to the settings."""
 
     env: str = ""
-    """the environment; empty for the one that is called like the task"""
+    """name of the environment; empty if it has the name of the task"""
     env_params: PlainDict = field(default_factory=dict)
     """overrides of the environment's parameters"""
     train: PlainDict = field(default_factory=dict)
@@ -57,7 +57,7 @@ class NamedTask:
 
 @dataclass(frozen=True)
 class TaskDistribution(NamedTask):
-    """A task of an evolution, with distributions of what is traced in it."""
+    """A task of an evolution, with distributions of its traced settings."""
 
     sample: PlainDict = field(default_factory=dict)
     """distributions by name, each with the rule of a search space: env_params.NAME,
@@ -75,7 +75,7 @@ class Bounds(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """A learner bound to a named task, and what is drawn in it."""
+    """A learner bound to a named task, and the distributions of its settings."""
 
     name: str
     task: Task
@@ -172,7 +172,7 @@ class TrainOnTasks:
         """Train one agent of the hand-written reference on a task from `draw`.
 
         Returns:
-            [] float32 its score; one that failed scores as random play.
+            [] float32 its score; that of random play if it failed.
         """
 
         def score(one: Distribution, key: jax.Array, drawn: jax.Array) -> jax.Array:
@@ -212,7 +212,7 @@ class TrainOnTasks:
         meta_params: MetaParams,
         drawn: jax.Array,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Train one agent, with what the raw key `drawn` draws in the task.
+        """Train one agent with the settings that the raw key `drawn` draws in the task.
 
         Returns:
             its score, NaN if it diverged, and its measures.
@@ -248,7 +248,7 @@ def bind(
     example: Any,
     entry: LearnerEntry,
 ) -> Distribution:
-    """Bind a learner to a named task, and check without compilation what is drawn in it.
+    """Bind a learner to a named task, and check its distributions without compilation.
 
     Args:
         name: name of the task.
@@ -361,7 +361,7 @@ def check_env_params(
         env: the environment.
         params: its parameters.
         task: its name and its changed parameters.
-        sample: distributions, of which those of parameters are checked.
+        sample: distributions; only parameters of the environment are checked.
         learner: name of the learner.
 
     Raises:

@@ -180,20 +180,3 @@ def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path):
     assert (run_dir / "report.html").is_file()
     (mirror,) = (run_dir / "wandb").glob("offline-run-*/*.wandb")
     assert mirror.stat().st_size > 1000
-
-
-def damage(checkpoint):
-    path = checkpoint / "state.npz"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def test_a_damaged_checkpoint_falls_back(place, reference, copy):
-    """Harmless changes are allowed at the same time."""
-    damage(copy / "checkpoints" / "000300")
-    (copy / "report.html").unlink()
-    _, stderr = resume(place, copy, "--run.keep_checkpoints", "2", "--evolution.block_seconds", "1")
-    assert "000300 is not usable" in stderr
-    assert checkpoints(copy) == ["000294", "000300"]
-    assert_same_run(copy, reference, GENERATIONS)

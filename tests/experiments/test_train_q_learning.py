@@ -62,10 +62,6 @@ def test_an_agent_of_state_numbers_plays_doors_in_numpy(tmp_path):
         ),
         ("--learner q_learning", ["CartPole-v1", "no state index"]),
         ("--learner dqn --task.env Pendulum-v1", ["dqn", "Pendulum-v1", "discrete"]),
-        (
-            "--task.env Breakout-MinAtar --evaluation.gymnasium 1",
-            ["evaluation.gymnasium = 1", "Breakout-MinAtar"],
-        ),
     ],
 )
 def test_what_cannot_be_done_is_said_at_once(tmp_path, capsys, line, texts):

@@ -41,21 +41,6 @@ def test_the_command_trains_it(tmp_path):
     assert jnp.isfinite(policies["params"]["policy_head"]["kernel"]).all()
 
 
-@pytest.mark.long
-def test_the_command_evolves_its_critics_loss(tmp_path):
-    path = tmp_path / "run"
-    flags = ["--evolve", "value_loss", "--generations", "1", "--strategy.population_size", "4"]
-    flags += ["--evolution.validation_seeds", "2", "--evaluation.seeds", "4"]
-    flags += ["--evaluation.trials", "2", "--evaluation.tuning_seeds", "2"]
-    flags += ["--evaluation.ablation_seeds", "0", "--component.hidden_sizes", "[4]"]
-    assert main(["evolve", *OF_RUN, *FLAGS, *flags, "--run-dir", str(path)]) == 0
-    result = json.loads((path / "evaluation.json").read_text())
-    assert {"squared", "huber"} <= {row["function"] for row in result["variants"]}
-    loss, meta_params = metaevo.load(path, slot="value_loss", learner="dqn")
-    assert callable(loss)
-    assert meta_params
-
-
 @pytest.fixture(scope="module")
 def sac():
     spec = importlib.util.spec_from_file_location("my_sac", FILE)

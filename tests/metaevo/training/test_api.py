@@ -2,7 +2,6 @@
 
 import json
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,11 +14,6 @@ SIZES = {
     "hyperparams": {"learning_rate": 0.3},
     "seeds": 3,
 }
-
-
-def squared(meta_params, context, prediction, target, old_prediction):
-    del meta_params, context, old_prediction
-    return 0.5 * (prediction - target) ** 2
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +42,21 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
         np.testing.assert_allclose(other.scores, result.scores, rtol=1e-6)
         np.testing.assert_array_equal(other.policies.q, result.policies.q)
     assert (kept.path / "report.html").exists()
-
-
-def test_a_damaged_evaluation_is_refused(tmp_path):
-    path = tmp_path / "run"
-    metaevo.train("q_learning", **SIZES, run_dir=path)
-    evaluation = json.loads((path / "evaluation.json").read_text())
+    evaluation = json.loads((kept.path / "evaluation.json").read_text())
     evaluation["variants"][1]["scores"].pop()
-    (path / "evaluation.json").write_text(json.dumps(evaluation))
+    (kept.path / "evaluation.json").write_text(json.dumps(evaluation))
     with pytest.raises(metaevo.ConfigError, match="numbers of agents"):
-        metaevo.load_training(path)
+        metaevo.load_training(kept.path)
 
 
-def test_a_function_in_a_slot_is_the_one_of_that_name(result):
-    same = metaevo.train("q_learning", **SIZES, value_loss=squared)
-    np.testing.assert_allclose(same.policies.q, result.policies.q, rtol=1e-4, atol=1e-6)
-    other = metaevo.train("q_learning", **SIZES, value_loss="huber")
-    assert not np.array_equal(other.policies.q, result.policies.q)
+def flat(meta_params, context, prediction, target, old_prediction):
+    return 0.0 * prediction
+
+
+def test_a_function_fills_a_slot(result):
+    assert np.ptp(result.policies.q) > 0
+    flat_result = metaevo.train("q_learning", **SIZES, value_loss=flat)
+    assert np.ptp(flat_result.policies.q) == 0  # nothing is learned
 
 
 @pytest.mark.long
@@ -83,23 +75,13 @@ def test_a_learned_part_in_a_slot(tmp_path):
     np.testing.assert_array_equal(by_name.policies.q, loaded.policies.q)
 
 
-def test_a_diverged_agent_has_no_score():
-    def exploding(meta_params, context, prediction, target, old_prediction):
-        del meta_params, context, old_prediction
-        return jnp.exp(100.0 * (1.0 + prediction - target) ** 2)
-
-    result = metaevo.train("q_learning", **SIZES, value_loss=exploding)
-    assert result.diverged.all()
-    assert np.isnan(result.scores).all()
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
         ({"env": "GridWorl"}, "env"),
         ({"hyperparams": {"learning_rat": 1}}, "learning_rat"),
         ({"value_loss": "hube"}, "value_loss"),
-        ({"value_loss": (squared, None), "run_dir": "never"}, "value_loss"),
+        ({"value_loss": (flat, None), "run_dir": "never"}, "value_loss"),
         ({"resume": True}, "resume"),
         ({"run": {"num_devices": 999}}, "num_devices"),
         ({"run_dir": 5}, "run_dir = 5"),
