@@ -11,9 +11,9 @@ AcrossTasks = Literal["mean", "rank", "worst_third"]
 def combine(kind: AcrossTasks, scores: jax.Array) -> jax.Array:
     """Combine scores [tasks, candidates] to a fitness [candidates], NaN where a candidate failed.
 
-    `mean` is for comparable scores. `rank`, the mean of the ranks within the tasks, in [0, 1], needs
-    no scale. `worst_third` is the mean of the lowest third of a candidate's scores (conditional
-    value at risk).
+    `mean` is for comparable scores. `rank`, the mean of the ranks within the tasks, in [0, 1],
+    needs no scale. `worst_third` is the mean of the lowest third of a candidate's scores
+    (conditional value at risk).
     """
     failed = ~jnp.all(jnp.isfinite(scores), axis=0)
     if kind == "rank":
