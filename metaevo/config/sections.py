@@ -22,7 +22,6 @@ def specialised(
     values: PlainMapping,
     texts: Mapping[str, str] | None = None,
     *,
-    later: Collection[str] = (),
     order: Sequence[str] = (),
 ) -> type[T]:
     """Return a subclass of a settings dataclass with the actual types of its sections.
@@ -34,7 +33,6 @@ def specialised(
         sections: the classes of the sections that the base leaves open.
         values: new defaults of other settings; a setting that the base lacks is text.
         texts: documentation of the new settings.
-        later: settings that runs of earlier versions may lack.
         order: the names that come first, if they are not the first ones of the base.
     """
     kinds = {each.name: each.type for each in dataclasses.fields(base)}  # type: ignore[arg-type]
@@ -42,7 +40,7 @@ def specialised(
         (name, kind, dataclasses.field(default_factory=kind)) for name, kind in sections.items()
     ]
     for name, value in values.items():
-        metadata = {"doc": (texts or {}).get(name, ""), LATER: name in later}
+        metadata = {"doc": (texts or {}).get(name, "")}
         field: Any = dataclasses.field(default=value, metadata=metadata)
         fields.append((name, kinds.get(name, str), field))
     return _extended(base, fields, order)

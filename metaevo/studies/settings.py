@@ -77,7 +77,7 @@ class EvolveSettings:
     distributions of what is drawn in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = field(default=None, metadata={LATER: True})
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    channel: str = field(default="none", metadata={LATER: True})
+    channel: str = "none"
     """what is heard behind observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
@@ -134,7 +134,7 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     texts = {slot: filling.describe(slot) for slot in slots}
     values = {"learner": learner, "evolve": evolve, **references}
     order = ("learner", "evolve", *slots)
-    return specialised(EvolveSettings, sections, values, texts, later=slots, order=order)
+    return specialised(EvolveSettings, sections, values, texts, order=order)
 
 
 def make_parts(

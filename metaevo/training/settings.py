@@ -16,7 +16,7 @@ from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import LATER, specialised
+from metaevo.config.sections import specialised
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
@@ -76,8 +76,6 @@ class RunConfig(RecordConfig):
 
 POLICIES = "policies"
 """Folder of the trained policies in a run directory."""
-LATER_SLOTS = ("schedule",)
-"""Slots without a setting in runs of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +90,12 @@ class TrainSettings:
     seeds: Annotated[int, Gt(0)] = 8
     """agents, which differ in their random keys only"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    channel: str = field(default="none", metadata={LATER: True})
+    channel: str = "none"
     """input appended to observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
-    fitness: FitnessConfig = field(default_factory=FitnessConfig, metadata={LATER: True})
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
@@ -140,7 +138,7 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
     sections, slots = learner_sections(learner), filling.slots_of(learner)
     texts = {slot: filling.describe(slot) for slot in slots}
     values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts, later=LATER_SLOTS, order=(*order, *slots))
+    return specialised(base, sections, values, texts, order=(*order, *slots))
 
 
 def make_task(
