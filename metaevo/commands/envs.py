@@ -1,6 +1,5 @@
 """`metaevo envs`: list the environments, with their steps per second given `--speed`."""
 
-import argparse
 import fnmatch
 import time
 from collections import Counter
@@ -39,7 +38,10 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     Raises:
         SystemExit: with code 2 if a name is unknown, or if no selected environment is installed.
     """
-    args = _parser(description).parse_args(argv)
+    parser = Parser("envs", description)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names, suites or patterns")
+    parser.add_argument("--speed", action="store_true", help="measure steps per second")
+    args = parser.parse_args(argv)
     found = select(args.names)
     suites = [suite for suite in map(suite_of, found) if suite in SUITES]
     missing = {
@@ -60,13 +62,6 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     return 0
 
 
-def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = Parser("envs", description)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="names, suites or patterns")
-    parser.add_argument("--speed", action="store_true", help="measure steps per second")
-    return parser
-
-
 def select(patterns: Sequence[str]) -> list[str]:
     """Return the environments of the given suites or patterns; all without patterns.
 
@@ -79,15 +74,11 @@ def select(patterns: Sequence[str]) -> list[str]:
     chosen = {}
     for pattern in patterns:
         consent.check("task.env", pattern)
-        fitting = (
-            [pattern]
-            if is_custom(pattern)
-            else [
-                name
-                for name in names
-                if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
-            ]
-        )
+        fitting = [
+            name
+            for name in ([pattern] if is_custom(pattern) else names)
+            if pattern in (name, suite_of(name)) or fnmatch.fnmatch(name.lower(), pattern.lower())
+        ]
         if not fitting and not set(pattern) & set("*?["):
             try:
                 check_name(pattern)

@@ -57,7 +57,7 @@ def main(argv: list[str], *, description: str | None) -> int:
                 "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
                 "directory of a run"
             )
-        print(rows.table(rows.entered()))
+        print(rows.table(rows.entered()).text())
         print("\nmetaevo generality RULE measures another.")
         return 0
     job = prepare(
@@ -74,10 +74,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         about = {**judged.content, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
         judged.draw(folder)
-        print(result.text_of(about, found))
+        print(result.table(about, found).text())
         if about["score"] is not None and about["complete"]:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
-            print(f"\n{rows.table([*others, about])}")
+            print(f"\n{rows.table([*others, about]).text()}")
         print(f"\n{result.headline(about)}")
 
     return work_in(folder, "tasks", work)

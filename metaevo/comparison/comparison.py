@@ -132,7 +132,7 @@ class Comparison:
 
         Args:
             directory: stores the tuning of each entry, so that an interrupted comparison resumes.
-            progress: called with the number of frames just done.
+            progress: called after each chunk of agents.
             stage: called with the name of each stage.
 
         Returns:

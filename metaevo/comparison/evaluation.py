@@ -27,6 +27,7 @@ from purerl.learners import num_frames
 from purerl.types import Hyperparams, MetaParams
 
 Progress = Callable[[int], Any]
+"""Called with the number of environment steps just done."""
 RETURN, REWARD = "return of finished episodes", "reward per step"
 """Quantity of a learning curve, depending on the weights of the fitness."""
 
@@ -92,12 +93,7 @@ QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.i
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
-    """Return the section `evaluation` as plain data, for a comparison of another size.
-
-    Args:
-        evaluation: the settings of a full comparison.
-        size: a member of `COMPARISONS`.
-    """
+    """Return the section `evaluation` as plain data, for a comparison of a size in `COMPARISONS`."""
     if size == "full":
         return dict(evaluation)
     if size == "none":
@@ -144,7 +140,7 @@ class Contender:
             meta_params: an example with the right tree structure.
             fitness: weights of the score.
             curve_points: points of a learning curve.
-            chunk_size: agents per device at a time; `metaevo.devices` chooses the default.
+            chunk_size: agents per device at a time.
         """
         self.tasks, self.hyperparams = tasks, hyperparams
         by_step = not (fitness.mean_return or fitness.final_return)
@@ -179,13 +175,7 @@ class Contender:
         meta_params: list[Any],
         progress: Progress | None = None,
     ) -> list[Scores]:
-        """Train every setting on every key.
-
-        Args:
-            keys: [seeds] random keys.
-            settings: changed hyperparameters of each variant.
-            meta_params: meta-parameters of each variant.
-            progress: called with the number of frames just done.
+        """Train every variant, its changed hyperparameters and meta-parameters, on keys [seeds].
 
         Returns:
             the scores of each variant, rows in the order of the keys.

@@ -144,13 +144,8 @@ def plan(
 ) -> Plan:
     """Plan the race: the number of settings and of seeds.
 
-    Args:
-        config: the section `evaluation`.
-        space: the return value of `tuning_space`.
-        hyperparams: the untuned setting.
-        frames_per_seed: environment steps of an agent.
-        evolution_frames: environment steps of the evolution, the budget for `tuning_seeds: null`;
-            the shortest race may exceed it.
+    With `tuning_seeds: null` the frames of the evolution are the budget, which the shortest race
+    may exceed.
     """
     names = [_short_name(name) for name in space.entries]
     untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
@@ -188,7 +183,7 @@ def tune(
         directory: stores the scores; its name contains a hash of all their inputs.
         seed: seed of the run.
         comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
-        progress: called with the number of frames just done, or done by an earlier process.
+        progress: called after each chunk of agents, and for those of an earlier process.
     """
     beside = trials_of(config, space)
     sweep = SweepConfig(trials=beside, sampler=config.sampler, seeds=plan.first_seeds)

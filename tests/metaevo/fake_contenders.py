@@ -74,7 +74,6 @@ def comparison(
     normalisation=None,
     task="",
     evolution_frames=12_000,
-    owns=None,
     others=(),
     **config,
 ):
@@ -89,8 +88,7 @@ def comparison(
         entries[f"learned {index}"] = entries["learned"]._replace(meta_params=np.float32(other))
     both = baselines or Fake(baseline_score)
     for index, name in enumerate(NAMES):
-        own = {} if owns is None else owns.get(name, {})
-        entries[name] = Entry(both, np.int32(index), tuning_space(config, settings, own))
+        entries[name] = Entry(both, np.int32(index), space)
     return OfTwo(
         entries,
         config,

@@ -9,7 +9,7 @@ from metaevo import statistics
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, Benchmark
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.reports import plots
+from metaevo.reports import page, plots
 from metaevo.reports.numbers import estimate
 from metaevo.statistics import FloatArray
 
@@ -92,23 +92,23 @@ def result(
     }
 
 
-def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
-    """Return the results on every task as text for a terminal."""
-    width = max(map(len, found["tasks"]))
-    lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
+def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
+    """Return the results on every task; a task that the evolution of the rule saw is marked."""
+    cells = []
     for name, each in found["tasks"].items():
         spec = benchmark.tasks[name]
-        note = "  (its evolution saw this environment)" if name in found["seen"] else ""
-        lines.append(
-            f"{name:{width}}  {spec.family:7}  {spec.horizon:7}  {each['learning_rate']:<13g}  "
-            f"{_interval(each)}{note}"
-        )
-    lines.append("")
-    for kind in ("families", "horizons"):
-        parts = [f"{name} {_interval(each)}" for name, each in found[kind].items() if each]
-        lines.append(f"{kind}: {'; '.join(parts)}")
-    lines.append(f"agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}")
-    return "\n".join(lines)
+        seen = " (seen)" if name in found["seen"] else ""
+        rate = f"{each['learning_rate']:g}"
+        cells.append([name + seen, spec.family, spec.horizon, rate, interval_of(each)])
+    parts = [
+        f"{name} {interval_of(each)}"
+        for kind in ("families", "horizons")
+        for name, each in found[kind].items()
+        if each
+    ]
+    beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}."
+    columns = ["task", "family", "horizon", "learning rate", "IQM [95%]"]
+    return page.Table("", columns, cells, note=f"{'; '.join(parts)}. {beaten}")
 
 
 def headline(found: PlainMapping) -> str:
@@ -122,11 +122,14 @@ def headline(found: PlainMapping) -> str:
         tasks += " that its evolution did not see"
     if not found["complete"]:
         tasks += " (not the whole list)"
-    return f"{about}: {_interval(score)} on {tasks}, {found['seeds']} seeds each (0 random, 1 PPO)"
+    return (
+        f"{about}: {interval_of(score)} on {tasks}, {found['seeds']} seeds each (0 random, 1 PPO)"
+    )
 
 
-def _interval(found: PlainMapping) -> str:
-    return estimate(found["iqm"], *found["interval"], decimals=2)
+def interval_of(part: PlainMapping) -> str:
+    """Return a score of a result with its interval."""
+    return estimate(part["iqm"], *part["interval"], decimals=2)
 
 
 def draw(found: PlainMapping, path: Path) -> Path:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from metaevo.comparison.generality.result import interval_of
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.reports.numbers import estimate
+from metaevo.reports import page
 
 FOLDER = Path(__file__).parent / "rows"
 """Folder with one file per rule: the result.json written by the command."""
@@ -28,7 +29,7 @@ def row_of(rule: str) -> PlainDict | None:
 
 def score_of(row: PlainMapping) -> str:
     """Return a row's score with its interval."""
-    return estimate(row["score"]["iqm"], *row["score"]["interval"], decimals=2)
+    return interval_of(row["score"])
 
 
 def parts_of(row: PlainMapping) -> dict[str, str]:
@@ -37,16 +38,11 @@ def parts_of(row: PlainMapping) -> dict[str, str]:
     return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
 
 
-def table(rows: Iterable[PlainMapping]) -> str:
-    """Return rows as a table for a terminal."""
-    cells = [["rule", "score [95%]", "tasks"]]
+def table(rows: Iterable[PlainMapping]) -> page.Table:
+    """Return rows as a table."""
+    columns, cells = ["rule", "score [95%]", "tasks"], []
     for row in rows:
         parts = parts_of(row)
-        cells[0][3:] = parts
+        columns[3:] = parts
         cells.append([row["rule"], score_of(row), str(row["score"]["tasks"]), *parts.values()])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
-    return "\n".join(lines)
+    return page.Table("", columns, cells)

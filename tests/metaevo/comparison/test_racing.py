@@ -60,7 +60,7 @@ def raced(true: np.ndarray, first: int, rng: np.random.Generator) -> int:
 
 
 @pytest.mark.parametrize(
-    ("others", "spread", "worst"), [(-14, 0, -1.0), (-10, 0, -2.5), (-5, 8, 0.0), (0, 0, 0.0)]
+    ("others", "spread", "worst"), [(-14, 0, -1.0), (-10, 0, -2.5), (-5, 8, 0.0)]
 )
 def test_the_winner_is_not_worse_than_the_untuned_setting(others, spread, worst):
     """The best of 96 means over 8 seeds is: where the others are 14 worse, it is 13 worse.

@@ -139,40 +139,20 @@ def test_a_missing_score_counts_as_the_worst_of_its_task():
 GROUP = 48
 
 
-def verdicts(others: list[float], *, shift: float = 0.0, trials: int) -> dict[str, float]:
-    """Share of each word; the others have these means."""
-    rng = np.random.default_rng(len(others))
-    words = []
-    for _ in range(trials):
-        x = [rng.normal(shift, 1, GROUP)]
-        table = [[rng.normal(mean, 1, GROUP)] for mean in others]
-        words.append(statistics.against_strongest(x, table, resamples=200).verdict)
-    return {word: words.count(word) / trials for word in ("better", "worse")}
-
-
 @pytest.mark.parametrize(
     "others", [[0.0], [0.0] * 4, pytest.param([0.0, -0.3, -0.3, -1.0], marks=pytest.mark.long)]
 )
 def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     """Each error has 2.5%: with the strongest chosen first, "worse" of four came out in 10%."""
-    trials = 200
-    found = verdicts(others, trials=trials)
-    allowed = stats.binom.ppf(0.999, trials, 0.025) / trials  # 6.5%
-    assert found["better"] <= allowed
-    assert found["worse"] <= allowed
-
-
-@pytest.mark.long
-def test_the_power_stays():
-    """Near what two groups of normal scores allow, whose means differ by half a deviation.
-
-    1.19 is the variance of the interquartile mean over that of the mean.
-    """
-    effect = 0.5 / np.sqrt(2 * 1.19 / GROUP)
-    two, of_three = (1 - stats.norm.cdf(stats.norm.ppf(1 - a) - effect) for a in (0.025, 0.025 / 3))
-    assert verdicts([0.0], shift=0.5, trials=100)["better"] > two - 0.15  # 0.61
-    assert verdicts([0.0, -0.5, -1.0], shift=0.5, trials=100)["better"] > two - 0.15
-    assert verdicts([0.5, 0.0, -0.5], trials=100)["worse"] > of_three - 0.15  # 0.44
+    trials, rng = 200, np.random.default_rng(len(others))
+    words = []
+    for _ in range(trials):
+        x = [rng.normal(0, 1, GROUP)]
+        table = [[rng.normal(mean, 1, GROUP)] for mean in others]
+        words.append(statistics.against_strongest(x, table, resamples=200).verdict)
+    allowed = stats.binom.ppf(0.999, trials, 0.025)  # 6.5%
+    assert words.count("better") <= allowed
+    assert words.count("worse") <= allowed
 
 
 def test_better_means_better_than_each_one():
