@@ -236,8 +236,7 @@ def summary(
     for function, this in learned.items():
         strongest = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[strongest.place]  # the same for all
-        found = statistics.plain(strongest.contrast, strongest.verdict)
-        against.append(_judgement(this, best, found))
+        against.append(_judgement(this, best, strongest.comparison))
         for other in variants:
             if other.name != this and other.function in (function, *judged):
                 found = statistics.compare(values[this], values[other.name], shared_seeds=True)

@@ -93,7 +93,7 @@ QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.i
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
-    """Return the section `evaluation` as plain data, for a comparison of a size in `COMPARISONS`."""
+    """Return the section `evaluation`, as plain data, for a size in `COMPARISONS`."""
     if size == "full":
         return dict(evaluation)
     if size == "none":

@@ -40,7 +40,6 @@ from metaevo.statistics.verdict import (
     against_strongest,
     compare,
     contrast,
-    plain,
     verdict,
 )
 
@@ -70,7 +69,6 @@ __all__ = [
     "needed_runs",
     "optimality_gap",
     "performance_profile",
-    "plain",
     "pooled_iqm",
     "probability_of_improvement",
     "rank_test",

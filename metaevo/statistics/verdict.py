@@ -97,14 +97,37 @@ def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verd
     return "undecided"
 
 
+class Comparison(NamedTuple):
+    """A contrast with its verdict, in the fields of a report."""
+
+    conclusion: Verdict
+    difference: float  # IQM of the first minus IQM of the second
+    difference_interval: Interval
+    probability_of_improvement: float
+    probability_interval: Interval
+    p: float  # of the rank test
+
+
+def _flat(result: Contrast, conclusion: Verdict) -> Comparison:
+    """Return a contrast and its verdict as a `Comparison`."""
+    difference, probability = result.difference, result.probability
+    return Comparison(
+        conclusion,
+        difference.value,
+        difference.interval,
+        probability.value,
+        probability.interval,
+        result.p,
+    )
+
+
 class Strongest(NamedTuple):
     """Comparison of a group with the best of several others."""
 
     place: int
     """index of the best other group, by interquartile mean"""
-    contrast: Contrast
-    """interval and p-value, corrected for choosing the best group on the same scores"""
-    verdict: Verdict
+    comparison: Comparison
+    """with an interval and a p-value that are corrected for choosing the best group"""
 
 
 def against_strongest(
@@ -149,31 +172,7 @@ def against_strongest(
         probability_of_improvement(x, others[place], resamples=resamples, seed=seed),
         p,
     )
-    return Strongest(place, found, verdict(found, p))
-
-
-class Comparison(NamedTuple):
-    """A contrast with its verdict, in the fields of a report."""
-
-    conclusion: Verdict
-    difference: float  # IQM of the first minus IQM of the second
-    difference_interval: Interval
-    probability_of_improvement: float
-    probability_interval: Interval
-    p: float  # of the rank test
-
-
-def plain(result: Contrast, conclusion: Verdict) -> Comparison:
-    """Return a contrast and its verdict as a `Comparison`."""
-    difference, probability = result.difference, result.probability
-    return Comparison(
-        conclusion,
-        difference.value,
-        difference.interval,
-        probability.value,
-        probability.interval,
-        result.p,
-    )
+    return Strongest(place, _flat(found, verdict(found, p)))
 
 
 def compare(
@@ -199,4 +198,4 @@ def compare(
     result = contrast(
         strata_of(x), strata_of(y), shared_seeds=shared_seeds, resamples=resamples, seed=seed
     )
-    return plain(result, verdict(result, result.p))
+    return _flat(result, verdict(result, result.p))

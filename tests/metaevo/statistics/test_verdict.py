@@ -149,7 +149,7 @@ def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     for _ in range(trials):
         x = [rng.normal(0, 1, GROUP)]
         table = [[rng.normal(mean, 1, GROUP)] for mean in others]
-        words.append(statistics.against_strongest(x, table, resamples=200).verdict)
+        words.append(statistics.against_strongest(x, table, resamples=200).comparison.conclusion)
     allowed = stats.binom.ppf(0.999, trials, 0.025)  # 6.5%
     assert words.count("better") <= allowed
     assert words.count("worse") <= allowed
@@ -158,9 +158,12 @@ def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
 def test_better_means_better_than_each_one():
     x = normal(30, 50)
     weaker = [[x[0] - 9.0], [x[0] - 8.0]]
-    assert statistics.against_strongest(x, weaker).verdict == "better"
-    assert statistics.against_strongest(x, [*weaker, x]).verdict == "undecided"
-    assert statistics.against_strongest(x, [*weaker, [x[0] + 9.0]]).verdict == "worse"
+    for others, expected in (
+        (weaker, "better"),
+        ([*weaker, x], "undecided"),
+        ([*weaker, [x[0] + 9.0]], "worse"),
+    ):
+        assert statistics.against_strongest(x, others).comparison.conclusion == expected
 
 
 # --- Groups that share their seeds --------------------------------------------------------------
