@@ -20,6 +20,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.training.population import Population
 from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import Plan
 from metaevo.tuning.run import run_sweep
@@ -27,6 +28,14 @@ from metaevo.tuning.space import Space
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
 """Samplers and the closest wandb methods."""
+
+FLAGS = {
+    "--dry-run": "print what the sweep would do: trials, compilations, frames, memory",
+    "--worker": "train trials of the sweep in --run-dir, next to its leading process",
+    "--print-wandb-sweep": "print a sweep definition for `wandb sweep`; its agents call this "
+    "script",
+    "--single": "train one trial with the settings as they are given (called by wandb's agents)",
+}
 
 
 @exit_on_config_error()
@@ -39,27 +48,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """
     parser = run_parser("sweep", description)
     flags = parser.add_mutually_exclusive_group()
-    flags.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print what the sweep would do: trials, compilations, frames, memory",
-    )
-    flags.add_argument(
-        "--worker",
-        action="store_true",
-        help="train trials of the sweep in --run-dir, next to its leading process",
-    )
-    flags.add_argument(
-        "--print-wandb-sweep",
-        action="store_true",
-        help="print a sweep definition for `wandb sweep`; its agents call this script",
-    )
-    flags.add_argument(
-        "--single",
-        action="store_true",
-        help="train one trial with the settings as they are given (called by wandb's agents)",
-    )
-
+    for flag, text in FLAGS.items():
+        flags.add_argument(flag, action="store_true", help=text)
     discovery.add_flag(parser)
 
     def saved(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -103,9 +93,9 @@ def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
         share = plan.search_frames / plan.full_frames
         rows.append(["share of training all to the end", f"{share:.0%}"])
     rows.append(["frames of the confirmation", plan.confirm_frames])
-    if (memory := plan.memory) is not None:
-        rows.append(["agents at once", f"{memory.chunk_size} on each of {memory.num_devices}"])
-        rows.append(["memory of a chunk", f"{memory.chunk_bytes / 2**20:,.1f} MiB"])
+    if isinstance(program := plan.program, Population):
+        rows.append(["agents at once", f"{program.chunk_size} on each of {program.num_devices}"])
+        rows.append(["memory of a chunk", f"{program.memory_bytes / 2**20:,.1f} MiB"])
     return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 
 

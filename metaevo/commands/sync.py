@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from metaevo.config import ConfigError, exit_on_config_error, files
+from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs.latest import evolutions_in, run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, check_confirmed, destinations
-from metaevo.runs.tracking.mirror import Mirror, lock_path
+from metaevo.runs.tracking.mirror import send
 
 
 @exit_on_config_error()
@@ -28,16 +28,6 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
         The exit code: 0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is
         at fault, for a run directory that cannot be used.
     """
-    args = _parser(description).parse_args(argv)
-    work = [
-        (run, destination)
-        for run in map(RunDirectory.open, _paths(args.runs))
-        for destination in _destinations(run, args)
-    ]
-    return max([_sync(run, destination) for run, destination in work], default=0)
-
-
-def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = Parser("sync", description)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, globs, or latest")
     parser.add_argument(
@@ -64,7 +54,13 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         action="store_true",
         help="send to the server in the settings of a run; refused otherwise",
     )
-    return parser
+    args = parser.parse_args(argv)
+    work = [
+        (run, destination)
+        for run in map(RunDirectory.open, _paths(args.runs))
+        for destination in _destinations(run, args)
+    ]
+    return max([_sync(run, destination) for run, destination in work], default=0)
 
 
 def _paths(texts: Sequence[str]) -> list[Path]:
@@ -99,13 +95,7 @@ def _destinations(run: RunDirectory, args: argparse.Namespace) -> list[Destinati
 def _sync(run: RunDirectory, destination: Destination) -> int:
     where = f"{run.path} -> {destination.label}"
     try:
-        with files.locked(lock_path(run.path, destination), wait=False):
-            mirror = Mirror(run, destination)
-            mirror.catch_up()
-            mirror.finish()
-    except BlockingIOError:
-        print(f"error: {where}: another process sends this run at the moment", file=sys.stderr)
-        return 1
+        send(run, destination)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -253,12 +253,12 @@ def _open(
     try:
         file = directory / RACE
         kept = read_json(file, dict[str, Measure]) if file.exists() else {}
-        return Study.open(directory, sweep, space, seed=seed, name="tuning"), kept
+        return Study(directory, sweep, space, seed=seed, name="tuning"), kept
     except ConfigError as error:
         warnings.warn(f"tuning again: {error}", stacklevel=2)
         shutil.rmtree(directory)
         directory.mkdir()
-        return Study.open(directory, sweep, space, seed=seed, name="tuning"), {}
+        return Study(directory, sweep, space, seed=seed, name="tuning"), {}
 
 
 def _short(params: PlainDict) -> dict[str, float]:

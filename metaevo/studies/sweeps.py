@@ -27,6 +27,7 @@ from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
+from metaevo.training.pbt import Populations
 from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.training.task import with_task
@@ -38,7 +39,7 @@ from metaevo.tuning.objective import (
     SettingsObjective,
     Watch,
 )
-from metaevo.tuning.results import SweepResult, result_of
+from metaevo.tuning.results import SweepResult, importance
 from metaevo.tuning.run import run_sweep, search
 from metaevo.tuning.space import Space, dotted_space, free_space, make_space
 from metaevo.tuning.study import Study, Trial
@@ -165,12 +166,11 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         scores = []
         for seed in drawn.tolist():
             this = evolution.with_settings(seed, settings.strategy)
-            state, done = this.init(), 0
-            while done < settings.evolution.generations:
-                count = min(BLOCK_CAPACITY, settings.evolution.generations - done)
+            state, generations = this.init(), settings.evolution.generations
+            for done in range(0, generations, BLOCK_CAPACITY):
+                count = min(BLOCK_CAPACITY, generations - done)
                 state, _ = this.run_block(state, count)
                 progress(this.frames(done + count) - this.frames(done))
-                done += count
             found = jax.device_get(this.result(state))
             rows = {
                 "key": keys,
@@ -180,10 +180,6 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             }
             scores.append(float(np.mean(judges(rows))))
         return np.asarray(scores)
-
-
-class FunctionSweepSettings(SearchSettings):
-    """The config.yaml of a sweep over a Python function."""
 
 
 def sweep(
@@ -232,7 +228,7 @@ def sweep(
     settings: SearchSettings
     this: Objective
     if callable(objective):
-        settings = FunctionSweepSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
+        settings = SearchSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
         this = FunctionObjective(objective, free_space(rules), chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
@@ -245,11 +241,11 @@ def sweep(
             code = run_sweep(this, settings, run_dir=path, resume=resume)
         if code:
             raise KeyboardInterrupt
-    name = "sweep" if path is None else path.name
-    study = Study.open(path, chosen, this.space, seed=seed, name=name)
+    study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
     if path is None:
         search(this, study)
-    return result_of(study, this.space, path)
+    shares = importance(study.optuna_study)
+    return SweepResult(tuple(study.records()), study.best(), shares, this.space, path)
 
 
 def sweep_class(raw: PlainDict) -> type[SearchSettings]:
@@ -282,4 +278,4 @@ def make_objective(settings: SearchSettings, space: Space | None = None) -> Trai
     if isinstance(settings, EvolutionSweepSettings):
         return Evolutions(settings, space)
     assert isinstance(settings, SweepSettings)
-    return Trainings(settings, space)
+    return (Populations if settings.sweep.scheduler == "pbt" else Trainings)(settings, space)

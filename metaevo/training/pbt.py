@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError
-from metaevo.config.files import read_json, write_json_atomic
+from metaevo.config import ConfigError, files
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
@@ -21,14 +21,20 @@ from metaevo.training.agents import Agents
 from metaevo.training.fitness import FitnessConfig, mean_rewards
 from metaevo.training.fitness import scores as scores_of
 from metaevo.training.population import Population
+from metaevo.training.sweeps import Trainings
 from metaevo.tuning.config import PbtConfig, SweepConfig
-from metaevo.tuning.objective import Watch, statistic
-from metaevo.tuning.ranges import Choice, Entry, at, nearest
+from metaevo.tuning.objective import BEFORE, Watch, statistic
+from metaevo.tuning.ranges import Choice, Entry, Params, at, nearest
+from metaevo.tuning.samplers import design
 from metaevo.tuning.space import TRACED, Space
+from metaevo.tuning.study import Outcome, Record, Trial
 from purerl.types import EpisodeSums, Hyperparams
 
 HISTORY = "pbt.json"
 """File of the scores, parents and settings of every round, and of the winning schedule."""
+
+SCHEDULE = "best member's schedule"
+"""Name of the finalist that changes its settings as the best member of a population did."""
 
 Schedule = dict[str, np.ndarray]
 """Settings by name, each [rounds]"""
@@ -163,6 +169,76 @@ class Pbt:
         return nearest(entry, value * rng.choice(self.config.perturb))
 
 
+class Populations(Trainings):
+    """The trials of a sweep, trained as one population in which a trial's place is its index."""
+
+    def batch_size(self) -> int:
+        """All at once."""
+        return self.config.trials
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Train the whole population, and decide the trials that no earlier process has decided."""
+        if watch.run is None:
+            raise ConfigError("sweep.scheduler = 'pbt': needs a run directory")
+        seed = self.settings.run.seed
+        points = design(self.config, self.space, seed) or []
+        settings = [self.settings_of(params) for params in points]
+        population = self.program(settings[0])
+        members = Pbt(population, self.space, self.settings.pbt, self.config, seed=seed)
+        state = members.init([each.hyperparams for each in settings], self.keys)
+        agents, history = train_population(
+            members, state, watch.run, watch, keep=self.settings.run.keep_checkpoints
+        )
+        scores, diverged = population.scores(agents), population.diverged(agents).sum(axis=1)
+        for trial in batch:
+            value = float(history.scores[-1, trial.index])
+            complete = bool(np.isfinite(value))
+            outcome = Outcome(
+                "complete" if complete else "pruned",
+                value if complete else None,
+                files.plain(scores[trial.index]),
+                frames=population.num_updates * population.frames_per_update * self.config.seeds,
+                fraction=1.0,
+                diverged=int(diverged[trial.index]),
+                final={
+                    TRACED + name: float(f"{values[-1, trial.index]:.6g}")
+                    for name, values in history.hyperparams.items()
+                },
+            )
+            watch.done(trial, outcome)
+
+    def finalists(self, best: Record) -> dict[str, Params]:
+        """Return the schedule of the winner, its last settings, and those before the sweep."""
+        final = best.final_params
+        return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
+
+    def confirm(
+        self, name: str, params: Params, seeds: int, watch: Watch
+    ) -> tuple[np.ndarray, int]:
+        """Train settings, or the schedule, on seeds that no search has seen."""
+        if name != SCHEDULE or watch.run is None:
+            return super().confirm(name, params, seeds, watch)
+        population = self.program(self.settings_of({}))
+        keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, seeds)
+        agents = train_schedule(population, read_schedule(watch.run), keys, watch.progress)
+        return population.scores(agents)[0], int(population.diverged(agents).sum())
+
+    def check_scheduler(self) -> None:
+        """Raise `ConfigError` if settings of population-based training contradict each other."""
+        config = self.config
+        searched(self.space)
+        updates, rounds = self.settings.train.num_updates, self.settings.pbt.rounds
+        if rounds > updates:
+            raise ConfigError(f"pbt.rounds = {rounds}: must be at most the {updates} updates")
+        if config.trials < 2:
+            raise ConfigError(f"sweep.trials = {config.trials}: pbt needs at least 2 members")
+        if config.sampler not in ("random", "sobol"):
+            raise ConfigError(
+                f"sweep.sampler = {config.sampler!r}: pbt begins with settings that are "
+                "independent of each other; allowed: random, sobol"
+            )
+
+
 def train_population(
     pbt: Pbt, state: State, run: RunDirectory, watch: Watch, *, keep: int
 ) -> tuple[Agents, History]:
@@ -191,7 +267,7 @@ def train_population(
     best = winner(history)
     schedule = lineage(history, best)
     content = {**history._asdict(), "winner": best, "schedule": schedule}
-    write_json_atomic(run.path / HISTORY, content)
+    files.write_json_atomic(run.path / HISTORY, content)
     _draw(pbt.entries, history, schedule, run.figures / "pbt.png")
     return state.agents, history
 
@@ -257,7 +333,7 @@ def read_schedule(run: RunDirectory) -> Schedule:
     Raises:
         ConfigError: if its file is missing or damaged.
     """
-    history = read_json(run.path / HISTORY, schema.Schedule)
+    history = files.read_json(run.path / HISTORY, schema.Schedule)
     return {name: np.asarray(values) for name, values in history["schedule"].items()}
 
 

@@ -6,26 +6,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from metaevo.components import filling
-from metaevo.config import ConfigError, merge
+from metaevo.config import merge
 from metaevo.config.sections import LATER
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training import pbt
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import default_function, make_task
 from metaevo.training.task import LearnerConfig, TaskConfig
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, PRUNED, SearchSettings
-from metaevo.tuning.objective import BEFORE, Memory, SettingsObjective, Watch, statistic
+from metaevo.tuning.objective import SettingsObjective, Watch, statistic
 from metaevo.tuning.ranges import Params
-from metaevo.tuning.samplers import design, rungs
-from metaevo.tuning.space import TRACED, Space
-from metaevo.tuning.study import Outcome, Record, Trial
+from metaevo.tuning.samplers import rungs
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Trial
 from purerl.learners import num_frames
 from purerl.types import Hyperparams
-
-SCHEDULE = "best member's schedule"
-"""Name of the finalist that changes its settings as the best member of a population did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +74,8 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         """Return the environment steps of one agent."""
         return num_frames(settings.train)
 
-    def memory(self, settings: SweepSettings) -> Memory:
-        """Return the chunks of the settings' population."""
-        population = self.program(settings)
-        return Memory(population.chunk_size, population.num_devices, population.memory_bytes)
-
     def batch_size(self) -> int:
         """All at once, unless trials are to learn from those before."""
-        if self.config.scheduler == "pbt":
-            return self.config.trials
         if self.config.batch is not None:
             return self.config.batch
         if self.config.scheduler in PRUNED:
@@ -95,9 +84,6 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Train group by group, as many trials at once as the devices take."""
-        if self.config.scheduler == "pbt":
-            self._run_population(batch, watch)
-            return
         groups = self.groups(batch, watch)
         for number, group in enumerate(groups, 1):
             text = f"group {number}/{len(groups)} " if len(groups) > 1 else ""
@@ -142,61 +128,15 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
             agents = population.select(agents, left)
             trials = [trials[place] for place in left]
 
-    def _run_population(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train all trials as one population, in which a trial's place is its index.
-
-        The batch has the trials that no earlier process has reported.
-        """
-        if watch.run is None:
-            raise ConfigError("sweep.scheduler = 'pbt': needs a run directory")
-        seed = self.settings.run.seed
-        points = design(self.config, self.space, seed) or []
-        settings = [self.settings_of(params) for params in points]
-        population = self.program(settings[0])
-        members = pbt.Pbt(population, self.space, self.settings.pbt, self.config, seed=seed)
-        state = members.init([each.hyperparams for each in settings], self.keys)
-        agents, history = pbt.train_population(
-            members, state, watch.run, watch, keep=self.settings.run.keep_checkpoints
-        )
-        scores, diverged = population.scores(agents), population.diverged(agents).sum(axis=1)
-        for trial in batch:
-            value = float(history.scores[-1, trial.index])
-            complete = bool(np.isfinite(value))
-            outcome = Outcome(
-                "complete" if complete else "pruned",
-                value if complete else None,
-                [None if np.isnan(score) else float(score) for score in scores[trial.index]],
-                frames=population.num_updates * population.frames_per_update * self.config.seeds,
-                fraction=1.0,
-                diverged=int(diverged[trial.index]),
-                final={
-                    TRACED + name: float(f"{values[-1, trial.index]:.6g}")
-                    for name, values in history.hyperparams.items()
-                },
-            )
-            watch.done(trial, outcome)
-
-    def finalists(self, best: Record) -> dict[str, Params]:
-        """Return the winner and the settings before the sweep; of a population, its schedule."""
-        if self.config.scheduler != "pbt":
-            return super().finalists(best)
-        final = best.final_params
-        return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
-
     def confirm(
         self, name: str, params: Params, seeds: int, watch: Watch
     ) -> tuple[np.ndarray, int]:
-        """Train settings, or a schedule, on seeds that no search has seen."""
+        """Train settings on seeds that no search has seen."""
+        settings = self.settings_of(params)
+        population = self.program(settings)
         keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, seeds)
-        if name == SCHEDULE and watch.run is not None:
-            population = self.program(self.settings_of({}))
-            schedule = pbt.read_schedule(watch.run)
-            agents = pbt.train_schedule(population, schedule, keys, watch.progress)
-        else:
-            settings = self.settings_of(params)
-            population = self.program(settings)
-            agents = population.init(keys, [settings.hyperparams])
-            agents = population.advance(agents, population.num_updates, watch.progress)
+        agents = population.init(keys, [settings.hyperparams])
+        agents = population.advance(agents, population.num_updates, watch.progress)
         return population.scores(agents)[0], int(population.diverged(agents).sum())
 
     def configs(self, params: Params) -> dict[str, Params]:
@@ -208,27 +148,6 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         everything = super().configs(params)["best.yaml"]
         learner = self.settings.learner
         chosen = {name: everything.pop(name) for name in filling.slots_of(learner)}
-        named = {
-            name: value
-            for name, value in chosen.items()
-            if value != default_function(learner, name)
-        }
+        named = {n: value for n, value in chosen.items() if value != default_function(learner, n)}
         found = {"best.yaml": merge(everything, named)}
         return found | ({"best_evolve.yaml": everything} if named else {})
-
-    def check_scheduler(self) -> None:
-        """Raise `ConfigError` if settings of population-based training contradict each other."""
-        config = self.config
-        if config.scheduler != "pbt":
-            return
-        pbt.searched(self.space)
-        updates, rounds = self.settings.train.num_updates, self.settings.pbt.rounds
-        if rounds > updates:
-            raise ConfigError(f"pbt.rounds = {rounds}: must be at most the {updates} updates")
-        if config.trials < 2:
-            raise ConfigError(f"sweep.trials = {config.trials}: pbt needs at least 2 members")
-        if config.sampler not in ("random", "sobol"):
-            raise ConfigError(
-                f"sweep.sampler = {config.sampler!r}: pbt begins with settings that are "
-                "independent of each other; allowed: random, sobol"
-            )

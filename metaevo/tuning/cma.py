@@ -5,12 +5,10 @@ unsafe for untrusted studies. This sampler stores only the generation of each tr
 earlier generations when it is created.
 """
 
-from typing import Any
-
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config.plain import PlainDict
@@ -23,7 +21,7 @@ INITIAL_SIGMA = 1 / 6
 """Standard deviation of the first generation, as a share of every range."""
 
 
-class CmaSampler(BaseSampler):
+class CmaSampler(RandomSampler):
     """CMA-ES (Hansen, arXiv:1604.00772) over the ranges of a space; choices are drawn at random.
 
     The algorithm sees every setting as a fraction of its range. A generation is complete as soon
@@ -31,12 +29,8 @@ class CmaSampler(BaseSampler):
     """
 
     def __init__(self, space: Space, seed: int) -> None:
-        """Begin at the centre of the space.
-
-        Args:
-            space: search space with at least one range.
-            seed: seed of all random numbers.
-        """
+        """Begin at the centre of a space with at least one range."""
+        super().__init__(seed)
         self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
         dimensions = len(self._ranges)
         from cmaes import CMA  # it imports scipy.stats, which takes a second
@@ -48,7 +42,6 @@ class CmaSampler(BaseSampler):
             n_max_resampling=10 * dimensions,
             seed=seed,
         )
-        self._choices = RandomSampler(seed=seed)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -62,7 +55,7 @@ class CmaSampler(BaseSampler):
     ) -> PlainDict:
         """Pass the completed generations to the algorithm, and sample the next generation."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        while (solutions := self._solutions(complete)) is not None:
+        while len(solutions := self._solutions(complete)) == self._optimizer.population_size:
             self._optimizer.tell(solutions)
         fractions = self._optimizer.ask()
         generation = self._optimizer.generation
@@ -70,33 +63,12 @@ class CmaSampler(BaseSampler):
         pairs = zip(self._ranges.items(), fractions.tolist(), strict=True)
         return {key: at(entry, fraction) for (key, entry), fraction in pairs if key in search_space}
 
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Draw a choice at random."""
-        return self._choices.sample_independent(study, trial, param_name, param_distribution)
-
-    def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]] | None:
-        """Return the solutions of the current generation with their costs; None if incomplete."""
-        current, size = self._optimizer.generation, self._optimizer.population_size
-        mine = [
-            each
-            for each in complete
-            if each.system_attrs.get(GENERATION) == current
-            and self._ranges.keys() <= each.params.keys()
-        ][:size]
-        if len(mine) < size:
-            return None
-        return [
-            (
-                np.array(
-                    [fraction_of(entry, each.params[key]) for key, entry in self._ranges.items()]
-                ),
-                -float(each.value or 0.0),
-            )
-            for each in mine
-        ]
+    def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]]:
+        """Return the first solutions of the current generation, with their costs."""
+        solutions = []
+        for trial in complete:
+            is_whole = self._ranges.keys() <= trial.params.keys()
+            if is_whole and trial.system_attrs.get(GENERATION) == self._optimizer.generation:
+                fractions = [fraction_of(each, trial.params[k]) for k, each in self._ranges.items()]
+                solutions.append((np.array(fractions), -float(trial.value or 0.0)))
+        return solutions[: self._optimizer.population_size]

@@ -86,14 +86,11 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
 def _save(plot: Callable[[], object], path: Path) -> Path:
     from matplotlib import pyplot
 
-    # Optuna changes pyplot's style for good.
+    # Optuna changes pyplot's style for good, warns that it is experimental, and about layouts.
     with mpl.rc_context({}), warnings.catch_warnings():
-        # Drawing with matplotlib is "experimental" in Optuna since 2020; its layouts warn, too.
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        warnings.filterwarnings("ignore", message=".*[Ll]ayout.*")
+        warnings.simplefilter("ignore")
         axes = np.ravel(np.asarray(plot(), dtype=object))
         figure = axes[0].figure
-        figure.set_facecolor("white")
         figure.suptitle("")  # a report has its own heading
         for each in figure.axes:
             for side in ("left", "center"):
@@ -105,9 +102,7 @@ def _save(plot: Callable[[], object], path: Path) -> Path:
                 shown = each.get_xlim()
                 plots._style(each, each.get_xlabel(), each.get_ylabel())
                 each.set_xlim(shown)
-        # Many axes side by side. A contour of two settings has one, and matplotlib's layout cannot
-        # handle the grid of its colour bar (it divides by a ratio of zero).
-        if path.stem in ("slice", "contour") and len(axes) > 1:
+        if len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
         figure.set_size_inches(plots.WIDTH, max(4.5, 2.4 * rows))
@@ -115,6 +110,8 @@ def _save(plot: Callable[[], object], path: Path) -> Path:
             axes[0].get_legend().remove()  # one line per trial
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
-            figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
+            figure.savefig(
+                file, format="png", dpi=plots.DPI // 2, facecolor="white", bbox_inches="tight"
+            )
     pyplot.close(figure)
     return path

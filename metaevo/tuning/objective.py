@@ -8,12 +8,11 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from metaevo.config import ConfigError, flatten, from_dict, merge, to_dict
-from metaevo.config.files import plain
+from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SearchSettings, SweepConfig
@@ -50,15 +49,6 @@ class Watch:
     run: RunDirectory | None = None
 
 
-class Memory(NamedTuple):
-    """Chunks of agents on the devices."""
-
-    chunk_size: int
-    """agents trained at once on a device"""
-    num_devices: int
-    chunk_bytes: int
-
-
 @dataclass(frozen=True)
 class Plan:
     """The size of a sweep."""
@@ -73,7 +63,8 @@ class Plan:
     full_frames: int = 0
     """the same if every trial were trained to its end"""
     confirm_frames: int = 0
-    memory: Memory | None = None
+    program: object = None
+    """of the longest static combination"""
 
     def compilations(self) -> str:
         """Return the expected number of compilations as text."""
@@ -90,11 +81,7 @@ class Objective:
         self.space, self.config = space, config
 
     def plan(self) -> Plan:
-        """Return the size of the sweep.
-
-        Raises:
-            ConfigError: if it cannot run.
-        """
+        """Return the size of the sweep; raises `ConfigError` if it cannot run."""
         return Plan(num_trials(self.config, self.space), groups=1)
 
     def batch_size(self) -> int:
@@ -175,17 +162,8 @@ class SettingsObjective(Objective, Generic[S, P]):
     def check_scheduler(self) -> None:
         """Raise `ConfigError` if the scheduler is not possible."""
 
-    def memory(self, settings: S) -> Memory | None:
-        """Return the memory that settings take, if it is known."""
-        del settings
-        return None
-
     def program(self, settings: S) -> P:
-        """Return the program of the settings' static group.
-
-        Raises:
-            ConfigError: if the parts of a trial do not fit together.
-        """
+        """Return the program of the settings' static group; raises as `build` does."""
         key = self.static_key(settings)
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
@@ -206,11 +184,7 @@ class SettingsObjective(Objective, Generic[S, P]):
         return json.dumps(kept, sort_keys=True)
 
     def settings_of(self, params: Params) -> S:
-        """Return the settings of a trial.
-
-        Raises:
-            ConfigError: if they do not go together.
-        """
+        """Return the settings of a trial; raises `ConfigError` if they do not go together."""
         return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
 
     def frames(self, params: Params) -> int:
@@ -230,12 +204,18 @@ class SettingsObjective(Objective, Generic[S, P]):
         """Return the size of the sweep, for the longest static combination.
 
         Raises:
-            ConfigError: if no combination can be trained.
+            ConfigError: if no combination can be trained, or the winner cannot be confirmed.
         """
         self.check_scheduler()
         settings, invalid = self._longest()
         if self.config.confirm_seeds:
-            self._check_base()
+            try:
+                self.program(self.settings_of({}))
+            except ConfigError as error:
+                raise ConfigError(
+                    "the settings before the sweep, with which sweep.confirm_seeds compares its "
+                    f"winner, cannot be trained: {error}"
+                ) from None
         frames = self.seed_frames(settings)
         count = num_trials(self.config, self.space)
         full = count * self.config.seeds * frames
@@ -246,7 +226,7 @@ class SettingsObjective(Objective, Generic[S, P]):
             search_frames=round(full * expected_share(self.config)),
             full_frames=full,
             confirm_frames=2 * self.config.confirm_seeds * frames,
-            memory=self.memory(settings),
+            program=self.program(settings),
         )
 
     def groups(self, batch: Sequence[Trial], watch: Watch) -> list[list[tuple[Trial, S]]]:
@@ -282,7 +262,7 @@ class SettingsObjective(Objective, Generic[S, P]):
         return Outcome(
             "complete" if fraction == 1.0 and value is not None else "pruned",
             value,
-            plain_scores(scores),
+            files.plain(scores),
             frames=frames,
             fraction=fraction,
             diverged=diverged,
@@ -301,21 +281,10 @@ class SettingsObjective(Objective, Generic[S, P]):
         for _, settings in sorted(valid, key=lambda each: -each[0]):
             try:
                 self.program(settings)
+                return settings, invalid
             except ConfigError as error:
                 invalid.append(str(error))
-            else:
-                return settings, invalid
         raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
-
-    def _check_base(self) -> None:
-        """Raise for settings that the confirmation at the end could not train."""
-        try:
-            self.program(self.settings_of({}))
-        except ConfigError as error:
-            raise ConfigError(
-                "the settings before the sweep, with which sweep.confirm_seeds compares its "
-                f"winner, cannot be trained: {error}"
-            ) from None
 
 
 def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
@@ -333,9 +302,3 @@ def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
     if config.statistic == "iqm":
         return iqm(scores)
     return float(np.quantile(scores, config.quantile))
-
-
-def plain_scores(scores: np.ndarray) -> list[float | None]:
-    """Return scores [seeds] as every storage can hold them: None where an agent diverged."""
-    kept: list[float | None] = plain(scores)
-    return kept

@@ -22,34 +22,34 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    @property
-    def distribution(self) -> CategoricalDistribution:
-        """The same for Optuna."""
-        return CategoricalDistribution([self.encode(value) for value in self.values])
-
-    def encode(self, value: Any) -> Any:
-        """Return a value as Optuna keeps it: it takes scalars only, so others become text."""
-        return json.dumps(value) if self._as_text else value
-
-    def decode(self, value: Any) -> Any:
-        """Return a value that Optuna kept."""
-        return json.loads(value) if self._as_text else value
-
-    @property
-    def _as_text(self) -> bool:
-        return any(isinstance(value, list | dict) for value in self.values)
-
 
 Range = FloatDistribution | IntDistribution
 """Numbers between two bounds, both of which belong to it."""
 Entry = Range | Choice
 Params = PlainDict
-"""Values by the dotted names of settings."""
+"""Values by the dotted names of settings"""
 
 
 def distribution_of(entry: Entry) -> BaseDistribution:
     """Return an entry for Optuna."""
-    return entry.distribution if isinstance(entry, Choice) else entry
+    if isinstance(entry, Choice):
+        return CategoricalDistribution([encode(entry, value) for value in entry.values])
+    return entry
+
+
+def encode(entry: Entry, value: Any) -> Any:
+    """Return a value as Optuna keeps it: it takes scalars only, so lists become text."""
+    return json.dumps(value) if _is_text(entry) else value
+
+
+def decode(entry: Entry, value: Any) -> Any:
+    """Return a value that Optuna kept."""
+    return json.loads(value) if _is_text(entry) else value
+
+
+def _is_text(entry: Entry) -> bool:
+    values = entry.values if isinstance(entry, Choice) else ()
+    return any(isinstance(value, list | dict) for value in values)
 
 
 def count(entry: Entry) -> int | None:
@@ -114,16 +114,13 @@ def to_wandb(entry: Entry) -> PlainDict:
     """Return the parameter of a wandb sweep."""
     if isinstance(entry, Choice):
         return {"values": list(entry.values)}
-    ends = {"min": entry.low, "max": entry.high}
-    if isinstance(entry, FloatDistribution):
-        return {"distribution": "log_uniform_values" if entry.log else "uniform", **ends}
-    if entry.log:
-        return {"distribution": "q_log_uniform_values", **ends, "q": 1}
-    if entry.step == 1:
-        return {"distribution": "int_uniform", **ends}
-    if entry.low % entry.step:  # wandb counts steps from zero
+    if isinstance(entry, IntDistribution) and entry.step != 1:
         return {"values": list(range(entry.low, entry.high + 1, entry.step))}
-    return {"distribution": "q_uniform", **ends, "q": entry.step}
+    if isinstance(entry, IntDistribution):
+        kind = "q_log_uniform_values" if entry.log else "int_uniform"
+    else:
+        kind = "log_uniform_values" if entry.log else "uniform"
+    return {"distribution": kind, "min": entry.low, "max": entry.high}
 
 
 def _bounds(entry: Range) -> tuple[float, float]:

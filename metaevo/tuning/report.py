@@ -29,7 +29,7 @@ def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, pl
     if run.evaluation_path.exists():
         result = read_json(run.evaluation_path, Confirmation)
         if not is_quick(config):  # a quick look has no conclusion
-            shown.append(report.Text("Conclusion", conclusion(result)))
+            shown.append(report.Text("Conclusion", _conclusion(result)))
         shown.append(_confirmation_table(result))
     shown += [_trials_table(records, objective), _counts(records, plan, objective)]
     for each in shown:
@@ -58,28 +58,24 @@ def _searched(config: PlainDict) -> str:
     return f"the evolution of {evolved if isinstance(evolved, str) else ' and '.join(evolved)}"
 
 
-def conclusion(result: PlainDict) -> str:
+def _conclusion(result: PlainDict) -> str:
     """Return in words whether the winner is better than the settings before, on fresh seeds."""
     winner, before = result["variants"][0], result["variants"][-1]
     pair = result["pairs"][-1]
-    return (
+    text = (
         f"{pair['conclusion'].capitalize()}: the {winner['name']} {number(winner['iqm'])}, the "
         f"{before['name']} {number(before['iqm'])} (interquartile mean over "
         f"{winner['seeds']} fresh seeds); {report.difference(pair)}."
-        f"{_optimism(result)} The search took {winner['tuning_frames']:,} environment steps. "
-        f"{BEST} holds its settings, {TRIALS} every trial."
     )
-
-
-def _optimism(result: PlainDict) -> str:
-    """Compare the value of the search with the fresh seeds; a population has no such value."""
-    winner = result["variants"][0]
-    if len(result["variants"]) > 2:
-        return ""
+    if len(result["variants"]) == 2:  # a population has no value of the search
+        text += (
+            f" In the search trial {result['best_trial']} had {number(result['search_value'])}; "
+            f"its mean on fresh seeds is {number(winner['mean'])}: the best of many noisy trials "
+            "tends to look better than it is."
+        )
     return (
-        f" In the search trial {result['best_trial']} had {number(result['search_value'])}; its "
-        f"mean on fresh seeds is {number(winner['mean'])}: the best of many noisy trials tends to "
-        "look better than it is."
+        f"{text} The search took {winner['tuning_frames']:,} environment steps. "
+        f"{BEST} holds its settings, {TRIALS} every trial."
     )
 
 
@@ -87,10 +83,8 @@ def _confirmation_table(result: PlainDict) -> report.Table:
     rows = []
     for row in result["variants"]:
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
-        rows.append(
-            [row["name"], row["iqm"], row["interval"], row["mean"], row["diverged"],
-             settings]
-        )  # fmt: skip
+        numbers = [row[key] for key in ("name", "iqm", "interval", "mean", "diverged")]
+        rows.append([*numbers, settings])
     columns = ["fresh seeds", "IQM", "95% interval", "mean", "diverged", "settings"]
     return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
 
@@ -110,13 +104,14 @@ def _trials_table(records: list[Record], objective: Objective) -> report.Table:
 
 def _counts(records: list[Record], plan: Plan, objective: Objective) -> report.Table:
     frames = sum(record.frames for record in records)
+    outcomes = [record.outcome for record in records]
     rows: list[list[object]] = [
-        [outcome, sum(record.outcome == outcome for record in records)]
-        for outcome in ("complete", "pruned", "failed")
+        ["complete", outcomes.count("complete")],
+        ["pruned", outcomes.count("pruned")],
+        ["failed", outcomes.count("failed")],
+        ["with a diverged agent", sum(bool(record.diverged) for record in records)],
+        ["environment steps", frames],
+        ["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"],
     ]
-    diverged = sum(bool(record.diverged) for record in records)
-    rows.append(["with a diverged agent", diverged])
-    rows.append(["environment steps", frames])
-    rows.append(["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"])
     note = f"Sampler {objective.config.sampler}, scheduler {objective.config.scheduler}."
     return report.Table("Trials", ["", ""], rows, note=note)

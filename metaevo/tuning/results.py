@@ -14,10 +14,9 @@ from metaevo import statistics
 from metaevo.config import dump_yaml
 from metaevo.config.files import write_text_atomic
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Record, Study
+from metaevo.tuning.study import Record
 
 TRIALS, BEST = "trials.csv", "best.yaml"
 FACTS = ("frames", "fraction", "diverged", "seconds", "reason")
@@ -45,13 +44,6 @@ class SweepResult:
     def table(self) -> list[Params]:
         """Return a record for each trial: settings, value, scores, frames."""
         return rows_of(self.trials, self.space)
-
-
-def result_of(study: Study, space: Space, path: Path | None = None) -> SweepResult:
-    """Return the result of a finished study."""
-    return SweepResult(
-        tuple(study.records()), study.best(), importance(study.optuna_study), space, path
-    )
 
 
 def importance(study: optuna.Study) -> dict[str, float]:
@@ -84,7 +76,7 @@ def rows_of(records: Sequence[Record], space: Space) -> list[Params]:
     return rows
 
 
-def write_trials(run: RunDirectory, space: Space, records: Sequence[Record], seeds: int) -> None:
+def write_trials(path: Path, space: Space, records: Sequence[Record], seeds: int) -> None:
     """Write trials.csv: settings, objective and the score of each seed, one row per trial."""
     scores = [f"score_{seed}" for seed in range(seeds)]
     columns = ["trial", "outcome", "value", *space.distributions, *scores, *FACTS]
@@ -94,7 +86,7 @@ def write_trials(run: RunDirectory, space: Space, records: Sequence[Record], see
     for row in rows_of(records, space):
         lists = {key: each for key, each in row.items() if isinstance(each, list | tuple)}
         writer.writerow(row | {k: dump_yaml(each, flow=True).strip() for k, each in lists.items()})
-    write_text_atomic(run.path / TRIALS, text.getvalue())
+    write_text_atomic(path, text.getvalue())
 
 
 def confirmation(
@@ -129,15 +121,10 @@ def confirmation(
                 "diverged": diverged[name],
             }
         )
-    winner, *others = rows
-    pairs = [
-        {
-            "learned": winner["name"],
-            "other": row["name"],
-            **statistics.compare(winner["scores"], row["scores"])._asdict(),
-        }
-        for row in others
-    ]
+    pairs: list[PlainDict] = []
+    for row in rows[1:]:
+        compared = statistics.compare(rows[0]["scores"], row["scores"])
+        pairs.append({"learned": rows[0]["name"], "other": row["name"], **compared._asdict()})
     return {
         "variants": rows,
         "pairs": pairs,

@@ -15,6 +15,7 @@ from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import Objective, Plan, Watch
+from metaevo.tuning.ranges import Params
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.study import Outcome, Record, Study, Trial
 
@@ -37,7 +38,7 @@ class SweepRun:
     plan: Plan
     study: Study
     is_worker: bool
-    logged: set[int] = field(default_factory=set)
+    logged: set[int]
     """numbers of the trials in metrics.jsonl"""
     started: float = field(default_factory=time.monotonic)
 
@@ -81,9 +82,20 @@ def run_sweep(
         if resume and _is_finished(run):
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
-        this = _open(run, objective, plan, is_worker=worker)
+        path, space, seed = run.directory.path, objective.space, settings.run.seed
+        study = Study(path, settings.sweep, space, seed=seed, name=path.name, is_worker=worker)
+        logged = {record["trial"] for record in run.directory.read_metrics("trial")}
+        this = SweepRun(run, objective, plan, study, worker, logged)
+        if not worker:
+            if lost := logged - {record.number for record in study.records()}:
+                raise ConfigError(
+                    f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
+                    "was its storage changed or removed?"
+                )
+            run.forget_end()
+            run.start(run.resolved)
         with run.working(is_mirrored=not worker):
-            with this.study:
+            with study:
                 _search(this)
             if not worker:
                 _finish(this)
@@ -95,33 +107,6 @@ def _is_finished(run: Run[SearchSettings]) -> bool:
     assert run.before is not None
     same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
     return bool(run.directory.report_path.exists() and same_end)
-
-
-def _open(
-    run: Run[SearchSettings], objective: Objective, plan: Plan, *, is_worker: bool
-) -> SweepRun:
-    """Open the study; the leading process also begins the run's files."""
-    directory, settings = run.directory, run.settings
-    study = Study.open(
-        directory.path,
-        settings.sweep,
-        objective.space,
-        seed=settings.run.seed,
-        name=directory.path.name,
-        is_worker=is_worker,
-    )
-    this = SweepRun(run, objective, plan, study, is_worker)
-    if is_worker:
-        return this
-    this.logged = {record["trial"] for record in directory.read_metrics("trial")}
-    if lost := this.logged - {record.number for record in study.records()}:
-        raise ConfigError(
-            f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
-            "was its storage changed or removed?"
-        )
-    run.forget_end()
-    run.start(run.resolved)
-    return this
 
 
 def _search(this: SweepRun) -> None:
@@ -189,13 +174,12 @@ def _log(this: SweepRun) -> None:
         if record.number in this.logged:
             continue
         frames += record.frames
+        own = {"kind": "trial", "trial": record.number, "value": record.value}
         this.run.log(
             {
-                "kind": "trial",
-                "trial": record.number,
+                **own,
                 "frames": frames,
                 "seconds": this.seconds(),
-                "value": record.value,
                 "outcome": record.outcome,
                 "params": record.params,
                 "scores": record.scores,
@@ -204,7 +188,6 @@ def _log(this: SweepRun) -> None:
         )
         this.logged.add(record.number)
         if record.params:  # else the trial is the run itself
-            own = {"kind": "trial", "trial": record.number, "value": record.value}
             this.run.directory.append_child(
                 {
                     "child": f"trial_{record.number:04d}",
@@ -219,7 +202,7 @@ def _finish(this: SweepRun) -> None:
     """Confirm the winner on fresh seeds, and write table, settings, figures and report."""
     run, objective, records = this.run.directory, this.objective, this.study.records()
     config = this.run.settings.sweep
-    results.write_trials(run, objective.space, records, config.seeds)
+    results.write_trials(run.path / results.TRIALS, objective.space, records, config.seeds)
     best = this.study.best()
     if best is None:
         raise ConfigError(
@@ -233,17 +216,19 @@ def _finish(this: SweepRun) -> None:
         comment += f" Its objective: {best.value:.6g} ({statistic})."
     for name, content in objective.configs(best.final_params).items():
         write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(content)}")
-    if config.confirm_seeds and objective.finalists(best):
-        _confirm(this, best, sum(record.frames for record in records))
+    finalists = objective.finalists(best)
+    if config.confirm_seeds and finalists:
+        _confirm(this, best, finalists, sum(record.frames for record in records))
     write_sweep_report(run, objective, this.study, this.plan)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 
-def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
+def _confirm(
+    this: SweepRun, best: Record, finalists: dict[str, Params], search_frames: int
+) -> None:
     """Evaluate the finalists on seeds that no search has seen."""
     run, objective = this.run.directory, this.objective
     seeds = this.run.settings.sweep.confirm_seeds
-    finalists = objective.finalists(best)
     frames = seeds * objective.frames(best.params)
     scores, diverged = {}, {}
     with Progress(

@@ -18,11 +18,7 @@ from metaevo.tuning.space import Space
 
 
 def check_sampler(config: SweepConfig, space: Space) -> None:
-    """Raise if the sampler cannot search a space.
-
-    Raises:
-        ConfigError: naming the ranges in the space.
-    """
+    """Raise `ConfigError` if the sampler cannot search a space."""
     numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
     if config.sampler == "cma_es" and len(numeric) < 2:
         found = ", ".join(numeric) or "none"
@@ -33,7 +29,7 @@ def check_sampler(config: SweepConfig, space: Space) -> None:
 
 
 def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
-    """Build the sampler `tpe` or `cma_es`.
+    """Build the sampler of the settings that no `design` fixes.
 
     TPE chooses settings jointly and expects the worst of trials that still run, so that the
     suggestions of a batch differ.
@@ -67,17 +63,13 @@ def rungs(config: SweepConfig) -> list[int]:
 def expected_share(config: SweepConfig) -> float:
     """Return the expected share of training all trials to their end, if one in eta goes on."""
     steps = np.array(rungs(config)) / rungs(config)[-1]
+    going_on = 1.0 / config.eta ** np.arange(len(steps))
     shares = [
-        float(
-            np.dot(
-                np.diff(steps[start:], prepend=0.0),
-                1.0 / config.eta ** np.arange(len(steps) - start),
-            )
-        )
+        np.dot(np.diff(steps[start:], prepend=0.0), going_on[: len(steps) - start])
         for start in range(len(steps))
     ]
     if config.scheduler != "hyperband":
-        return shares[0]
+        return float(shares[0])
     left = np.arange(len(steps))[::-1]  # rungs after the first rung of a bracket
     weights = np.ceil(len(steps) * config.eta**left / (left + 1))  # as Optuna's brackets
     return float(np.average(shares, weights=weights))
@@ -87,36 +79,30 @@ def num_trials(config: SweepConfig, space: Space) -> int:
     """Return the number of trials: at most as many as the grid has points."""
     if config.sampler != "grid":
         return config.trials
-    axes = space.axes(config.grid_points).values()
-    return min(config.trials, math.prod(len(axis) for axis in axes))
+    return len(space.grid(config.grid_points, config.trials))
 
 
 def design(config: SweepConfig, space: Space, seed: int) -> list[Params] | None:
     """Return the settings of every trial; None if a sampler chooses them."""
-    count = num_trials(config, space)
     if config.sampler in ADAPTIVE:
         return None
     if config.sampler == "grid":
-        return space.grid(config.grid_points, count)
-    fractions = _sobol if config.sampler == "sobol" else _random
+        return space.grid(config.grid_points, config.trials)
     return [
         {
             key: at(entry, float(fraction))
             for (key, entry), fraction in zip(space.entries.items(), row, strict=True)
         }
-        for row in fractions(count, len(space.entries), seed)
+        for row in _fractions(config, len(space.entries), seed)
     ]
 
 
-def _random(count: int, dimensions: int, seed: int) -> np.ndarray:
-    return np.array(
-        [np.random.default_rng([seed, index]).random(dimensions) for index in range(count)]
-    )
-
-
-def _sobol(count: int, dimensions: int, seed: int) -> np.ndarray:
+def _fractions(config: SweepConfig, dimensions: int, seed: int) -> list[np.ndarray]:
+    """Return random or Sobol points [dimensions] in the unit cube, one for each trial."""
+    count = config.trials
+    if config.sampler == "random":
+        return [np.random.default_rng([seed, index]).random(dimensions) for index in range(count)]
     from scipy.stats import qmc  # takes a second to import
 
     engine = qmc.Sobol(dimensions, scramble=True, rng=seed)
-    points: np.ndarray = engine.random_base2(max((count - 1).bit_length(), 6))[:count]
-    return points
+    return list(engine.random_base2(max((count - 1).bit_length(), 6))[:count])

@@ -9,17 +9,18 @@
 All user errors in the section are reported before training starts.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import math
-import types
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, get_type_hints
 
+from annotated_types import Gt, MinLen
 from optuna.distributions import FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, hints, merge, show
+from metaevo.config.plain import PlainMapping
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
@@ -32,6 +33,21 @@ FREE = "task.env_params."
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
 FEW = 3
 """Values that represent a range of real numbers where every combination is tried."""
+SOMEWHERE = 1 / math.pi
+"""Fraction of a range of real numbers that is not a whole number, which some settings refuse."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The rule of a setting; exactly one of the kinds is given."""
+
+    uniform: tuple[float, float] = (0.0, 1.0)
+    log_uniform: tuple[float, float] = (0.0, 1.0)
+    integer: tuple[int, int] = (0, 1)
+    log_integer: tuple[int, int] = (0, 1)
+    choice: Annotated[list[Any], MinLen(1)] = field(default_factory=list)
+    fixed: Any = None
+    step: Annotated[int, Gt(0)] = 1
 
 
 class Space:
@@ -58,26 +74,16 @@ class Space:
 
     def settings(self, params: Params) -> Params:
         """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
-        nested: Params = {}
-        for key, value in {**self.fixed, **params}.items():
-            nested = merge(nested, _nest(key, value))
-        return nested
+        return _nested({**self.fixed, **params})
 
     def encode(self, params: Params) -> Params:
         """Return values as Optuna keeps them."""
-        choices = {key: each for key, each in self.entries.items() if isinstance(each, Choice)}
-        return {
-            key: choices[key].encode(value) if key in choices else value
-            for key, value in params.items()
-        }
+        return {key: ranges.encode(self.entries[key], value) for key, value in params.items()}
 
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
-        return {
-            key: entry.decode(params[key]) if isinstance(entry, Choice) else params[key]
-            for key, entry in self.entries.items()
-            if key in params
-        }
+        known = {key: entry for key, entry in self.entries.items() if key in params}
+        return {key: ranges.decode(entry, params[key]) for key, entry in known.items()}
 
     def num_static(self) -> int | None:
         """Return the number of combinations of static values; None if it has no bound."""
@@ -123,35 +129,30 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
     Raises:
         ConfigError: for anything wrong in the space.
     """
-    leaves = dict(_leaves(settings_class))
-    space = _read_space(raw_space, lambda key: _hint_of(key, leaves, settings_class))
+    names = list(_searchable(settings_class))
+    for key in raw_space:
+        _check_name(key, names, settings_class)
+    space = free_space(raw_space)
     _check_values(space, settings_class, raw_settings)
     return space
 
 
-def free_space(raw_space: Params) -> Space:
+def free_space(raw_space: PlainMapping) -> Space:
     """Read the search space of a function, for which any names are allowed.
 
     Raises:
         ConfigError: for anything wrong in the space.
     """
-    return _read_space(raw_space, lambda key: Any)
-
-
-def _read_space(raw_space: Params, hint_of: Callable[[str], object]) -> Space:
-    """Read the rules of a space; `hint_of` returns the annotation of a setting."""
     entries: dict[str, Entry] = {}
     fixed: Params = {}
     for key, rule in raw_space.items():
-        hint = hint_of(key)
-        kind, value, step = _read_rule(key, rule)
+        kind, read = _read_rule(key, rule)
         if kind == "fixed":
-            fixed[key] = value
+            fixed[key] = read.fixed
         elif kind == "choice":
-            entries[key] = _make_choice(key, value)
+            entries[key] = _make_choice(key, read.choice)
         else:
-            _check_numeric(key, kind, hint)
-            entries[key] = _make_range(key, kind, value, step)
+            entries[key] = _make_range(key, kind, read)
     if not entries:
         raise ConfigError(
             f"space: nothing to try; add a setting with one of {', '.join(KINDS[:5])}"
@@ -159,7 +160,7 @@ def _read_space(raw_space: Params, hint_of: Callable[[str], object]) -> Space:
     return Space(entries, fixed)
 
 
-def dotted_space(space: Params, prefix: str = "") -> Params:
+def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
     """Return a space with the dotted names of its settings, each with its rule.
 
     A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
@@ -175,146 +176,99 @@ def dotted_space(space: Params, prefix: str = "") -> Params:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the dotted names of all settings that may be searched, with their annotations."""
-    hints = get_type_hints(cls, include_extras=True)
-    for field in dataclasses.fields(cls):
-        name, hint = prefix + field.name, hints[field.name]
-        if not field.init or name in NOT_SEARCHABLE:
+def _searchable(cls: type, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all settings that may be searched."""
+    kinds = get_type_hints(cls)
+    for each in dataclasses.fields(cls):
+        name, kind = prefix + each.name, kinds[each.name]
+        if not each.init or name in NOT_SEARCHABLE:
             continue
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            yield from _leaves(hint, name + ".")
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            yield from _searchable(kind, name + ".")
         elif name + "." != FREE:
-            yield name, hint
+            yield name
 
 
-def _hint_of(key: str, leaves: dict[str, object], cls: type) -> object:
-    """Return the annotation of a setting; raise if the setting cannot be searched."""
-    if key in leaves:
-        return leaves[key]
+def _check_name(key: str, names: list[str], cls: type) -> None:
+    """Raise if a setting cannot be searched."""
+    is_free = key.startswith(FREE) and key.count(".") == FREE.count(".")
+    if key in names or is_free:
+        return
     section = key.split(".")[0]
     if section in NOT_SEARCHABLE:
         raise ConfigError(f"space.{key}: {section!r} belongs to the whole sweep, not to a trial")
-    if key.startswith(FREE) and key.count(".") == FREE.count("."):
-        return Any
-    inside = [leaf for leaf in leaves if leaf.startswith(key + ".")]
+    inside = [name for name in names if name.startswith(key + ".")]
     if inside:
         raise ConfigError(f"space.{key}: is a section; name a setting: {', '.join(inside)}")
-    hint = hints.of_key(key, leaves, cls)
+    hint = hints.of_key(key, names, cls)
     raise ConfigError(
         f"unknown setting {show(f'space.{key}')}{hint}; "
-        f"allowed: {', '.join([*sorted(leaves), FREE + '*'])}"
+        f"allowed: {', '.join([*sorted(names), FREE + '*'])}"
     )
 
 
 # --- Rules ----------------------------------------------------------------------------------------
 
 
-def _read_rule(key: str, rule: object) -> tuple[str, object, object]:
-    """Return kind, value and step from the rule of a setting."""
+def _read_rule(key: str, rule: object) -> tuple[str, _Rule]:
+    """Return the kind of a rule, and its values."""
     allowed = f"a single one of {', '.join(KINDS)}"
     if isinstance(rule, list | tuple):
-        return "choice", rule, 1
+        rule = {"choice": rule}
     if not isinstance(rule, dict):
         raise ConfigError(
             f"space.{key} = {show(rule)}: must be a list, or a mapping with {allowed}"
         )
-    for name in rule:
-        if name not in (*KINDS, "step"):
-            hint = hints.of_value(name, KINDS)
-            raise ConfigError(f"space.{key}: unknown kind {show(name)}{hint}; allowed: {allowed}")
+    try:
+        read = from_dict(_Rule, rule)
+    except ConfigError as error:
+        raise ConfigError(f"space.{key}: {error}") from None
     kinds = [name for name in rule if name != "step"]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
         raise ConfigError(f"space.{key}: must have {allowed}, not {found}")
     if "step" in rule and kinds[0] != "integer":
         raise ConfigError(f"space.{key}.step: only integer has a step, not {kinds[0]}")
-    return kinds[0], rule[kinds[0]], rule.get("step", 1)
+    return kinds[0], read
 
 
-def _make_choice(key: str, value: object) -> Choice:
-    where = f"space.{key}.choice = {show(value)}"
-    if not isinstance(value, list | tuple) or not value:
-        raise ConfigError(f"{where}: must be a list of at least one value")
-    for index, each in enumerate(value):
-        if each in value[:index]:
-            raise ConfigError(f"{where}: {show(each)} occurs twice")
-    if key == "task.env" and not all(isinstance(each, str) for each in value):
-        raise ConfigError(f"{where}: must be names, each of a single environment")
-    return Choice(tuple(list(each) if isinstance(each, tuple) else each for each in value))
+def _make_choice(key: str, values: list[Any]) -> Choice:
+    for index, each in enumerate(values):
+        if each in values[:index]:
+            raise ConfigError(f"space.{key}.choice: {show(each)} occurs twice")
+    if key == "task.env" and not all(isinstance(each, str) for each in values):
+        raise ConfigError(f"space.{key}.choice: must be names, each of a single environment")
+    return Choice(tuple(list(each) if isinstance(each, tuple) else each for each in values))
 
 
-def _make_range(key: str, kind: Any, value: object, step: object) -> Range:
-    where = f"space.{key}.{kind} = {show(value)}"
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ConfigError(f"{where}: must be a pair [low, high]")
-    low, high = (_number(where, each, kind) for each in value)
-    if low >= high:
-        raise ConfigError(f"{where}: low must be less than high")
-    if kind.startswith("log_") and low <= 0:
-        raise ConfigError(f"{where}: low must be greater than 0 for a logarithm")
-    if not isinstance(step, int) or isinstance(step, bool) or step <= 0:
-        raise ConfigError(f"space.{key}.step = {show(step)}: must be an integer greater than 0")
-    if kind.endswith("integer") and (high - low) % step:
-        raise ConfigError(f"space.{key}.step = {step}: must divide high - low = {high - low}")
+def _make_range(key: str, kind: str, rule: _Rule) -> Range:
+    low, high = getattr(rule, kind)
+    where = f"space.{key}.{kind} = [{low}, {high}]"
     is_log = kind.startswith("log_")
-    if kind.endswith("integer"):
-        return IntDistribution(int(low), int(high), log=is_log, step=step)
-    return FloatDistribution(low, high, log=is_log)
-
-
-def _number(where: str, value: object, kind: str) -> float:
-    """Return a bound, which YAML may read as text ("1e-4")."""
-    number = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        with contextlib.suppress(ValueError, OverflowError):
-            number = float(value)
-    if not math.isfinite(number):
-        raise ConfigError(f"{where}: both must be finite numbers")
+    if not -math.inf < low < high < math.inf:
+        raise ConfigError(f"{where}: low must be less than high, and both finite")
+    if is_log and low <= 0:
+        raise ConfigError(f"{where}: low must be greater than 0 for a logarithm")
     if not kind.endswith("integer"):
-        return number
-    if number != int(number):
-        raise ConfigError(f"{where}: both must be integers")
-    return int(number)
-
-
-def _check_numeric(key: str, kind: str, hint: object) -> None:
-    """Raise for a range over text, or over real numbers where only integers are possible."""
-    kinds = set(_kinds(hint))
-    if not kinds & {int, float, Any}:
-        raise ConfigError(f"space.{key}: {kind} needs a setting that is a number; use choice")
-    if not kinds & {float, Any} and not kind.endswith("integer"):
-        allowed = "integer, log_integer, choice or fixed"
-        raise ConfigError(f"space.{key}: {kind} over a whole number; allowed: {allowed}")
-
-
-def _kinds(hint: object) -> Iterator[object]:
-    """Yield the plain types that an annotation allows."""
-    if get_origin(hint) is Annotated:
-        yield from _kinds(get_args(hint)[0])
-    elif get_origin(hint) in (Union, types.UnionType):
-        for option in get_args(hint):
-            yield from _kinds(option)
-    else:
-        yield hint
+        return FloatDistribution(low, high, log=is_log)
+    if (high - low) % rule.step:
+        raise ConfigError(f"space.{key}.step = {rule.step}: must divide high - low = {high - low}")
+    return IntDistribution(low, high, log=is_log, step=rule.step)
 
 
 # --- Values ---------------------------------------------------------------------------------------
 
 
 def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
-    """Raise if settings do not allow their fixed values, choices or ends of ranges.
+    """Raise if settings do not allow their fixed values, choices, or numbers of their ranges.
 
     A value may need another value to go with it (as many minibatches as divide the batch): it is
     allowed if it goes with the settings as they are, or with one value of one other setting of the
     space.
     """
     base = merge(raw_settings, space.settings({}))
-    for key, value in space.fixed.items():
-        problem = _problem(settings_class, raw_settings, {key: value})
-        is_cause = not _problem(settings_class, raw_settings, {})
-        if problem and is_cause and _problem(settings_class, base, {}):
-            raise ConfigError(_prefixed(key, value, problem))
+    if space.fixed and (problem := _problem(settings_class, base, {})):
+        raise ConfigError(f"space: a fixed value does not fit: {problem}")
     for key, entry in space.entries.items():
         others = [
             {other: value}
@@ -322,29 +276,25 @@ def _check_values(space: Space, settings_class: type, raw_settings: Params) -> N
             if other != key and other.split(".")[0] == key.split(".")[0]
             for value in ranges.ends(another)
         ]
-        for value in ranges.ends(entry):
+        values = ranges.ends(entry)
+        if isinstance(entry, FloatDistribution):
+            values.append(ranges.at(entry, SOMEWHERE))
+        for value in values:
             problem = _problem(settings_class, base, {key: value})
             if problem and all(
                 _problem(settings_class, base, {key: value, **other}) for other in others
             ):
-                raise ConfigError(_prefixed(key, value, problem))
+                shown = f"{key} = {show(value)}: "
+                raise ConfigError(f"space.{shown}{problem.removeprefix(shown)}")
 
 
 def _problem(cls: type, base: Params, params: Params) -> str | None:
     """Return the error of the settings with some values changed, or None."""
-    for key, value in params.items():
-        base = merge(base, _nest(key, value))
     try:
-        from_dict(cls, base)
+        from_dict(cls, merge(base, _nested(params)))
     except ConfigError as error:
         return str(error)
     return None
-
-
-def _prefixed(key: str, value: object, problem: str) -> str:
-    if problem.startswith(key):
-        return f"space.{problem}"
-    return f"space.{key} = {show(value)}: {problem}"
 
 
 def _product(axes: dict[str, list[Any]], limit: int | None) -> list[Params]:
@@ -352,9 +302,11 @@ def _product(axes: dict[str, list[Any]], limit: int | None) -> list[Params]:
     return [dict(zip(axes, values, strict=True)) for values in combinations]
 
 
-def _nest(key: str, value: object) -> Params:
-    nested = value
-    for name in reversed(key.split(".")):
-        nested = {name: nested}
-    assert isinstance(nested, dict)
-    return nested
+def _nested(params: Params) -> Params:
+    """Return values by their dotted names as nested sections."""
+    found: Params = {}
+    for key, value in params.items():
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        found = merge(found, value)
+    return found

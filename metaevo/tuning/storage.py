@@ -5,7 +5,6 @@ backend and the state of Optuna's CMA-ES sampler, which `metaevo.tuning.cma` rep
 """
 
 import contextlib
-import os
 import time
 import warnings
 from pathlib import Path
@@ -21,7 +20,7 @@ from optuna.storages import (
     RetryHeartbeatStaleTrialCallback,
 )
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from metaevo.config import ConfigError, files
 
@@ -30,7 +29,6 @@ BEAT_SECONDS = 10
 """between two heartbeats in a database"""
 DEAD_SECONDS = 60
 """without a heartbeat, after which Optuna counts a worker as dead"""
-_ATTEMPTS = 4
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
@@ -58,24 +56,19 @@ class JournalLock(JournalFileOpenLock):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
-        self._descriptor: int | None = None
+        self._held = contextlib.ExitStack()
 
     def acquire(self) -> bool:
         """Wait for the lock and repair the journal."""
-        descriptor = files.lock(self._path.with_name(f"{self._path.name}.lock"), wait=True)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(files.locked(self._path.with_name(f"{self._path.name}.lock")))
             files.drop_unfinished_line(self._path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+            self._held = stack.pop_all()
         return True
 
     def release(self) -> None:
         """Release the lock."""
-        assert self._descriptor is not None
-        os.close(self._descriptor)
-        self._descriptor = None
+        self._held.close()
 
 
 def _open_journal(path: Path) -> BaseStorage:
@@ -91,44 +84,40 @@ def _open_journal(path: Path) -> BaseStorage:
         ) from None
 
 
-def _open_database(url: str) -> BaseStorage:
+def _open_database(text: str) -> BaseStorage:
     try:
-        parsed = make_url(url)
+        url = make_url(text)
     except (sqlalchemy.exc.ArgumentError, ValueError):  # the text may contain a password
         raise ConfigError(
             "sweep.storage: must be a URL like sqlite:///FILE or "
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
-    arguments: dict[str, object] = {"pool_pre_ping": True}  # a server may close idle connections
-    if parsed.get_backend_name() == "sqlite":
-        arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
-    for attempt in range(1, _ATTEMPTS + 1):
+    try:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExperimentalWarning)
-                backend = RDBStorage(
-                    url,
-                    engine_kwargs=arguments,
-                    heartbeat_interval=BEAT_SECONDS,
-                    grace_period=DEAD_SECONDS,
-                    heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
-                )
-            # With the cache that Optuna puts before databases: finished trials never change.
-            return optuna.storages.get_storage(backend)
-        except Exception as error:  # of SQLAlchemy, its driver or Optuna
-            # Two workers that create the tables at once can hinder each other.
-            if attempt < _ATTEMPTS and isinstance(error, sqlalchemy.exc.DBAPIError):
-                time.sleep(0.3 * attempt)
-                continue
-            shown = parsed.render_as_string(hide_password=True)
-            raise ConfigError(
-                f"sweep.storage = {shown!r}: cannot be opened: {_reason(error, parsed.password)}"
-            ) from None
-    raise AssertionError("the last attempt returns or raises")
+            return _connect(url)
+        except sqlalchemy.exc.DBAPIError:  # another process may be creating the tables
+            time.sleep(1)
+            return _connect(url)
+    except Exception as error:  # of SQLAlchemy, its driver or Optuna
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        if url.password:
+            reason = reason.replace(str(url.password), "***")
+        shown = url.render_as_string(hide_password=True)
+        raise ConfigError(f"sweep.storage = {shown!r}: cannot be opened: {reason}") from None
 
 
-def _reason(error: Exception, password: str | None) -> str:
-    """Return the first line of a driver's message, without the password."""
-    original = getattr(error, "orig", None) or error
-    text = (str(original).strip() or repr(original)).splitlines()[0]
-    return text.replace(str(password), "***") if password else text
+def _connect(url: URL) -> BaseStorage:
+    arguments: dict[str, object] = {"pool_pre_ping": True}  # a server may close idle connections
+    if url.get_backend_name() == "sqlite":
+        arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        backend = RDBStorage(
+            url.render_as_string(hide_password=False),
+            engine_kwargs=arguments,
+            heartbeat_interval=BEAT_SECONDS,
+            grace_period=DEAD_SECONDS,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+        )
+    # With the cache that Optuna puts before databases: finished trials never change.
+    return optuna.storages.get_storage(backend)

@@ -20,13 +20,12 @@ import numpy as np
 import optuna
 from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning, UpdateFinishedTrialError
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.storages import BaseStorage
 from optuna.storages._heartbeat import BaseHeartbeat, BaseHeartbeatThread, get_heartbeat_thread
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from metaevo.config import ConfigError, changed_keys, checks, files, show
 from metaevo.config.plain import PlainDict
-from metaevo.tuning.config import ADAPTIVE, SweepConfig
+from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import check_sampler, design, make_pruner, make_sampler, num_trials
 from metaevo.tuning.space import Space
@@ -104,29 +103,6 @@ class Study:
 
     def __init__(
         self,
-        storage: BaseStorage,
-        name: str,
-        config: SweepConfig,
-        space: Space,
-        seed: int,
-        *,
-        journal: Path | None = None,
-        is_worker: bool = False,
-    ) -> None:
-        """Load a study that exists; see `Study.open`."""
-        self._storage, self._name = storage, name
-        self._config, self._space, self._seed = config, space, seed
-        self._total = num_trials(config, space)
-        self._journal, self._is_worker = journal, is_worker
-        self._lock: int | None = None
-        self._beats: dict[int, BaseHeartbeatThread] = {}
-        """by the numbers of the trials that this process evaluates"""
-        self.optuna_study = self._load(RandomSampler(seed))
-        """the study as Optuna knows it, for its plots"""
-
-    @classmethod
-    def open(
-        cls,
         path: Path | None,
         config: SweepConfig,
         space: Space,
@@ -134,7 +110,7 @@ class Study:
         seed: int,
         name: str,
         is_worker: bool = False,
-    ) -> "Study":
+    ) -> None:
         """Open a study, or create it if it does not exist.
 
         Args:
@@ -150,32 +126,33 @@ class Study:
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         check_sampler(config, space)
-        storage = open_storage(path, config.storage)
-        name = config.study or name
+        self._storage, self._name = open_storage(path, config.storage), config.study or name
+        self._config, self._space, self._seed = config, space, seed
+        self._journal = path / JOURNAL if path is not None and config.storage is None else None
+        self._is_worker = is_worker
+        self._working = contextlib.ExitStack()
+        self._beats: dict[int, BaseHeartbeatThread] = {}
+        """by the numbers of the trials that this process evaluates"""
+        is_new = True
         try:
-            optuna.create_study(storage=storage, study_name=name, direction="maximize")
-            is_new = True
+            optuna.create_study(storage=self._storage, study_name=self._name, direction="maximize")
         except DuplicatedStudyError:
             is_new = False
-        journal = path / JOURNAL if path is not None and config.storage is None else None
-        study = cls(storage, name, config, space, seed, journal=journal, is_worker=is_worker)
-        study._begin(is_new=is_new)
-        return study
+        self.optuna_study = self._load(RandomSampler(seed))
+        """the study as Optuna knows it, for its plots"""
+        self._begin(is_new=is_new)
 
     def __enter__(self) -> "Study":
         """Begin to work: a worker locks the journal, which shows the leader that it is alive."""
         if self._is_worker and self._journal is not None:
-            self._lock = files.lock(self._journal, wait=True, shared=True)
+            self._working.callback(os.close, files.lock(self._journal, wait=True, shared=True))
         return self
 
     def __exit__(self, *error: object) -> None:
         """Leave unfinished trials to the others."""
-        for beat in self._beats.values():
-            beat.join()
-        self._beats.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for number in list(self._beats):
+            self._beats.pop(number).join()
+        self._working.close()
 
     # --- Evaluating trials ------------------------------------------------------------------------
 
@@ -186,22 +163,19 @@ class Study:
         processes may still be running then, and come back if these die.
         """
         taken = self._abandoned()[:count]
-        waiting = self.optuna_study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        for trial in sorted(waiting, key=_index):
+        for trial in sorted(self._in_state(TrialState.WAITING), key=_index):
             if len(taken) < count and self._take(trial):
                 taken.append(trial)
         if not taken:
             return []
+        # Built anew for every batch, so that a resumed study continues the same way.
+        seed = int(np.random.default_rng([self._seed, _index(taken[0])]).integers(2**31))
+        sampler = make_sampler(self._config, self._space, seed)
         for trial in taken:
             beat = get_heartbeat_thread(trial._trial_id, self._storage)
             beat.start()
             self._beats[trial.number] = beat
-        if self._config.sampler not in ADAPTIVE:
-            return [Trial(x.number, _index(x), self._space.decode(x.params)) for x in taken]
-        # Built anew for every batch, so that a resumed study continues the same way.
-        seed = int(np.random.default_rng([self._seed, _index(taken[0])]).integers(2**31))
-        sampler = make_sampler(self._config, self._space, seed)
-        return [Trial(x.number, _index(x), self._suggest(x, sampler)) for x in taken]
+        return [Trial(each.number, _index(each), self._suggest(each, sampler)) for each in taken]
 
     def should_prune(self, trial: Trial, step: int, value: float) -> bool:
         """Keep a value on the way, and return whether the trial is to be stopped."""
@@ -244,21 +218,24 @@ class Study:
             result = trial.user_attrs.get(_RESULT, {})
             # Optuna fails the trials of dead processes, too.
             if trial.state.is_finished() and _STATES.get(result.get("outcome")) == trial.state:
-                known = {each.name: result[each.name] for each in dataclasses.fields(Outcome)}
-                params, index = self._space.decode(trial.params), _index(trial)
-                record = Record(number=trial.number, index=index, params=params, **known)
-                found.setdefault(index, record)
+                found.setdefault(
+                    _index(trial),
+                    Record(
+                        **{each.name: result[each.name] for each in dataclasses.fields(Outcome)},
+                        number=trial.number,
+                        index=_index(trial),
+                        params=self._space.decode(trial.params),
+                    ),
+                )
         return list(found.values())
 
     def running(self) -> int:
         """Return the number of running trials, including trials of processes that may be dead."""
-        return len(self.optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
+        return len(self._in_state(TrialState.RUNNING))
 
     def remaining(self) -> int:
         """Return the number of trials that `ask` can return now."""
-        left = len(self._abandoned())
-        waiting = self.optuna_study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        return left + len(waiting)
+        return len(self._abandoned()) + len(self._in_state(TrialState.WAITING))
 
     def best(self) -> Record | None:
         """Return the complete trial with the highest value; the earliest if several are equal."""
@@ -272,6 +249,9 @@ class Study:
         return optuna.load_study(
             storage=self._storage, study_name=self._name, sampler=sampler, pruner=pruner
         )
+
+    def _in_state(self, state: TrialState) -> list[FrozenTrial]:
+        return self.optuna_study.get_trials(deepcopy=False, states=(state,))
 
     def _id_of(self, trial: Trial) -> int:
         study_id = self.optuna_study._study_id
@@ -298,17 +278,17 @@ class Study:
             study.set_user_attr(_IDENTITY, wanted)
 
     def _fill_queue(self, known: set[int]) -> None:
-        points = design(self._config, self._space, self._seed)
-        for index in sorted(set(range(self._total)) - known):
-            params = self._space.encode(points[index]) if points is not None else {}
-            self.optuna_study.add_trial(
-                create_trial(
+        count = num_trials(self._config, self._space)
+        points = design(self._config, self._space, self._seed) or [{}] * count
+        for index, point in enumerate(points):
+            if index not in known:
+                trial = create_trial(
                     state=TrialState.WAITING,
-                    params=params,
-                    distributions={key: self._space.distributions[key] for key in params},
+                    params=self._space.encode(point),
+                    distributions={key: self._space.distributions[key] for key in point},
                     user_attrs={_INDEX: index},
                 )
-            )
+                self.optuna_study.add_trial(trial)
 
     def _check(self, trial: FrozenTrial) -> None:
         """Raise `ConfigError` if a trial was not written by a metaevo sweep."""
@@ -345,7 +325,7 @@ class Study:
                 warnings.simplefilter("ignore", ExperimentalWarning)
                 optuna.storages.fail_stale_trials(self.optuna_study)
             return []
-        running = self.optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        running = self._in_state(TrialState.RUNNING)
         left = [trial for trial in running if trial.number not in self._beats]
         if left and not self._is_worker:
             with contextlib.suppress(BlockingIOError):  # a worker is alive

@@ -53,14 +53,11 @@ def destinations(settings: Mapping[str, str | None]) -> list[Destination]:
 
 
 def check_confirmed(path: Path, settings: Mapping[str, str | None]) -> None:
-    """Reject servers named only by a run directory, because the directory may be untrusted.
+    """Raise `ConfigError` for a server that only a run directory names, which may be untrusted.
 
     Args:
         path: the run directory.
         settings: its section `run`, without the keys that the user has given.
-
-    Raises:
-        ConfigError: naming the destination and how to confirm it.
     """
     for each in destinations(settings):
         if each.needs_confirmation:

@@ -1,25 +1,37 @@
 """Sends a run directory to a destination, through the client of its service."""
 
 import dataclasses
+import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from metaevo.config import files, flatten
+from metaevo.config import ConfigError, files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Child, check_child, check_record
 from metaevo.runs.tracking.destination import Destination
+
+if TYPE_CHECKING:
+    from metaevo.runs.tracking.mlflow_run import MlflowRun
+    from metaevo.runs.tracking.wandb_run import WandbRun
+
+    Remote = WandbRun | MlflowRun
 
 ARTIFACTS = (
     "evaluation.json", "trials.csv", "best.yaml", "learning_curves.csv", "figures", "meta_params",
     "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
+
+
+POLL_SECONDS = 1.0
+"""between two looks at a run that continues"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,6 @@ class About:
     name: str
     job_type: str
     project: str
-    """wandb's project, MLflow's experiment"""
     config: PlainDict
     environment: PlainDict
     """versions, devices, git commit, command line"""
@@ -41,19 +52,23 @@ class About:
     """the run directory, by whose name services group the run and its nested runs"""
 
 
-class Remote(Protocol):
-    """An open run at a service. Any method may block, or raise any exception."""
+def send(run: RunDirectory, destination: Destination, over: threading.Event | None = None) -> None:
+    """Send a run to a destination; with `over`, follow it until the event is set.
 
-    id: str
-
-    def log(self, records: list[PlainDict]) -> None:
-        """Send the numbers in records of metrics.jsonl that the service does not have yet."""
-
-    def log_artifact(self, path: Path) -> None:
-        """Store a file or a folder."""
-
-    def finish(self, *, completed: bool) -> None:
-        """Send the rest and the status; a run that is not `completed` may be resumed."""
+    Raises:
+        ConfigError: if a file of the run is damaged or a link, or another process sends the run.
+            The service's client may raise any other exception, here and below.
+    """
+    lock = run.path / f".tracking-{destination.service}.lock"
+    try:
+        with files.locked(lock, wait=False):
+            mirror = Mirror(run, destination)
+            while over is not None and not over.wait(POLL_SECONDS):
+                mirror.catch_up()
+            mirror.catch_up()
+            mirror.finish()
+    except BlockingIOError:
+        raise ConfigError(f"{run.path}: another process sends this run at the moment") from None
 
 
 class Mirror:
@@ -63,69 +78,59 @@ class Mirror:
     """
 
     def __init__(self, run: RunDirectory, destination: Destination) -> None:
-        """Prepare to send a run.
-
-        Raises:
-            ConfigError: if a file of the run is damaged, or is a link.
-        """
+        """Prepare to send a run; raises `ConfigError` if a file is damaged, or is a link."""
         files.refuse_links(run.path)
         self._run, self._destination = run, destination
         self._records = _Tail(run.metrics_path, check_record)
         self._children = _Tail(run.tracked_path, check_child)
-        self._remote: Remote | None = None
-
-    def catch_up(self) -> None:
-        """Send the new records; raises any exception of the service's client."""
-        if records := list(self._records.read()):
-            self._open().log(records)
-        for child in self._children.read():
-            if "child" in child:
-                self._send_child(child)
-
-    def finish(self) -> None:
-        """Send the artifacts and the status, and close the run; raises as `catch_up` does."""
-        remote = self._open()
-        for path in (self._run.path / name for name in ARTIFACTS):
-            if path.exists():
-                remote.log_artifact(path)
-        remote.finish(completed=self._run.report_path.is_file())
-        self._remote = None
-
-    def _open(self) -> Remote:
-        if self._remote is None:
-            self._remote = open_remote(self._destination, self._about())
-        return self._remote
-
-    def _send_child(self, child: Child) -> None:
-        about, parent = self._about(), self._open().id
-        own = dataclasses.replace(
-            about,
-            id=f"{about.id}-{_word(child['child'])}",
-            name=f"{about.name}/{child['child']}",
-            job_type=child["job_type"],
-            config={**flatten(about.config), **child["config"]},
-        )
-        remote = open_remote(self._destination, own, parent)
-        remote.log(child["records"])
-        remote.finish(completed=True)
-
-    def _about(self) -> About:
-        saved, path = self._run.read_config(), self._run.path.absolute()
+        saved, path = run.read_config(), run.path.absolute()
         resolved, environment = saved["resolved"], saved["environment"]
-        return About(
+        self._about = About(
             id=_word(resolved.get("run_id", path.name)),
             name=path.name,
             job_type=resolved.get("job_type", path.parent.name),
-            project=self._destination.project,
+            project=destination.project,
             config={**saved["config"], "resolved": resolved},
             environment=environment,
             started=datetime.fromisoformat(environment["started"]).timestamp(),
             folder=path,
         )
 
+    @functools.cached_property
+    def _remote(self) -> "Remote":
+        return open_remote(self._destination, self._about)
 
-def open_remote(destination: Destination, about: About, parent: str | None = None) -> Remote:
-    """Open a run at a service; importing its package takes seconds."""
+    def catch_up(self) -> None:
+        """Send the new records."""
+        if records := list(self._records.read()):
+            self._remote.log(records)
+        for child in self._children.read():
+            if "child" in child:
+                self._send_child(child)
+
+    def finish(self) -> None:
+        """Send the artifacts and the status, and close the run."""
+        for path in (self._run.path / name for name in ARTIFACTS):
+            if path.exists():
+                self._remote.log_artifact(path)
+        self._remote.finish(completed=self._run.report_path.is_file())
+
+    def _send_child(self, child: Child) -> None:
+        about, name = self._about, child["child"]
+        own = dataclasses.replace(
+            about,
+            id=f"{about.id}-{_word(name)}",
+            name=f"{about.name}/{name}",
+            job_type=child["job_type"],
+            config={**flatten(about.config), **child["config"]},
+        )
+        remote = open_remote(self._destination, own, self._remote.id)
+        remote.log(child["records"])
+        remote.finish(completed=True)
+
+
+def open_remote(destination: Destination, about: About, parent: str | None = None) -> "Remote":
+    """Open a run at a service, or continue it; importing its package takes seconds."""
     if destination.service == "wandb":
         from metaevo.runs.tracking.wandb_run import WandbRun
 
@@ -133,11 +138,6 @@ def open_remote(destination: Destination, about: About, parent: str | None = Non
     from metaevo.runs.tracking.mlflow_run import MlflowRun
 
     return MlflowRun(about, destination.where, parent)
-
-
-def lock_path(run: Path, destination: Destination) -> Path:
-    """Return the file that a mirror of a run locks."""
-    return run / f".tracking-{destination.service}.lock"
 
 
 def numbers_of(record: PlainDict) -> dict[str, float]:
@@ -164,6 +164,7 @@ class _Tail:
         self._position = self._inode = 0
 
     def read(self) -> Iterator[Any]:
+        name = str(self._path)
         try:
             with files.open_file(self._path) as file:
                 if (inode := os.fstat(file.fileno()).st_ino) != self._inode:
@@ -171,7 +172,7 @@ class _Tail:
                 file.seek(self._position)
                 while (line := file.readline()).endswith(b"\n"):
                     self._position += len(line)
-                    yield self._check(files.parse_line(line, str(self._path)), str(self._path))
+                    yield self._check(files.parse_line(line, name), name)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 from metaevo.config import ConfigError, flatten
-from metaevo.config.files import locked
 from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.destination import sqlite_file
 from metaevo.runs.tracking.mirror import About, files_in, numbers_of
@@ -37,26 +36,32 @@ class MlflowRun:
             raise ConfigError(f"{error}: pip install 'metaevo[mlflow]'") from error
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        file = sqlite_file(uri)
-        if file is not None:
-            _create(file)
         self._client, self._started = MlflowClient(uri), about.started
-        experiment = self._experiment(about.project, file)
+        experiment = self._experiment(about.project, sqlite_file(uri))
         found = self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{about.id}'")
         if found:
             run = found[0]
             self._client.update_run(run.info.run_id, status="RUNNING")
         else:
+            tags = {
+                RUN_ID: about.id,
+                "group": about.folder.name,
+                "job_type": about.job_type,
+                "run_directory": str(about.folder),
+                "mlflow.source.name": str(about.environment.get("command_line", "")),
+                "mlflow.source.git.commit": (about.environment.get("git") or {}).get("commit"),
+                "mlflow.parentRunId": parent,
+            }
             run = self._client.create_run(
                 experiment,
                 start_time=int(about.started * 1000),
-                tags=_tags(about, parent),
+                tags={name: value for name, value in tags.items() if value is not None},
                 run_name=about.name,
             )
         self.id = str(run.info.run_id)
-        settings = {**flatten(about.config), **flatten({"environment": about.environment})}
+        settings = flatten({**about.config, "environment": about.environment}).items()
         known = run.data.params  # parameters cannot change
-        params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
+        params = [Param(key, str(value)) for key, value in settings if key not in known]
         for start in range(0, len(params), _PARAMS_PER_CALL):
             self._client.log_batch(self.id, params=params[start : start + _PARAMS_PER_CALL])
 
@@ -94,33 +99,3 @@ class MlflowRun:
             return str(experiment.experiment_id)
         where = None if file is None else (file.parent / f"{file.stem}_artifacts").as_uri()
         return str(self._client.create_experiment(name, artifact_location=where))
-
-
-def _create(file: Path) -> None:
-    """Create a database completely or not at all, because MLflow cannot open half of one."""
-    from mlflow import MlflowClient
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with locked(file.with_name(f".{file.name}.lock")):
-        if file.exists():
-            return
-        new = file.with_name(f".{file.name}.new")
-        new.unlink(missing_ok=True)
-        MlflowClient(f"sqlite:///{new}").search_experiments()
-        new.replace(file)
-
-
-def _tags(about: About, parent: str | None) -> dict[str, str]:
-    tags = {
-        RUN_ID: about.id,
-        "group": about.folder.name,
-        "job_type": about.job_type,
-        "run_directory": str(about.folder),
-        "mlflow.source.type": "LOCAL",
-        "mlflow.source.name": str(about.environment.get("command_line", "")),
-    }
-    if git := about.environment.get("git"):
-        tags["mlflow.source.git.commit"] = git["commit"]
-    if parent is not None:
-        tags["mlflow.parentRunId"] = parent
-    return tags

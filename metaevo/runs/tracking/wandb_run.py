@@ -1,11 +1,9 @@
 """Weights & Biases: online, or as files inside the run directory."""
 
-import contextlib
 import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import wandb
 
@@ -85,12 +83,3 @@ class WandbRun:
     def finish(self, *, completed: bool) -> None:
         """End the run and wait until everything has arrived."""
         self._run.finish(exit_code=0 if completed else 1)
-
-
-def abandon() -> None:
-    """End wandb's process, which would otherwise delay the end of this one."""
-    with contextlib.suppress(Exception):  # no public function does this
-        connection: Any = wandb.sdk.wandb_setup._singleton._connection  # type: ignore[union-attr]
-        connection._finalizer.close()
-        connection._cleanup()
-        connection._proc._process.kill()

@@ -78,4 +78,4 @@ def wait_for(path: Path, *processes: subprocess.Popen) -> None:
 def open_study(directory: Path, url: str | None) -> Study:
     space = Space({"hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True)}, {})
     config = SweepConfig(trials=TRIALS, sampler="sobol", storage=url, study="shared")
-    return Study.open(directory, config, space, seed=5, name="")
+    return Study(directory, config, space, seed=5, name="")

@@ -22,7 +22,7 @@ def main(directory: Path, name: str, trials: int, url: str | None) -> None:
     config = SweepConfig(trials=trials, sampler="sobol", storage=url, study="shared")
     storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
     is_worker = url is None and name != "first"
-    with Study.open(directory, config, space, seed=5, name="", is_worker=is_worker) as study:
+    with Study(directory, config, space, seed=5, name="", is_worker=is_worker) as study:
         while True:
             batch = study.ask(2)
             if batch and (directory / f"hang-{name}").exists():

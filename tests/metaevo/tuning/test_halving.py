@@ -119,7 +119,7 @@ def test_the_best_of_a_sweep_is_never_stopped(tmp_path, make_config, space, sche
     settings = make_config(trials=40, scheduler=scheduler, eta=3, min_fraction=1 / 9)
     values = np.random.default_rng(0).permutation(40).tolist()
     live, stopped = [], set()
-    with Study.open(tmp_path, settings, space, seed=0, name="tested") as study:
+    with Study(tmp_path, settings, space, seed=0, name="tested") as study:
         live = study.ask(40)
         for step in rungs(settings)[:-1]:
             for trial in live:

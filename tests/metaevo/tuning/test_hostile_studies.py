@@ -58,7 +58,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
     attributes = {f"{kind}:optimizer:0": attack for kind in ("cma", "sepcma", "cmawm")}
 
     def search(batches):
-        with Study.open(tmp_path, config, space, seed=0, name="tested") as study:
+        with Study(tmp_path, config, space, seed=0, name="tested") as study:
             for batch in range(batches):
                 if batch == 1 and is_open:
                     write(tmp_path, attributes)  # as any other writer of a shared study can
@@ -85,10 +85,10 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
 )
 def test_forged_trials_are_one_line(tmp_path, make_config, space, forged):
     config = make_config(trials=2)
-    Study.open(tmp_path, config, space, seed=0, name="tested")
+    Study(tmp_path, config, space, seed=0, name="tested")
     with (tmp_path / storages.JOURNAL).open("a") as file:
         file.write(json.dumps({"worker_id": "somebody", "trial_id": 0, **forged}) + "\n")
     with pytest.raises(ConfigError) as error:
-        Study.open(tmp_path, config, space, seed=0, name="tested")
+        Study(tmp_path, config, space, seed=0, name="tested")
     assert "trial 0" in str(error.value)
     assert "\n" not in str(error.value)

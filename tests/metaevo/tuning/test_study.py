@@ -17,7 +17,7 @@ SAMPLERS = ("grid", "random", "sobol", "tpe", "cma_es")
 
 
 def open_study(path, config, space, seed=0):
-    return Study.open(path, config, space, seed=seed, name="tested")
+    return Study(path, config, space, seed=seed, name="tested")
 
 
 def search(path, config, space, objective, batch=8, limit=None, seed=0):

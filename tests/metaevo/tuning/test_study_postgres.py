@@ -57,6 +57,6 @@ def test_a_password_is_never_shown(tmp_path, url):
     bad = url.replace("postgres@/postgres", "nobody:geheim@/missing")
     config = SweepConfig(trials=1, sampler="random", storage=bad)
     with pytest.raises(ConfigError, match="cannot be opened") as error:
-        Study.open(tmp_path, config, Space({"x": FloatDistribution(0, 1)}, {}), seed=0, name="n")
+        Study(tmp_path, config, Space({"x": FloatDistribution(0, 1)}, {}), seed=0, name="n")
     assert "geheim" not in str(error.value)
     assert "nobody" in str(error.value)

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import os
 import threading
 from pathlib import Path
 
@@ -19,7 +18,7 @@ _spec.loader.exec_module(several_workers)
 
 
 def open_study(path, config, space, **options):
-    return Study.open(path, config, space, seed=0, name="shared", **options)
+    return Study(path, config, space, seed=0, name="shared", **options)
 
 
 def url_of(kind, path):
@@ -90,7 +89,7 @@ def test_wherever_a_worker_of_a_journal_dies_no_trial_is_lost(tmp_path, make_con
             assert study.tell(batch[0], Outcome("complete", 2.0, reason="other"))
         before = {record.index: record.reason for record in study.records()}
         assert len(before) + study.running() == 5
-        os.close(victim._lock)  # as the kernel does
+        victim._working.close()  # as the kernel does
         while batch := study.ask(2):
             for trial in batch:
                 assert trial.index not in before
