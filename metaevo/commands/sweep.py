@@ -40,12 +40,7 @@ FLAGS = {
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, sweep, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse arguments without the program's name, sweep, and return the exit code."""
     parser = run_parser("sweep", description)
     flags = parser.add_mutually_exclusive_group()
     for flag, text in FLAGS.items():
@@ -105,11 +100,7 @@ def _check_worker(args: argparse.Namespace) -> None:
 
 
 def _print_definition(settings: SearchSettings, config: Path | None) -> int:
-    """Print a sweep definition with agents that call `metaevo sweep --single`, online.
-
-    Raises:
-        ConfigError: if the space cannot be searched, or `--config` is missing.
-    """
+    """Print a sweep definition with agents that call `metaevo sweep --single`, online."""
     if config is None:
         raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
     space = make_objective(settings).space
@@ -135,11 +126,7 @@ def _print_definition(settings: SearchSettings, config: Path | None) -> int:
 
 
 def _run_single(settings: SearchSettings, run_dir: Path | None) -> int:
-    """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
-
-    Raises:
-        ConfigError: before compilation, if the settings are invalid.
-    """
+    """Train one trial with the settings as they are; its objective is `trial/value` in wandb."""
     sweep = replace(
         settings.sweep, trials=1, sampler="random", scheduler="none", confirm_seeds=0, storage=None
     )

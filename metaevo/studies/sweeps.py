@@ -5,11 +5,10 @@ fresh agents. A generation fills the devices, so evolutions run one after anothe
 compiled program if they differ only in sigma, learning rate or seed.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,12 +25,11 @@ from metaevo.runs.run import from_python
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.settings import RunConfig as EvolutionRunConfig
 from metaevo.training.pbt import Populations
 from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.training.task import with_task
-from metaevo.tuning.config import RunConfig, SearchSettings, SweepConfig
+from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
 from metaevo.tuning.objective import (
     FunctionObjective,
     Objective,
@@ -59,22 +57,11 @@ class EvolutionSweepSettings(SearchSettings):
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
 
     def of_evolution(self) -> EvolutionSettings:
-        """Return the settings of the evolution of a trial, without a comparison.
-
-        Raises:
-            ConfigError: if its tasks do not fit.
-        """
-        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        made = registry.find(given).settings(given, None)
-        kinds = {each.name: each for each in dataclasses.fields(made)}
-        evaluation: Any = kinds["evaluation"].type
-        own = {name: given[name] for name in kinds if name in given and name != "run"}
-        run = EvolutionRunConfig(seed=self.run.seed)
-        try:
-            settings: EvolutionSettings = made(**own, evaluation=evaluation(seeds=0), run=run)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        return settings
+        """Return the settings of the evolution of a trial, without a comparison."""
+        given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
+        made: type[EvolutionSettings] = registry.find(given).settings(given, None)
+        own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
+        return from_dict(made, {**given, **own})
 
 
 class Program(NamedTuple):
@@ -88,16 +75,8 @@ class Program(NamedTuple):
 class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
     """The trials of a sweep over an evolution's settings."""
 
-    def __init__(self, settings: EvolutionSweepSettings, space: Space):
-        """Bind the sweep's settings; evolutions are built later."""
-        super().__init__(settings, Space(space.entries, space.fixed, TRACED))
-
     def build(self, settings: EvolutionSweepSettings) -> Program:
-        """Return the evolution of a static group; it compiles at its first block.
-
-        Raises:
-            ConfigError: if the parts of a trial do not fit together.
-        """
+        """Return the evolution of a static group; it compiles at its first block."""
         config = settings.evolution
         if not config.validation_seeds:
             raise ConfigError(
@@ -264,11 +243,7 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
 
 
 def make_objective(settings: SearchSettings, space: Space | None = None) -> Trainings | Evolutions:
-    """Return the objective of a sweep, over training runs or evolutions.
-
-    Args:
-        settings: of the sweep.
-        space: instead of the space in the settings.
+    """Return the objective of a sweep; `space` replaces the one in the settings.
 
     Raises:
         ConfigError: for a space that cannot be searched.
@@ -276,6 +251,6 @@ def make_objective(settings: SearchSettings, space: Space | None = None) -> Trai
     if space is None:
         space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     if isinstance(settings, EvolutionSweepSettings):
-        return Evolutions(settings, space)
+        return Evolutions(settings, Space(space.entries, space.fixed, TRACED))
     assert isinstance(settings, SweepSettings)
     return (Populations if settings.sweep.scheduler == "pbt" else Trainings)(settings, space)

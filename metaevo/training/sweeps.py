@@ -42,16 +42,12 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
     """The trials of a sweep over a learner's settings; a population for each static group."""
 
     def __init__(self, settings: SweepSettings, space: Space):
-        """Bind the sweep's settings; populations are built later."""
+        """Bind the sweep's settings."""
         super().__init__(settings, space)
         self.keys = keys_for(settings.run.seed, Purpose.TUNING, self.config.seeds)
 
     def build(self, settings: SweepSettings) -> Population:
-        """Return the population of a static group; it compiles when it first trains.
-
-        Raises:
-            ConfigError: if learner, losses and environment do not fit.
-        """
+        """Return the population of a static group; it compiles when it first trains."""
         task, meta_params = make_task(settings)
         check_training(
             "sweep.seeds",

@@ -34,12 +34,7 @@ MOST_SETTINGS = 4
 
 
 def draw(study: optuna.Study, directory: Path) -> list[Path]:
-    """Draw the figures that the finished trials allow, and return their paths.
-
-    Args:
-        study: failed trials are left out.
-        directory: where to draw.
-    """
+    """Draw the figures that the finished trials allow into a directory; return their paths."""
     study = with_short_names(study)
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     varying = varying_settings(complete)

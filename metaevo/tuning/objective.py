@@ -5,7 +5,6 @@ A sweep uses `Objective` only. Trainings are in `metaevo.training.sweeps`, evolu
 """
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -92,22 +91,6 @@ class Objective:
         """Evaluate a batch; `watch.done` is called exactly once for every trial."""
         raise NotImplementedError
 
-    def finalists(self, best: Record) -> dict[str, Params]:
-        """Return the settings to evaluate on fresh seeds by their names, the winner first."""
-        del best
-        return {}
-
-    def confirm(
-        self, name: str, params: Params, seeds: int, watch: Watch
-    ) -> tuple[np.ndarray, int]:
-        """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
-        raise NotImplementedError
-
-    def frames(self, params: Params) -> int:
-        """Return the environment steps of settings on one seed."""
-        del params
-        return 0
-
     def configs(self, params: Params) -> dict[str, Params]:
         """Return the settings of a trial as the files of configs that other commands read."""
         return {"best.yaml": dict(params)}
@@ -126,11 +109,8 @@ class FunctionObjective(Objective):
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Call the function for each trial."""
         for trial in batch:
-            value = float(self.function({**self.space.fixed, **trial.params}))
-            if math.isfinite(value):
-                watch.done(trial, Outcome("complete", value, [value]))
-            else:
-                watch.done(trial, Outcome("pruned", None, [None]))
+            value = files.plain(float(self.function({**self.space.fixed, **trial.params})))
+            watch.done(trial, Outcome("pruned" if value is None else "complete", value, [value]))
             watch.progress(0)
 
 
@@ -151,7 +131,7 @@ class SettingsObjective(Objective, Generic[S, P]):
         """Return the program of a static group; it compiles when it is first used.
 
         Raises:
-            ConfigError: if the parts of a trial do not fit together.
+            ConfigError: if the parts of a trial do not fit together, here and below.
         """
         raise NotImplementedError
 
@@ -162,8 +142,14 @@ class SettingsObjective(Objective, Generic[S, P]):
     def check_scheduler(self) -> None:
         """Raise `ConfigError` if the scheduler is not possible."""
 
+    def confirm(
+        self, name: str, params: Params, seeds: int, watch: Watch
+    ) -> tuple[np.ndarray, int]:
+        """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
+        raise NotImplementedError
+
     def program(self, settings: S) -> P:
-        """Return the program of the settings' static group; raises as `build` does."""
+        """Return the program of the settings' static group."""
         key = self.static_key(settings)
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
@@ -184,15 +170,11 @@ class SettingsObjective(Objective, Generic[S, P]):
         return json.dumps(kept, sort_keys=True)
 
     def settings_of(self, params: Params) -> S:
-        """Return the settings of a trial; raises `ConfigError` if they do not go together."""
+        """Return the settings of a trial."""
         return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
 
-    def frames(self, params: Params) -> int:
-        """Return the environment steps of settings on one seed."""
-        return self.seed_frames(self.settings_of(params))
-
     def finalists(self, best: Record) -> dict[str, Params]:
-        """Return the winner and the settings before the sweep."""
+        """Return the settings to confirm by their names: the winner's, and those before."""
         return {"best trial": best.params, BEFORE: {}}
 
     def configs(self, params: Params) -> dict[str, Params]:
@@ -250,14 +232,7 @@ class SettingsObjective(Objective, Generic[S, P]):
     def outcome(
         self, scores: np.ndarray, *, frames: int, diverged: int, fraction: float = 1.0
     ) -> Outcome:
-        """Return the outcome of a trial.
-
-        Args:
-            scores: [seeds].
-            frames: environment steps of all seeds.
-            diverged: seeds with parameters that are not finite.
-            fraction: of the training; below 1 for a trial that was stopped early.
-        """
+        """Return the outcome of a trial with scores [seeds]; the other numbers are as in it."""
         value = statistic(scores, self.config)
         return Outcome(
             "complete" if fraction == 1.0 and value is not None else "pruned",
@@ -288,11 +263,9 @@ class SettingsObjective(Objective, Generic[S, P]):
 
 
 def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
-    """Return the statistic chosen in the settings, or None if a score is not finite.
+    """Return the chosen statistic of scores [seeds], or None if a score is not finite.
 
-    Args:
-        scores: [seeds] scores of a trial; not finite if training diverged or no episode ended.
-        config: settings with the name of the statistic.
+    A score is not finite if the training diverged, or no episode ended.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if not np.all(np.isfinite(scores)):

@@ -44,18 +44,9 @@ def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, pl
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     where = [str(config["task"]["env"])] if "task" in config else []
     subtitle = ", ".join([*where, f"{len(records)} trials"])
-    title = f"Sweep over settings of {_searched(config)}"
+    what = [str(config[key]) for key in ("study", "evolve", "learner") if key in config]
+    title = f"Sweep over settings of {', '.join(what) or 'a function'}"
     report.write_report(run.report_path, title, subtitle, sections)
-
-
-def _searched(config: PlainDict) -> str:
-    """Return the name of the learner or of the evolved part."""
-    if "study" in config:
-        return str(config["study"]).replace("_", " ")
-    if "evolve" not in config:
-        return str(config.get("learner", "a function"))
-    evolved = config["evolve"]
-    return f"the evolution of {evolved if isinstance(evolved, str) else ' and '.join(evolved)}"
 
 
 def _conclusion(result: PlainDict) -> str:

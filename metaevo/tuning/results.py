@@ -96,10 +96,10 @@ def confirmation(
     best: Record,
     frames: int,
 ) -> PlainDict:
-    """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
+    """Return the content of evaluation.json.
 
     Args:
-        scores: [seeds] scores of every variant; the last variant is the sweep's starting point.
+        scores: [seeds] scores of every variant, the winner first, the settings before last.
         diverged: number of diverged agents of every variant.
         settings: settings chosen by the sweep for every variant.
         best: the best trial of the search.

@@ -4,6 +4,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -14,8 +15,7 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import Objective, Plan, Watch
-from metaevo.tuning.ranges import Params
+from metaevo.tuning.objective import Objective, Plan, SettingsObjective, Watch
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.study import Outcome, Record, Study, Trial
 
@@ -59,7 +59,7 @@ def run_sweep(
 
     Args:
         objective: evaluates the trials.
-        settings: settings of the sweep.
+        settings: of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
         worker: only train trials of the sweep in `run_dir`, which another process leads.
@@ -79,7 +79,9 @@ def run_sweep(
     plan = objective.plan()
     continued = resume or worker
     with open_run(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
-        if resume and _is_finished(run):
+        # Another number of fresh seeds needs another confirmation.
+        same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
+        if resume and same_end and run.directory.report_path.exists():
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
         path, space, seed = run.directory.path, objective.space, settings.run.seed
@@ -100,13 +102,6 @@ def run_sweep(
             if not worker:
                 _finish(this)
         return run.exit_code
-
-
-def _is_finished(run: Run[SearchSettings]) -> bool:
-    """Whether the sweep is done; another number of fresh seeds needs another confirmation."""
-    assert run.before is not None
-    same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
-    return bool(run.directory.report_path.exists() and same_end)
 
 
 def _search(this: SweepRun) -> None:
@@ -216,20 +211,21 @@ def _finish(this: SweepRun) -> None:
         comment += f" Its objective: {best.value:.6g} ({statistic})."
     for name, content in objective.configs(best.final_params).items():
         write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(content)}")
-    finalists = objective.finalists(best)
-    if config.confirm_seeds and finalists:
-        _confirm(this, best, finalists, sum(record.frames for record in records))
+    if config.confirm_seeds and isinstance(objective, SettingsObjective):
+        _confirm(this, objective, best, sum(record.frames for record in records))
     write_sweep_report(run, objective, this.study, this.plan)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 
 def _confirm(
-    this: SweepRun, best: Record, finalists: dict[str, Params], search_frames: int
+    this: SweepRun,
+    objective: SettingsObjective[Any, Any],
+    best: Record,
+    search_frames: int,
 ) -> None:
     """Evaluate the finalists on seeds that no search has seen."""
-    run, objective = this.run.directory, this.objective
-    seeds = this.run.settings.sweep.confirm_seeds
-    frames = seeds * objective.frames(best.params)
+    seeds, finalists = this.run.settings.sweep.confirm_seeds, objective.finalists(best)
+    frames = seeds * objective.seed_frames(objective.settings_of(best.params))
     scores, diverged = {}, {}
     with Progress(
         total=len(finalists) * frames, desc="confirming", unit="frame", unit_scale=True
@@ -239,7 +235,7 @@ def _confirm(
             scores[name], diverged[name] = objective.confirm(name, params, seeds, watch)
     result = results.confirmation(scores, diverged, finalists, best, search_frames)
     result |= mark(to_dict(this.run.settings))
-    write_json_atomic(run.evaluation_path, result)
+    write_json_atomic(this.run.directory.evaluation_path, result)
     rows = result["variants"]
     spent = [search_frames + (index + 1) * frames for index in range(len(rows))]
     this.run.log_evaluation(rows, spent, this.seconds())

@@ -19,11 +19,10 @@ from metaevo.tuning.space import Space
 
 def check_sampler(config: SweepConfig, space: Space) -> None:
     """Raise `ConfigError` if the sampler cannot search a space."""
-    numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
-    if config.sampler == "cma_es" and len(numeric) < 2:
-        found = ", ".join(numeric) or "none"
+    ranges = [entry for entry in space.entries.values() if not isinstance(entry, Choice)]
+    if config.sampler == "cma_es" and len(ranges) < 2:
         raise ConfigError(
-            f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {found}; "
+            f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {len(ranges)}; "
             "allowed: tpe, random, sobol, grid"
         )
 

@@ -56,12 +56,9 @@ class Space:
     def __init__(
         self, entries: dict[str, Entry], fixed: Params, traced: tuple[str, ...] = (TRACED,)
     ) -> None:
-        """Take entries that have been checked.
+        """Take checked entries and fixed values by the dotted names of their settings.
 
-        Args:
-            entries: ranges and choices by the dotted names of their settings.
-            fixed: values of other settings, by their names.
-            traced: settings with values that never recompile; a section ends with a point.
+        Values of `traced` settings never recompile; the name of a section ends with a point.
         """
         self.entries, self.fixed, self.traced = entries, fixed, traced
         self.distributions = {key: ranges.distribution_of(entry) for key, entry in entries.items()}
@@ -119,15 +116,12 @@ class Space:
 
 
 def make_space(raw_space: Params, settings_class: type, raw_settings: Params) -> Space:
-    """Read a search space.
+    """Read the section `space`; raises `ConfigError` for anything wrong in it.
 
     Args:
-        raw_space: the section `space`.
+        raw_space: the section.
         settings_class: the dataclass of the settings that it is about.
         raw_settings: plain data of these settings, to which the values of a trial are added.
-
-    Raises:
-        ConfigError: for anything wrong in the space.
     """
     names = list(_searchable(settings_class))
     for key in raw_space:
@@ -138,11 +132,7 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
 
 
 def free_space(raw_space: PlainMapping) -> Space:
-    """Read the search space of a function, for which any names are allowed.
-
-    Raises:
-        ConfigError: for anything wrong in the space.
-    """
+    """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
     entries: dict[str, Entry] = {}
     fixed: Params = {}
     for key, rule in raw_space.items():
@@ -197,9 +187,6 @@ def _check_name(key: str, names: list[str], cls: type) -> None:
     section = key.split(".")[0]
     if section in NOT_SEARCHABLE:
         raise ConfigError(f"space.{key}: {section!r} belongs to the whole sweep, not to a trial")
-    inside = [name for name in names if name.startswith(key + ".")]
-    if inside:
-        raise ConfigError(f"space.{key}: is a section; name a setting: {', '.join(inside)}")
     hint = hints.of_key(key, names, cls)
     raise ConfigError(
         f"unknown setting {show(f'space.{key}')}{hint}; "
@@ -236,8 +223,6 @@ def _make_choice(key: str, values: list[Any]) -> Choice:
     for index, each in enumerate(values):
         if each in values[:index]:
             raise ConfigError(f"space.{key}.choice: {show(each)} occurs twice")
-    if key == "task.env" and not all(isinstance(each, str) for each in values):
-        raise ConfigError(f"space.{key}.choice: must be names, each of a single environment")
     return Choice(tuple(list(each) if isinstance(each, tuple) else each for each in values))
 
 

@@ -32,11 +32,7 @@ DEAD_SECONDS = 60
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
-    """Open the storage of a study, or create it.
-
-    Args:
-        path: the run directory with the journal; None for a study in memory.
-        url: SQLAlchemy URL of a database; None for the journal.
+    """Open or create the database at a URL, else the journal in a directory, else memory.
 
     Raises:
         ConfigError: if it cannot be opened; the message never shows a password.

@@ -7,7 +7,6 @@ heartbeat; in a journal, the leading process continues them once no worker is al
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import time
@@ -82,15 +81,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(Outcome):
+class Record(Outcome, Trial):
     """A trial that is decided, with its outcome."""
-
-    number: int
-    """in the study"""
-    index: int
-    """place in the queue"""
-    params: Params
-    """values by the dotted names of the settings"""
 
     @property
     def final_params(self) -> Params:
@@ -117,7 +109,7 @@ class Study:
             path: the run directory, which keeps the journal; None for a study in memory.
             config: location and name of the study, and its sampler and scheduler.
             space: search space of the settings.
-            seed: seed of all random choices in the study.
+            seed: seed of all samplers.
             name: name of the study if the config has none.
             is_worker: whether another process leads the study in this run directory.
 
@@ -350,5 +342,4 @@ def _identity(config: SweepConfig, space: Space, seed: int) -> PlainDict:
     """Return the settings that all processes of a study must share."""
     identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
     identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}
-    plain: PlainDict = json.loads(json.dumps({**identity, "space": space.to_plain()}))
-    return plain
+    return {**identity, "space": space.to_plain()}

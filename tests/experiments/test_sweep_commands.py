@@ -1,13 +1,5 @@
 """What else experiments/sweep.py can be asked for, and every way to ask for it wrongly."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pytest
 
 from metaevo.commands.sweep import main
@@ -16,7 +8,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.population import Population
 from metaevo.tuning import figures
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4, max_steps_in_episode: 20}}
@@ -44,7 +35,6 @@ def sweep(*argv):
 # --- Bad input ------------------------------------------------------------------------------------
 
 BAD = {
-    "empty space": ("--space {}", ["space: nothing to try"]),
     "outside": ("--space {hyperparams.gamma:{uniform:[0.5,1.5]}}", ["hyperparams.gamma", "1.5"]),
     "pbt of static settings": (
         "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
@@ -78,11 +68,9 @@ BAD = {
         "--space {task.env:{choice:[GridWorld]}}",
         ["the settings before the sweep", "confirm_seeds", "no state index"],
     ),
-    "storage": ("--sweep.storage nonsense", ["sweep.storage"]),
     "worker without a sweep": ("--worker", ["--worker needs --run-dir"]),
     "worker of nothing": ("--worker --run-dir missing", ["missing", "holds no run"]),
     "resume without a sweep": ("--resume", ["--resume needs --run-dir"]),
-    "two things at once": ("--worker --dry-run", ["--dry-run", "not allowed with"]),
 }
 
 
@@ -104,15 +92,6 @@ def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, capsys):
     error = complaint(["--config", config, *line.split()], monkeypatch, capsys)
     for text in texts:
         assert text in error
-
-
-def test_without_a_config_there_is_nothing_to_try(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert "space: nothing to try" in complaint([], monkeypatch, capsys)
-    assert "missing.yaml" in complaint(["--config", "missing.yaml"], monkeypatch, capsys)
-    assert "--worker needs --run-dir" in complaint(["--worker"], monkeypatch, capsys)
-    assert "needs --config" in complaint(["--print-wandb-sweep"], monkeypatch, capsys)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -183,22 +162,6 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
     assert outside.exists()
 
 
-@pytest.mark.long
-def test_a_sweep_without_any_score_is_one_line(config, tmp_path, capsys):
-    space = "{hyperparams.learning_rate: {choice: [1.0e+30, 1.0e+35]}}"
-    path = tmp_path / "run"
-    with pytest.raises(SystemExit) as exit_:
-        sweep("--config", config, "--run-dir", path, "--hyperparams.initial_value", "1e38",
-              "--space", space)  # fmt: skip
-    assert exit_.value.code == 2
-    (error,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error")]
-    assert "no trial of 6 ended with a score" in error
-    rows = (path / "trials.csv").read_text().splitlines()
-    assert len(rows) == 7
-    assert all(",pruned," in row for row in rows[1:])
-    assert len(RunDirectory(path).read_metrics("trial")) == 6
-
-
 # --- Plans, and wandb's agents --------------------------------------------------------------------
 
 
@@ -252,56 +215,3 @@ def test_a_bad_single_trial_leaves_nothing(config, tmp_path, monkeypatch, capsys
     line = "--task.env=CartPole-v1 --task.env_params={}"
     assert "no state index" in complaint([*argv, *line.split()], monkeypatch, capsys)
     assert not path.exists()
-
-
-# --- Several processes ----------------------------------------------------------------------------
-
-
-def start(*argv, cache):
-    environment = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("device_count=4", "device_count=1"),
-    }
-    script = [sys.executable, str(ROOT / "experiments" / "sweep.py")]
-    return subprocess.Popen(
-        [*script, *map(str, argv)], env=environment, cwd=cache.parent, text=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def wait_until(condition, *processes):
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        for process in processes:
-            assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
-
-
-@pytest.mark.slow  # test_study_workers.py has the same of a study without training
-def test_two_processes_share_a_sweep_and_one_is_killed(config, tmp_path):
-    path, cache = tmp_path / "run", tmp_path / "cache"
-    argv = ["--config", config, "--run-dir", path, "--sweep.trials", 60, "--sweep.batch", 1]
-    slow = ["--train.total_timesteps", 100_000]  # long enough for both to take part
-    leader = start(*argv, *slow, cache=cache)
-    journal = path / "study.journal"
-    wait_until(journal.exists, leader)
-
-    def workers():
-        lines = journal.read_text().splitlines()
-        return {x["worker_id"] for x in map(json.loads, lines) if x.get("state") == 0}
-
-    victim = start("--worker", "--run-dir", path, cache=cache)
-    wait_until(lambda: len(workers()) == 2, leader)
-    helper = start("--worker", "--run-dir", path, cache=cache)
-    victim.send_signal(signal.SIGKILL)
-    victim.communicate()
-    for process in (leader, helper):
-        _, error = process.communicate(timeout=240)
-        assert process.returncode == 0, error
-    records = RunDirectory(path).read_metrics("trial")
-    assert len({record["trial"] for record in records}) == len(records) == 60
-    rates = {record["params"]["hyperparams.learning_rate"] for record in records}
-    assert len(rates) == 60  # every place of the design once
-    assert (path / "report.html").exists()

@@ -17,8 +17,7 @@ from metaevo.components import discovery, find, parts
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
-from tests.metaevo.runs.tracking.fake_wandb import silence
-from tests.metaevo.runs.tracking.runs import read_mlflow, sync
+from tests.metaevo.runs.tracking.runs import read_mlflow, silence, sync
 
 pytestmark = pytest.mark.long
 

@@ -11,8 +11,6 @@ from metaevo.runs.tracking.mirror import About, files_in, numbers_of
 
 RUN_ID = "metaevo.run_id"
 """tag that identifies a run"""
-_PER_CALL = 1000  # MLflow's limit
-_PARAMS_PER_CALL = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -62,8 +60,7 @@ class MlflowRun:
         settings = flatten({**about.config, "environment": about.environment}).items()
         known = run.data.params  # parameters cannot change
         params = [Param(key, str(value)) for key, value in settings if key not in known]
-        for start in range(0, len(params), _PARAMS_PER_CALL):
-            self._client.log_batch(self.id, params=params[start : start + _PARAMS_PER_CALL])
+        self._client.log_batch(self.id, params=params)
 
     def log(self, records: list[PlainDict]) -> None:
         """Log records as metrics `kind/name` with the index as their step.
@@ -72,13 +69,12 @@ class MlflowRun:
         """
         from mlflow.entities import Metric
 
-        metrics = [
-            Metric(name, value, self._time(record), record[record["kind"]])
-            for record in records
-            for name, value in numbers_of(record).items()
-        ]
-        for start in range(0, len(metrics), _PER_CALL):
-            self._client.log_batch(self.id, metrics=metrics[start : start + _PER_CALL])
+        metrics = []
+        for record in records:
+            time = int((self._started + record.get("seconds", 0.0)) * 1000)
+            index = record[record["kind"]]
+            metrics += [Metric(name, x, time, index) for name, x in numbers_of(record).items()]
+        self._client.log_batch(self.id, metrics=metrics)
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or a folder to the experiment's artifacts."""
@@ -89,9 +85,6 @@ class MlflowRun:
     def finish(self, *, completed: bool) -> None:
         """Set the final status."""
         self._client.set_terminated(self.id, "FINISHED" if completed else "KILLED")
-
-    def _time(self, record: PlainDict) -> int:
-        return int((self._started + record.get("seconds", 0.0)) * 1000)
 
     def _experiment(self, name: str, file: Path | None) -> str:
         experiment = self._client.get_experiment_by_name(name)

@@ -8,8 +8,6 @@ from optuna.distributions import FloatDistribution
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
 
-OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
-
 
 @pytest.fixture(scope="session")
 def space():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from metaevo.commands.sweep import main
-from metaevo.config import from_dict, load_yaml
+from metaevo.config import from_dict
 from metaevo.studies import registry
 from metaevo.studies.sweeps import make_objective, sweep_class
 
@@ -80,18 +79,3 @@ def test_every_study_can_be_swept_over(name):
     assert evolution.run.seed == 3
     assert getattr(getattr(evolution, section), setting) == 2.0
     assert evolution.evolution.generations == 2
-
-
-@pytest.mark.long
-def test_a_sweep_over_an_opponents_learning_rate(tmp_path, capsys):
-    values = ["--game.steps", "5", "--strategy.population_size", "4", "--evolution.generations",
-              "1", "--evolution.validation_seeds", "4", "--sweep.seeds", "1"]  # fmt: skip
-    space = ["--space.strategy.sigma", "{fixed: 0.1}", "--space.opponent.learning_rate", "[1, 3]"]
-    path = tmp_path / "sweep"
-    assert main(["--config", "sweep/shaping_ipd", "--run-dir", str(path), *values, *space],
-                description=None) == 0  # fmt: skip
-    best = load_yaml(path / "best.yaml")
-    found = from_dict(registry.find(best).settings(best, None), best)
-    assert found.opponent.learning_rate in (1.0, 3.0)
-    assert "Sweep over settings of shaping" in (path / "report.html").read_text()
-    assert len((path / "trials.csv").read_text().splitlines()) == 3

@@ -9,7 +9,7 @@ from metaevo.training.population import Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.objective import Watch, statistic
 from metaevo.tuning.samplers import expected_share, rungs
-from metaevo.tuning.study import Study, Trial
+from metaevo.tuning.study import Trial
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
 RATE, SEEDS, STEPS = "hyperparams.learning_rate", 2, 10
@@ -112,23 +112,6 @@ def test_trials_of_different_length_share_the_rungs():
     assert sorted(steps) == [1, 1, 2, 2]
     assert [outcomes[n].frames for n in range(2)] == [90 * STEPS * SEEDS, 45 * STEPS * SEEDS]
     assert frames == (90 + 45) * STEPS * SEEDS
-
-
-@pytest.mark.parametrize(("scheduler", "at_least"), [("successive_halving", 20), ("hyperband", 8)])
-def test_the_best_of_a_sweep_is_never_stopped(tmp_path, make_config, space, scheduler, at_least):
-    settings = make_config(trials=40, scheduler=scheduler, eta=3, min_fraction=1 / 9)
-    values = np.random.default_rng(0).permutation(40).tolist()
-    live, stopped = [], set()
-    with Study(tmp_path, settings, space, seed=0, name="tested") as study:
-        live = study.ask(40)
-        for step in rungs(settings)[:-1]:
-            for trial in live:
-                if study.should_prune(trial, step, values[trial.index]):
-                    stopped.add(values[trial.index])
-            live = [trial for trial in live if values[trial.index] not in stopped]
-    assert len(stopped) >= at_least
-    assert max(values) not in stopped
-    assert np.mean(list(stopped)) < np.mean([values[trial.index] for trial in live])
 
 
 def test_a_trial_that_diverges_is_stopped(monkeypatch):

@@ -1,20 +1,16 @@
 """Population-based training: copies are exact, bounds hold, a planted better setting takes over."""
 
-import contextlib
-
 import jax
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
 
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import pbt
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.pbt import History, Pbt
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import PbtConfig, SweepConfig
-from metaevo.tuning.objective import Watch
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 from purerl import envs, q_learning
@@ -109,31 +105,6 @@ def test_a_copy_has_all_bits_of_its_parent(two_devices, keys):
             np.testing.assert_array_equal(leaf[member], leaf[parent])
         rate = history.hyperparams["learning_rate"][0, parent]
         assert (rows.hyperparams.learning_rate[member] != rate).all()
-
-
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(two_devices, ran, keys, tmp_path):
-    class KilledError(Exception):
-        pass
-
-    def stop(text):
-        if text.endswith("3/4"):
-            raise KilledError
-
-    run = RunDirectory(tmp_path)
-    for stage in (stop, lambda text: None):
-        watch = Watch(lambda *_: None, lambda *_: False, stage=stage)
-        begun = two_devices.init(SETTINGS, keys)
-        with contextlib.suppress(KilledError):
-            agents, history = pbt.train_population(two_devices, begun, run, watch, keep=3)
-    jax.tree.map(np.testing.assert_array_equal, (agents, history), (ran[0].agents, ran[1]))
-
-
-def test_a_round_is_scored_by_the_fitness_of_the_run(two_devices, keys):
-    """Here the reward of a step, of which an episode's return knows nothing."""
-    rows, history = first_round(two_devices, keys)
-    went_on = history.parents[0] == np.arange(MEMBERS)
-    rewards = rows.episodes.rewards.sum(axis=-1) / rows.episodes.steps.sum(axis=-1)
-    np.testing.assert_allclose(history.scores[0][went_on], rewards.mean(axis=1)[went_on], rtol=1e-6)
 
 
 def test_measures_of_a_round_are_weighted_and_bridged():

@@ -9,7 +9,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from metaevo.config import ConfigError, files
 from metaevo.tuning import storage as storages
-from metaevo.tuning.ranges import Choice, at
+from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Outcome, Study
 
@@ -45,16 +45,8 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
     assert best.value == max(record.value for record in records)
     # With n points in a unit square, the nearest to a point is at about 0.5 / sqrt(n).
     assert -best.value < (3 * 0.5 / 8) ** 2
-    # The last quarter of those that learn is far better than chance: 0.2 here.
-    distance = np.mean([-record.value for record in records[48:]])
-    if sampler in ("tpe", "cma_es"):
-        rng = np.random.default_rng(0)
-        entries = space.entries.items()
-        at_random = [
-            -quadratic({key: at(entry, rng.random()) for key, entry in entries})
-            for _ in range(4000)
-        ]
-        assert distance < 0.5 * np.mean(at_random)
+    if sampler in ("tpe", "cma_es"):  # they learn: by chance the distance is 0.2
+        assert np.mean([-record.value for record in records[48:]]) < 0.1
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -118,18 +110,6 @@ def test_outcomes_are_kept(tmp_path, make_config, space):
     assert records[0].scores == [2.0, 4.0]
     assert records[3].reason == "why"
     assert study.best() == records[0]
-
-
-def test_tpe_leaves_where_trials_diverge(tmp_path, make_config):
-    space = Space({"x": FloatDistribution(0, 1)}, {})
-    with open_study(tmp_path, make_config(trials=64, sampler="tpe"), space) as study:
-        while batch := study.ask(8):
-            for trial in batch:
-                bad = trial.params["x"] > 0.5
-                value, outcome = (None, "pruned") if bad else (-1.0, "complete")
-                study.tell(trial, Outcome(outcome, value))
-    late = [record.outcome for record in study.records()][32:]
-    assert late.count("pruned") < 8  # of 32, by chance 16
 
 
 def test_what_a_killed_process_leaves_is_done_next(tmp_path, make_config, space):

@@ -1,6 +1,5 @@
 """Studies in a real PostgreSQL server, which the tests start themselves: make test-postgres."""
 
-import importlib.util
 import shutil
 import subprocess
 import tempfile
@@ -13,14 +12,11 @@ from metaevo.config import ConfigError
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
+from tests.metaevo.tuning import several_workers
 
 pytestmark = pytest.mark.postgres
 
 SERVER = Path(__file__).parents[2] / "postgres" / "server.sh"
-_path = Path(__file__).with_name("several_workers.py")
-_spec = importlib.util.spec_from_file_location("several_workers", _path)
-several_workers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(several_workers)
 
 
 @pytest.fixture
@@ -46,8 +42,7 @@ def test_workers_that_begin_a_database_at_once_share_one_study(tmp_path, url):
     processes = [several_workers.start(tmp_path, name, url) for name in "abcd"]
     for process in processes:
         assert process.wait(timeout=120) == 0, several_workers.said(tmp_path)
-    lines = [line.split() for line in (tmp_path / "evaluated").read_text().splitlines()]
-    indices = sorted(int(index) for _, index, _ in lines)
+    indices = several_workers.evaluated(tmp_path)
     assert indices == list(range(several_workers.TRIALS))
     study = several_workers.open_study(tmp_path, url)
     assert [record.index for record in study.records()] == indices

@@ -1,20 +1,14 @@
 """Workers that share a study: each trial is decided once, whoever dies when."""
 
 import contextlib
-import importlib.util
 import threading
-from pathlib import Path
 
 import pytest
 
 from metaevo.tuning import storage as storages
 from metaevo.tuning.samplers import design
 from metaevo.tuning.study import Outcome, Study
-
-_path = Path(__file__).with_name("several_workers.py")
-_spec = importlib.util.spec_from_file_location("several_workers", _path)
-several_workers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(several_workers)
+from tests.metaevo.tuning import several_workers
 
 
 def open_study(path, config, space, **options):
@@ -29,36 +23,6 @@ def url_of(kind, path):
 @pytest.mark.parametrize("storage", ["journal", "sqlite"])
 def test_a_killed_process_loses_nothing_and_nothing_is_done_twice(tmp_path, storage):
     several_workers.check_that_a_killed_worker_loses_nothing(tmp_path, url_of(storage, tmp_path))
-
-
-@pytest.mark.parametrize("kind", ["journal", "sqlite"])
-def test_several_workers_share_the_trials(tmp_path, make_config, space, quadratic, kind):
-    config = make_config(trials=12, storage=url_of(kind, tmp_path))
-    open_study(tmp_path, config, space)
-    kept, errors = [], []
-
-    def work():
-        try:
-            with open_study(tmp_path, config, space, is_worker=True) as study:
-                while batch := study.ask(2):
-                    for trial in batch:
-                        if study.tell(trial, Outcome("complete", quadratic(trial.params))):
-                            kept.append(trial.index)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    # SQLite cannot lock a row, so that two workers may evaluate the same trial at the same time.
-    assert (sorted(set(kept)) if kind == "sqlite" else sorted(kept)) == list(range(12))
-    study = open_study(tmp_path, config, space)
-    records = sorted(study.records(), key=lambda record: record.index)
-    assert [record.params for record in records] == design(config, space, 0)
-    assert study.running() == study.remaining() == 0
 
 
 class KilledError(Exception):

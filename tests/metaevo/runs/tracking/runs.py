@@ -1,7 +1,9 @@
 """A run directory without a run, and what services are found to have of it."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +67,13 @@ def sync(pattern, *arguments, code=0, **changes):
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
+
+
+@contextlib.contextmanager
+def silence():
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def read_wandb(run):

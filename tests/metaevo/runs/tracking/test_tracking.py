@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from metaevo.commands.sync import main
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror
 from metaevo.runs.tracking.tracker import mirrored
-from tests.metaevo.runs.tracking.fake_wandb import serving, silence
 from tests.metaevo.runs.tracking.runs import (
     RUN_ID,
     finish_run,
@@ -19,6 +19,7 @@ from tests.metaevo.runs.tracking.runs import (
     read_mlflow,
     read_wandb,
     rows_of,
+    silence,
     sync,
 )
 
@@ -100,23 +101,32 @@ def test_a_second_sync_changes_nothing(sent, tmp_path):
     assert len(list((copy / "wandb").glob("offline-run-*"))) == 3
 
 
-def test_a_sync_that_failed_half_way_is_completed(tmp_path):
-    run = make_run(tmp_path / "run")
+class FakeRun:
+    """A run of wandb's client that a server already has in part."""
+
+    def __init__(self, known):
+        self.id, self.summary, self.rows = RUN_ID, known, []
+        self.log = self.rows.append
+
+    def define_metric(self, *_, **__):
+        pass
+
+    def log_artifact(self, artifact):
+        raise ConnectionError("no artifacts today")
+
+
+def test_a_sync_that_failed_half_way_is_completed(tmp_path, monkeypatch, capsys):
+    """The server has generations 0 and 1, and then takes no artifacts."""
+    run, opened = make_run(tmp_path / "run"), []
     finish_run(run)
-    with serving() as fake:
-        settings = {"WANDB_BASE_URL": fake.url, "WANDB_API_KEY": KEY}
-        fake.takes_artifacts = False
-        assert "error: " in sync(run.path, "--wandb", code=1, **settings)
-        fake.takes_artifacts = True
-        for _ in range(2):
-            sync(run.path, "--wandb", **settings)
-            found = [row.get("generation/index") for row in fake.history(RUN_ID)]
-            assert found == [0, 1, 2, None, None]
-            assert len(fake.history(f"{RUN_ID}-trial_0")) == 2
-        head = fake.heads[f"{RUN_ID}-trial_0"]
-        assert (head["groupName"], head["jobType"], head["displayName"]) == (
-            "run", "trial", "run/trial_0"
-        )  # fmt: skip
+    run.tracked_path.unlink()
+    (own,) = server = [FakeRun({"generation/index": 1})]
+    monkeypatch.setattr("wandb.login", lambda **_: True)
+    monkeypatch.setattr("wandb.init", lambda **options: opened.append(options) or server.pop())
+    assert main([str(run.path), "--wandb"], description=None) == 1
+    assert "no artifacts today" in capsys.readouterr().err
+    assert [row.get("generation/index") for row in own.rows] == [2, None, None]
+    assert (opened[0]["id"], opened[0]["resume"]) == (RUN_ID, "allow")
 
 
 def test_a_file_that_is_replaced_while_a_run_is_sent_is_not_sent_twice(tmp_path, monkeypatch):
