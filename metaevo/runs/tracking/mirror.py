@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from metaevo.runs.tracking.mlflow_run import MlflowRun
     from metaevo.runs.tracking.wandb_run import WandbRun
 
-    Remote = WandbRun | MlflowRun
-
 ARTIFACTS = (
     "evaluation.json", "trials.csv", "best.yaml", "learning_curves.csv", "figures", "meta_params",
     "report.html",
@@ -97,7 +95,7 @@ class Mirror:
         )
 
     @functools.cached_property
-    def _remote(self) -> "Remote":
+    def _remote(self) -> "WandbRun | MlflowRun":
         return open_remote(self._destination, self._about)
 
     def catch_up(self) -> None:
@@ -129,7 +127,9 @@ class Mirror:
         remote.finish(completed=True)
 
 
-def open_remote(destination: Destination, about: About, parent: str | None = None) -> "Remote":
+def open_remote(
+    destination: Destination, about: About, parent: str | None = None
+) -> "WandbRun | MlflowRun":
     """Open a run at a service, or continue it; importing its package takes seconds."""
     if destination.service == "wandb":
         from metaevo.runs.tracking.wandb_run import WandbRun
