@@ -18,15 +18,10 @@ from metaevo.runs.tracking.mirror import send
 
 @exit_on_config_error()
 def main(argv: Sequence[str], *, description: str | None) -> int:
-    """Parse a command line and send the runs.
+    """Send the runs that a command line names, and return the exit code.
 
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-
-    Returns:
-        The exit code: 0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is
-        at fault, for a run directory that cannot be used.
+    It is 0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is at fault, for
+    a run directory that cannot be used.
     """
     parser = Parser("sync", description)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, globs, or latest")

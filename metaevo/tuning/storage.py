@@ -89,11 +89,11 @@ def _open_database(text: str) -> BaseStorage:
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
     try:
-        try:
-            return _connect(url)
-        except sqlalchemy.exc.DBAPIError:  # another process may be creating the tables
-            time.sleep(1)
-            return _connect(url)
+        for _ in range(3):
+            with contextlib.suppress(sqlalchemy.exc.DBAPIError):
+                return _connect(url)
+            time.sleep(0.5)  # another process may be creating the tables
+        return _connect(url)
     except Exception as error:  # of SQLAlchemy, its driver or Optuna
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         if url.password:

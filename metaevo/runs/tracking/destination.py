@@ -38,11 +38,7 @@ class Destination:
 
 
 def destinations(settings: Mapping[str, str | None]) -> list[Destination]:
-    """Return the destinations in the section `run` of the settings.
-
-    Raises:
-        ConfigError: if `mlflow` is not a tracking URI.
-    """
+    """Return the destinations in the section `run` of the settings; raises as `tracking_uri`."""
     project = settings.get("wandb_project") or "metaevo"
     found = []
     if (mode := settings.get("wandb")) in ("offline", "online"):
@@ -72,7 +68,7 @@ def tracking_uri(text: str) -> str:
     """Return an MLflow tracking URI that does not depend on the working directory.
 
     Raises:
-        ConfigError: if the text is not a tracking URI.
+        ConfigError: if the text is none.
     """
     if text == "local":
         return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"

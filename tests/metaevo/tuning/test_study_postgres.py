@@ -6,12 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from optuna.distributions import FloatDistribution
 
-from metaevo.config import ConfigError
-from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.space import Space
-from metaevo.tuning.study import Study
 from tests.metaevo.tuning import several_workers
 
 pytestmark = pytest.mark.postgres
@@ -46,12 +41,3 @@ def test_workers_that_begin_a_database_at_once_share_one_study(tmp_path, url):
     assert indices == list(range(several_workers.TRIALS))
     study = several_workers.open_study(tmp_path, url)
     assert [record.index for record in study.records()] == indices
-
-
-def test_a_password_is_never_shown(tmp_path, url):
-    bad = url.replace("postgres@/postgres", "nobody:geheim@/missing")
-    config = SweepConfig(trials=1, sampler="random", storage=bad)
-    with pytest.raises(ConfigError, match="cannot be opened") as error:
-        Study(tmp_path, config, Space({"x": FloatDistribution(0, 1)}, {}), seed=0, name="n")
-    assert "geheim" not in str(error.value)
-    assert "nobody" in str(error.value)
