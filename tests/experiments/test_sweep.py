@@ -216,15 +216,6 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
     assert logged == list(range(6))
 
 
-def test_a_serial_sweep_that_learns_is_resumed_bit_for_bit(sweep, tmp_path, monkeypatch):
-    line = "--sweep.sampler tpe --sweep.trials 14 --sweep.batch 1 --sweep.confirm_seeds 0"
-    whole, path = sweep(tmp_path / "whole", line), tmp_path / "run"
-    with killed_at(monkeypatch, run.Study, "tell", 12):
-        sweep(path, line)
-    sweep(path, resume=True)
-    assert table(path) == table(whole)
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "count"),
     [

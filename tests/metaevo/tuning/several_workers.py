@@ -21,7 +21,6 @@ from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Outcome, Study
 
-ROOT = Path(__file__).parents[3]
 RATE, TRIALS = "hyperparams.learning_rate", 24
 
 
@@ -55,7 +54,7 @@ def work(directory, name, url=None):
 def start(directory, name, url):
     command = [sys.executable, __file__, str(directory), name, *([url] if url else [])]
     with open(directory / "output", "a") as output:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
 

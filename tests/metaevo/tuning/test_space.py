@@ -75,29 +75,6 @@ def test_each_integer_of_a_range_gets_the_same_share():
     assert math.isclose(at(rate, 0.5), 1e-3)
 
 
-def test_the_wandb_sweep():
-    space = make(
-        {
-            RATE: {"log_uniform": [1e-4, 1e-2]},
-            "hyperparams.gamma": {"uniform": [0.9, 0.999]},
-            "train.num_steps": {"integer": [32, 96], "step": 32},
-            "train.update_epochs": {"integer": [1, 4]},
-            "train.num_envs": {"log_integer": [4, 64]},
-            "value_loss": {"choice": ["squared", "huber"]},
-            "hyperparams.vf_coef": {"fixed": 0.5},
-        }
-    )
-    assert space.to_wandb() == {
-        RATE: {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2},
-        "hyperparams.gamma": {"distribution": "uniform", "min": 0.9, "max": 0.999},
-        "train.num_steps": {"values": [32, 64, 96]},
-        "train.update_epochs": {"distribution": "int_uniform", "min": 1, "max": 4},
-        "train.num_envs": {"distribution": "q_log_uniform_values", "min": 4, "max": 64},
-        "value_loss": {"values": ["squared", "huber"]},
-        "hyperparams.vf_coef": {"value": 0.5},
-    }
-
-
 def test_a_setting_without_a_default_and_one_that_only_fits_beside_another():
     make({"hyperparams.annealing_steps": {"log_uniform": [1e4, 1e6]}})
     settings = {"learner": "ppo", "train": {"num_envs": 4, "num_steps": 4, "num_minibatches": 4}}
