@@ -349,9 +349,6 @@ def make_train(config: Config, env: Any, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss` and `make_optimizer`.
-
-    Raises:
-        ValueError: if the environment's actions are not a vector with bounds.
     """
     return SAC(config, env, **slots).train
 

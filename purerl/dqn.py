@@ -358,7 +358,7 @@ class DQN:
     ) -> tuple[policies.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         del memory
-        values = self.values(policy.params, obs, masks.told(self.env, legal))
+        values = self.values(policy.params, obs, masks.legal_mask(self.env, legal))
         return policies.EpsilonGreedy(values, policy.epsilon), None
 
 
@@ -366,8 +366,5 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `make_optimizer` and `schedule`.
-
-    Raises:
-        ValueError: if the environment's actions are not discrete.
     """
     return DQN(config, env, **slots).train

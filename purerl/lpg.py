@@ -255,9 +255,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `update_rule` and `make_optimizer`.
-
-    Raises:
-        ValueError: if the environment's actions are not discrete.
     """
     return LPG(config, env, **slots).train
 

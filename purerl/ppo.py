@@ -362,15 +362,12 @@ class PPO:
         """Return the distribution of actions at one raw observation, and the next memory."""
         obs = normalized(obs, policy.observation_statistics)
         distribution, _, memory = self.network.apply(policy.params, obs, memory)
-        return distribution.among(masks.told(self.env, legal)), memory
+        return distribution.among(masks.legal_mask(self.env, legal)), memory
 
 
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `policy_loss`, `make_optimizer` and `schedule`.
-
-    Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
     """
     return PPO(config, env, **slots).train

@@ -322,9 +322,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slot is `value_loss`.
-
-    Raises:
-        ValueError: if the environment's observations or actions are not discrete.
     """
     return QLearning(config, env, **slots).train
 

@@ -30,10 +30,6 @@ _SPHERE, _CAPSULE = 2, 3
 """MuJoCo's identifiers of shapes."""
 
 
-class BraxParams(SuiteParams):
-    """The parameters of a robot's environment: its bodies are fixed when it is built."""
-
-
 class Brax(SuiteEnvironment):
     """A robot. Scores of different backends cannot be compared, because the physics differ.
 
@@ -41,7 +37,6 @@ class Brax(SuiteEnvironment):
         name: name of the robot.
         backend: physics engine; `spring` is the fastest on a CPU.
         pool: see `SuiteEnvironment`; None by default, because resets are rare here.
-        pool_seed: seed of the starts.
 
     Raises:
         ValueError: if the backend is unknown.
@@ -66,18 +61,18 @@ class Brax(SuiteEnvironment):
         self._limit = TIME_LIMITS.get(name, 1000)
 
     @property
-    def default_params(self) -> BraxParams:
+    def default_params(self) -> SuiteParams:
         """Default parameters, with Gymnasium's time limit."""
-        return BraxParams(max_steps_in_episode=self._limit)
+        return SuiteParams(max_steps_in_episode=self._limit)
 
-    def begin(self, key: jax.Array, params: BraxParams) -> tuple[jax.Array, Any]:
+    def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset; brax's `done` marks a terminal state, never a time limit."""
         del params
         state = self.robot.reset(key)
         return state.obs, state
 
     def advance(
-        self, key: jax.Array, inner: Environment, action: jax.Array, params: BraxParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; brax changes the dicts of the state in place, so it gets copies."""
         del key, params
@@ -87,7 +82,7 @@ class Brax(SuiteEnvironment):
 
     @partial(jax.jit, static_argnames=("self",))
     def step(
-        self, key: jax.Array, state: PyTree, action: jax.Array, params: BraxParams | None = None
+        self, key: jax.Array, state: PyTree, action: jax.Array, params: SuiteParams | None = None
     ) -> tuple:
         """Step as gymnax does, but compute a reset only if an episode has ended.
 
@@ -107,7 +102,7 @@ class Brax(SuiteEnvironment):
         )
         return obs, state, reward, terminated, truncated, info
 
-    def render(self, state: SuiteState, params: BraxParams) -> np.ndarray:
+    def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the robot as lines: from the side, with the camera moving along, or from above."""
         del params
         name = self.name.removeprefix("brax/")

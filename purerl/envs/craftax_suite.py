@@ -77,7 +77,6 @@ class Craftax(SuiteEnvironment):
     Args:
         name: craftax's name, without `Craftax-` and `-v1`.
         pool: see `SuiteEnvironment`; worlds are expensive, so a pool of 256 takes seconds.
-        pool_seed: seed of the starts.
     """
 
     suite = "craftax"

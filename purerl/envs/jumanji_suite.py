@@ -116,10 +116,6 @@ GAMES: dict[str, Game] = {
 """Games by name: jumanji's name without the version."""
 
 
-class JumanjiParams(SuiteParams):
-    """Parameters of a game: only the time limit."""
-
-
 class Jumanji(SuiteEnvironment):
     """Images; the other parts of jumanji's observations are left out.
 
@@ -137,7 +133,6 @@ class Jumanji(SuiteEnvironment):
     Args:
         name: a key of `GAMES`.
         pool: see `SuiteEnvironment`; 1024 by default in Maze, SlidingTilePuzzle and Minesweeper.
-        pool_seed: seed of the starts.
     """
 
     suite = "jumanji"
@@ -152,20 +147,20 @@ class Jumanji(SuiteEnvironment):
             spec = self.game.action_spec
             self._shape = tuple(map(int, jnp.ravel(jnp.asarray(spec.num_values))))
         self._observe, self._draw, self.planes = found.observe, found.draw, found.planes
-        self._params = JumanjiParams(max_steps_in_episode=found.limit)
+        self._params = SuiteParams(max_steps_in_episode=found.limit)
 
     @property
-    def default_params(self) -> JumanjiParams:
+    def default_params(self) -> SuiteParams:
         """Default parameters, with jumanji's time limit or a limit that is never reached."""
         return self._params
 
-    def begin(self, key: jax.Array, params: JumanjiParams) -> tuple[jax.Array, Any]:
+    def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset."""
         del params
         return self._seen_of(*self.game.reset(key))
 
     def advance(
-        self, key: jax.Array, inner: Environment, action: jax.Array, params: JumanjiParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; random numbers come from `key`, because the state has no key."""
         del params
@@ -178,13 +173,13 @@ class Jumanji(SuiteEnvironment):
         legal = jnp.ravel(timestep.observation.action_mask)
         return self._observe(timestep.observation), Play(state.replace(key=None), legal)
 
-    def legal_actions(self, state: SuiteState, params: JumanjiParams) -> jax.Array:
+    def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return jumanji's mask [num_actions]."""
         del params
         mask: jax.Array = state.inner.legal
         return mask
 
-    def render(self, state: SuiteState, params: JumanjiParams) -> np.ndarray:
+    def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the board, uint8 [height, width, 3]."""
         del params
         return self._draw(state.inner.state)

@@ -33,19 +33,12 @@ NEVER = 2**30
 """Replaces navix's own time limit, so that it never ends an episode."""
 
 
-class NavixParams(SuiteParams):
-    """The parameters of a grid: its layout is fixed when it is built, or drawn with a start."""
-
-    max_steps_in_episode: int = 100
-
-
 class Navix(SuiteEnvironment):
     """A grid of symbols [height, width, 3]: object, colour and state of each cell.
 
     Args:
         name: navix's name, without `Navix-` and `-v0`.
         pool: see `SuiteEnvironment`; resets are expensive.
-        pool_seed: seed of the starts.
     """
 
     suite = "navix"
@@ -58,18 +51,18 @@ class Navix(SuiteEnvironment):
             self.grid = self._navix.make(f"Navix-{name}-v0", max_steps=NEVER)
 
     @property
-    def default_params(self) -> NavixParams:
+    def default_params(self) -> SuiteParams:
         """Default parameters, with the time limit of `navix.make`."""
-        return NavixParams()
+        return SuiteParams(max_steps_in_episode=100)
 
-    def begin(self, key: jax.Array, params: NavixParams) -> tuple[jax.Array, Any]:
+    def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset, and drop navix's picture of the grid, which takes 12 of the 13 kB of its state."""
         del params
         timestep = self.grid.reset(key)
         return timestep.observation, _without_extras(timestep.state)
 
     def advance(
-        self, key: jax.Array, inner: Environment, action: jax.Array, params: NavixParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Take navix's step without its reset, which is one call late and ignores the action.
 
@@ -89,7 +82,7 @@ class Navix(SuiteEnvironment):
         terminated = after.step_type == self._navix.StepType.TERMINATION
         return after.observation, _without_extras(after.state), after.reward, terminated
 
-    def render(self, state: SuiteState, params: NavixParams) -> np.ndarray:
+    def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Return navix's picture of the state, uint8 [height, width, 3]."""
         del params
         cache = imported("navix", "navix.rendering.cache", VERSION).RenderingCache

@@ -30,10 +30,6 @@ NEVER = 2**30
 """Replaces Freeway's own limit of 2,500 steps, so that it never ends an episode."""
 
 
-class PgxParams(SuiteParams):
-    """Parameters of a game: only the time limit."""
-
-
 class Pgx(SuiteEnvironment):
     """Images of MinAtar games [10, 10, channels], or of the board of 2048 [4, 4, 31].
 
@@ -44,7 +40,6 @@ class Pgx(SuiteEnvironment):
     Args:
         name: pgx's name of the game.
         pool: see `SuiteEnvironment`; resets are cheap.
-        pool_seed: seed of the starts.
         sticky_action_prob: probability that a MinAtar game repeats the last action; null for pgx's
             default. With 0, Breakout equals gymnax's.
 
@@ -71,14 +66,14 @@ class Pgx(SuiteEnvironment):
         if sticky_action_prob is not None:
             self.game.sticky_action_prob = float(sticky_action_prob)
         self._observe = jax.jit(self.game.observe)
-        self._params = PgxParams(max_steps_in_episode=LIMITS[name])
+        self._params = SuiteParams(max_steps_in_episode=LIMITS[name])
 
     @property
-    def default_params(self) -> PgxParams:
+    def default_params(self) -> SuiteParams:
         """Default parameters, with the time limit in `LIMITS`."""
         return self._params
 
-    def begin(self, key: jax.Array, params: PgxParams) -> tuple[jax.Array, Any]:
+    def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset, and disable the game's own time limit."""
         del params
         state = self.game.init(key)
@@ -87,7 +82,7 @@ class Pgx(SuiteEnvironment):
         return state.observation, state.replace(observation=None)
 
     def advance(
-        self, key: jax.Array, inner: Environment, action: jax.Array, params: PgxParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; the reward belongs to the only player."""
         del params
@@ -99,13 +94,13 @@ class Pgx(SuiteEnvironment):
             state.terminated,
         )
 
-    def legal_actions(self, state: SuiteState, params: PgxParams) -> jax.Array:
+    def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return pgx's mask [num_actions]; an illegal action would end the game."""
         del params
         mask: jax.Array = state.inner.legal_action_mask
         return mask
 
-    def render(self, state: SuiteState, params: PgxParams) -> np.ndarray:
+    def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the observation of a MinAtar game, or the board of 2048."""
         del params
         if self.name == "pgx/2048":

@@ -57,7 +57,6 @@ class XMiniGrid(SuiteEnvironment):
     Args:
         name: xminigrid's name, without `MiniGrid-` or `XLand-MiniGrid-`.
         pool: see `SuiteEnvironment`; resets are expensive.
-        pool_seed: seed of the starts.
     """
 
     suite = "xminigrid"
@@ -129,7 +128,6 @@ class XLand(XMiniGrid):
         distractors: number of objects that no rule uses.
         task: number of a fixed task for all agents; None for a distribution of tasks.
         pool: starts of every task, see `SuiteEnvironment`.
-        pool_seed: seed of the starts.
 
     Raises:
         ValueError: if the depths are out of order or the objects do not fit.

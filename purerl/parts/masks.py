@@ -50,7 +50,7 @@ def draw(env: Environment, key: jax.Array, env_state: PyTree, env_params: EnvPar
     return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
 
 
-def told(env: Environment, legal: jax.Array | None) -> jax.Array | None:
+def legal_mask(env: Environment, legal: jax.Array | None) -> jax.Array | None:
     """Check the mask of legal actions that was passed to `act`, and return it.
 
     Raises:

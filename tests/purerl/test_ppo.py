@@ -134,9 +134,10 @@ def test_learn_is_adam_on_the_clipped_gradient():
 class Rollouts:
     """Two updates' rollouts in a row on short episodes, with their batches and sums."""
 
-    def __init__(self, **changes):
-        self.learner = ppo.PPO(replace(CONFIG, num_steps=16, **changes), ENV)
+    def __init__(self, config, change=lambda params: params):
+        self.learner = ppo.PPO(config, ENV, losses.clipped_squared)
         state = init(self.learner)
+        state = state.replace(params=change(state.params))
         collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
         self.states, self.transitions, self.sums, self.batches = [state], [], [], []
         for _ in range(2):
@@ -153,7 +154,7 @@ class Rollouts:
 
 @pytest.fixture(scope="module")
 def rollouts():
-    return Rollouts(normalize_advantages="batch")
+    return Rollouts(replace(CONFIG, num_steps=16, normalize_advantages="batch"))
 
 
 def test_rollout_is_a_chain_of_transitions(rollouts):
@@ -231,7 +232,8 @@ def test_batch_holds_standardized_advantages_and_targets(rollouts):
 
 def test_observations_and_rewards_are_normalized():
     """By what was seen before (observations) and up to now (rewards), all of it."""
-    run = Rollouts(normalize_observations=True, normalize_rewards=True, normalize_advantages="none")
+    settings = {"normalize_observations": True, "normalize_rewards": True}
+    run = Rollouts(replace(CONFIG, num_steps=16, normalize_advantages="none", **settings))
     raw = [np.asarray(t.obs, np.float64) for t in run.transitions]
     np.testing.assert_allclose(run.batches[0].transition.obs, raw[0].reshape(-1, 2), rtol=1e-5)
     mean, std = raw[0].mean((0, 1)), raw[0].std((0, 1))

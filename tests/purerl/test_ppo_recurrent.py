@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from purerl import acting, envs, ppo
-from purerl.parts import losses
 from purerl.parts.evaluation import evaluate
 from purerl.types import Context
-from tests.purerl import probes, reference
+from tests.purerl import reference, test_ppo
 from tests.purerl.parts.test_returns import brute_force
-from tests.purerl.test_ppo import HYPERPARAMS, KEY, SEEN, Recorder, replace
+from tests.purerl.test_ppo import ENV, HYPERPARAMS, KEY, SEEN, Recorder, replace
 
 STEPS, ENVS, SIZE = 8, 4, 3
 CONFIG = ppo.Config(
@@ -26,33 +25,25 @@ CONFIG = ppo.Config(
 )
 
 
-class Rollouts:
+class Rollouts(test_ppo.Rollouts):
     """Two rollouts in a row, of arbitrary parameters, and the same by an unrolled loop."""
 
     def __init__(self, **changes):
-        self.env = probes.Cycle()
-        params = self.env.default_params
-        self.learner = ppo.PPO(replace(CONFIG, **changes), self.env, losses.clipped_squared)
-        state = jax.jit(self.learner.init)(KEY, HYPERPARAMS, None, params)
         rng = np.random.default_rng(0)
-        self.params = jax.tree.map(
-            lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), state.params
-        )
-        state = state.replace(params=self.params)
-        collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
-        memory = np.asarray(state.envs.memory)
-        self.states, self.transitions, self.batches, self.unrolled = [state], [], [], []
-        for _ in range(2):
-            state, transitions, _ = collect(state, params)
-            state, batch = make_batch(state, transitions, HYPERPARAMS)
-            t = jax.tree.map(np.asarray, transitions)
+
+        def shifted(params):
+            return jax.tree.map(
+                lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), params
+            )
+
+        super().__init__(replace(CONFIG, **changes), shifted)
+        self.params = self.states[0].params
+        exact, memory = reference.to_float64(self.params), np.asarray(self.states[0].envs.memory)
+        self.unrolled = []
+        for t in self.transitions:
             done = t.terminated | t.truncated
-            exact = reference.to_float64(self.params)
             unrolled = reference.recurrent_forward(exact, t.obs.astype(np.float64), memory, done)
             memory = np.where(done[-1][:, None], 0.0, unrolled[-1][-1])
-            self.states.append(state)
-            self.transitions.append(t)
-            self.batches.append(batch)
             self.unrolled.append(unrolled)
 
 
@@ -165,7 +156,7 @@ def test_gradient_through_time(rollouts):
 
 @pytest.mark.long
 def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
-    learner = Recorder(rollouts.learner.config, rollouts.env)
+    learner = Recorder(rollouts.learner.config, ENV)
     batch = rollouts.batches[0]._replace(target=jnp.arange(float(STEPS * ENVS)))
     SEEN.clear()
     jax.jit(learner.learn)(rollouts.states[1], batch, HYPERPARAMS, None)
