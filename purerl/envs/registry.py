@@ -93,11 +93,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     check_name(name)
     constructor = list(inspect.signature(_constructor(name)).parameters)
     constructor_overrides = {
-        key: _hashable(value) for key, value in overrides.items() if key in constructor
+        key: _argument(name, key, value) for key, value in overrides.items() if key in constructor
     }
-    for key, value in constructor_overrides.items():
-        if not key.endswith("seed") and not _is_small(value):
-            raise ValueError(f"{name}: parameter {key} = {value!r} must be at most {LARGEST_SIZE}")
     try:
         env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
     except (TypeError, ValueError, OSError) as error:
@@ -105,9 +102,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
         raise ValueError(f"cannot build environment {name!r}: {reason}{error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    if name not in names() and not is_custom(
-        name
-    ):  # other fields, such as a pool of starts, are drawn
+    if name not in names() and not is_custom(name):  # other fields, such as starts, are drawn
         fields = {key: value for key, value in fields.items() if isinstance(value, int | float)}
     replacements = {}
     for key, value in overrides.items():
@@ -204,15 +199,14 @@ def _own(name: str) -> Any:
     return found
 
 
-def _hashable(value: Any) -> Any:
-    """Convert lists (from YAML) to tuples recursively, so that they can be cached."""
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
-
-
-def _is_small(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_small, value))
-    return not isinstance(value, int | float) or abs(value) <= LARGEST_SIZE
+def _argument(name: str, key: str, value: Any) -> Any:
+    """Convert lists (from YAML) to tuples, so that they can be cached, and refuse large numbers."""
+    if isinstance(value, list | tuple):
+        return tuple(_argument(name, key, each) for each in value)
+    is_number = isinstance(value, int | float) and not key.endswith("seed")
+    if is_number and not abs(value) <= LARGEST_SIZE:
+        raise ValueError(f"{name}: parameter {key} = {value!r} must be at most {LARGEST_SIZE}")
+    return value
 
 
 LARGEST_SIZE = 1024
