@@ -153,7 +153,7 @@ def check_evaluation(problem: MetaProblem) -> list[str]:
 
     found: Any = jax.eval_shape(evaluate, jax.random.key(0))
     if not isinstance(found, Evaluation):
-        kind = type(found).__name__
+        kind = type(found).__name__ if jax.tree.leaves(found) != [found] else "one array"
         raise ConfigError(
             f"evaluate: returned {kind}; it must return metaevo.Evaluation(fitness, metrics)"
         )

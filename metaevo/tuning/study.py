@@ -110,7 +110,7 @@ class Study:
             config: location and name of the study, and its sampler and scheduler.
             space: search space of the settings.
             seed: seed of all samplers.
-            name: name of the study if the config has none.
+            name: name of a new study if the config has none.
             is_worker: whether another process leads the study in this run directory.
 
         Raises:
@@ -118,9 +118,12 @@ class Study:
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         check_sampler(config, space)
-        self._storage, self._name = open_storage(path, config.storage), config.study or name
-        self._config, self._space, self._seed = config, space, seed
+        self._storage = open_storage(path, config.storage)
         self._journal = path / JOURNAL if path is not None and config.storage is None else None
+        if self._journal is not None:  # the directory may have been renamed
+            name = next(iter(optuna.get_all_study_names(self._storage)), name)
+        self._name = config.study or name
+        self._config, self._space, self._seed = config, space, seed
         self._is_worker = is_worker
         self._working = contextlib.ExitStack()
         self._beats: dict[int, BaseHeartbeatThread] = {}

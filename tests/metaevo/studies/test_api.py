@@ -226,7 +226,7 @@ class NamedLearned(AsStudy):
     [
         (Empty(), "init"),
         (Integers(), "init.*'x'.*int32"),
-        (BareFloat(), "evaluate.*Evaluation"),
+        (BareFloat(), "evaluate: returned one array.*Evaluation"),
         (VectorMetric(), r"evaluate: each.*\(3,\)"),
         (Reserved(), "evaluate: metrics.*'fitness_mean'"),
         (WithoutMetrics(), "evaluate: metrics = None"),

@@ -49,6 +49,15 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
         assert np.mean([-record.value for record in records[48:]]) < 0.1
 
 
+def test_a_renamed_directory_continues_its_study(tmp_path, make_config, space, quadratic):
+    config, renamed = make_config(trials=8, sampler="random"), tmp_path / "renamed"
+    (tmp_path / "first").mkdir()
+    search(tmp_path / "first", config, space, quadratic, batch=4, limit=1)
+    (tmp_path / "first").rename(renamed)
+    study = Study(renamed, config, space, seed=0, name=renamed.name)
+    assert len(study.records()) == 4
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_same_seed_suggests_the_same_also_after_a_pause(
     tmp_path, make_config, space, quadratic, sampler
