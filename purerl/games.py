@@ -59,7 +59,7 @@ class Game(NamedTuple):
 
 
 def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]:
-    """Return the shares of discounted time spent in CC, CD, DC and DD, which sum to 1.
+    """Return the shares of discounted time spent in CC, CD, DC and DD: four scalars with sum 1.
 
     With transition matrix P and distribution p of the first state, the shares m solve
     (I - discount P)^T m = (1 - discount) p. The matrix is diagonally dominant by columns, so
@@ -71,9 +71,6 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
         discount: in [0, 1).
         own: [5] logits of the first player.
         other: [5] logits of the other player, from its own point of view.
-
-    Returns:
-        Four scalars.
     """
     ours, theirs = jax.nn.sigmoid(own), jax.nn.sigmoid(other)
     first, *after = (_joint(ours[i], theirs[j]) for i, j in enumerate(_OTHERS_VIEW))
@@ -94,10 +91,7 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
 def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return both players' rewards per step: (1 - discount) times the discounted sum.
 
-    Args:
-        game: from the first player's point of view.
-        own: [5] logits of the first player.
-        other: [5] logits of the other player, from its own point of view.
+    The game is from the first player's point of view; policies are as for `visits`.
     """
     share = visits(game.discount, own, other)
     return _dot(share, game.own), _dot(share, game.other)

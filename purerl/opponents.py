@@ -1,8 +1,8 @@
 """Players of games between learners: naive learners, LOLA, best responses, fixed strategies.
 
-A player chooses a new policy in every meta-step, from the policies that both players have
-(`purerl.games`), and may carry a state from one meta-step to the next, such as a momentum. Like an
-optimizer of optax it is a pair of functions, `init` and `step`.
+In every joint move, a player chooses a new policy from the policies of both players
+(`purerl.games`). Like an optimizer of optax, it is a pair of functions, `init` and `step`, and may
+have a state, such as a momentum.
 """
 
 import math
@@ -38,8 +38,7 @@ class Player(NamedTuple):
     """`first policy [5] -> state`; the state is any pytree of arrays"""
     step: Callable[[Game, Any, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     """`(game, learning rate, own policy, other policy, state) -> (next policy, next state)`; the
-    game is from the player's point of view, and policies are logits [5], each from the point of
-    view of the player that has it"""
+    game is from the player's point of view, policies are logits [5], each from its owner's"""
 
 
 class Episode(NamedTuple):
@@ -64,8 +63,8 @@ def play(
 ) -> Episode:
     """Play a meta-episode.
 
-    A meta-step is a joint move: both players choose their next policies from the same pair of
-    policies, and then earn the value of the game between the new ones (M-FOS, Lu et al. 2022).
+    In a joint move, both players choose their next policies from the same pair of policies, and
+    then earn the value of the game between the new ones (M-FOS, Lu et al. 2022).
 
     Args:
         game: from our point of view.
@@ -100,11 +99,7 @@ def gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
 
 
 def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) -> Player:
-    """Return a player without a state.
-
-    Args:
-        choose: `(game, rate, own, other) -> next policy`.
-    """
+    """Return a player without a state, from `(game, rate, own, other) -> next policy`."""
 
     def step(
         game: Game, rate: Any, own: jax.Array, other: jax.Array, state: PyTree
@@ -124,9 +119,8 @@ def naive(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
 def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
     """Follow the gradient of the player's value after the other player's next naive step.
 
-    This is the exact form, which differentiates through the step instead of expanding it to first
-    order (Foerster et al. 2018, "Learning with Opponent-Learning Awareness"). The other player is
-    assumed to have the same learning rate.
+    This is the exact form, which differentiates through the step (Foerster et al. 2018, "Learning
+    with Opponent-Learning Awareness"). Both players have the same learning rate.
     """
 
     def ahead(own):
@@ -157,11 +151,7 @@ def constant(policy: PyTree) -> Player:
 
 
 def fixed(probabilities: Sequence[float] | np.ndarray) -> Player:
-    """Return a player that never learns.
-
-    Args:
-        probabilities: [5] probabilities of cooperating: at the start, after CC, CD, DC and DD.
-    """
+    """Return a player that always has these probabilities [5] of cooperating, see `FIXED`."""
     return constant(logits(probabilities))
 
 
@@ -213,7 +203,7 @@ def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarray | None:
-    """Return the strategy that enforces own - l = factor x (other - l').
+    """Return the probabilities [5] that enforce own - l = factor x (other - l'), or None.
 
     Press & Dyson 2012, for discounted games Hilbe, Traulsen & Sigmund 2015 ("Partners or rivals?").
     The baselines l and l' are the payoffs of mutual defection (level 0: extortion), of mutual
@@ -221,12 +211,9 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
     line, the most reactive is returned.
 
     Args:
-        game: from the player's point of view.
+        game: game from the player's point of view.
         factor: factor of extortion, at least 1.
         level: in [0, 1], also the probability of cooperating at the start.
-
-    Returns:
-        [5] probabilities, or None if the game has no such strategy.
     """
     own, other = np.asarray(game.own), np.asarray(game.other)
     low, high = (payoffs[3] * (1 - level) + payoffs[0] * level for payoffs in (own, other))

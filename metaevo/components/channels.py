@@ -19,7 +19,6 @@ from metaevo.components import copies, learners
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.runs.run_directory import RunDirectory
 from purerl.envs.talking import Talking, TalkParams
-from purerl.learners import LEARNERS
 from purerl.parts import channels
 from purerl.parts.channels import Messenger, Weights
 from purerl.parts.own_task import sampler
@@ -65,10 +64,9 @@ def talking(
     """
     name, env, env_params = environment
     if learners.find(learner).observations == "index":
-        able = [name for name, each in LEARNERS.items() if each.observations != "index"]
         raise ConfigError(
-            f"learner = {learner!r} sees numbers of states, to which no message can be "
-            f"appended; it must be one of {', '.join(able)}"
+            f"learner = {learner!r} sees numbers of states, to which no message can be appended; "
+            "take another learner, such as ppo or dqn"
         )
     if sampler(env) is not None:
         raise ConfigError(f"task.env: {name} is a distribution of tasks; take one environment")
@@ -129,14 +127,10 @@ def _heard(
 
 
 def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weights]:
-    """Return a channel of the zoo or of a run of cheap talk.
-
-    Args:
-        name: name of a zoo entry, or a run directory.
-        run_path: an existing run with a copy of the channel.
+    """Return a channel of the zoo or of a run of cheap talk, or the copy in an existing run.
 
     Raises:
-        ConfigError: if it is neither, or damaged.
+        ConfigError: if there is no such channel, or it is damaged.
     """
     weights, about = CHANNEL.load(name, None if run_path is None else copy_of(run_path))
     config = from_dict(ChannelConfig, about[SETTING])

@@ -41,9 +41,6 @@ Weights = PlainDict
 """Meta-parameters of a meta-policy."""
 
 
-# --- Meta-policies ------------------------------------------------------------------------------
-
-
 def init_weights(key: jax.Array, hidden: int) -> Weights:
     """Draw a meta-policy, 10 -> hidden tanh -> 5, that cooperates with probability 1/2."""
     kernel = jax.random.normal(key, (2 * LOGITS, hidden)) / np.sqrt(2 * LOGITS)
@@ -61,21 +58,16 @@ def next_policy(weights: Weights, own: jax.Array, other: jax.Array) -> jax.Array
     return _product(features, out["kernel"]) + out["bias"]
 
 
-def shaper(weights: Weights) -> Player:
-    """Return the player with a meta-policy."""
-    return opponents.stateless(lambda game, rate, own, other: next_policy(weights, own, other))
-
-
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Return x @ kernel, with a different kernel for every candidate.
-
-    A sum of a few rows is one loop: a whole meta-episode with 16 units takes 0.42 of its time with
-    a reduction, and 0.6 of its time with a product. With many rows it is too much code and is not
-    faster.
-    """
+    """Return x @ kernel; as a sum of a few rows, which halves the time of a meta-episode."""
     if len(x) > FEW_ROWS:
         return x @ kernel
     return sum((a * row for a, row in zip(x, kernel, strict=True)), jnp.zeros(kernel.shape[1]))
+
+
+def shaper(weights: Weights) -> Player:
+    """Return the player with a meta-policy."""
+    return opponents.stateless(lambda game, rate, own, other: next_policy(weights, own, other))
 
 
 def recognises(about: Any) -> bool:
@@ -95,14 +87,10 @@ META_POLICY = copies.Kind(
 
 
 def load(name: str, run_path: Path | None = None) -> Weights:
-    """Return a meta-policy of the zoo or of a run of opponent shaping.
-
-    Args:
-        name: name of a zoo entry, or a run directory.
-        run_path: an existing run with a copy of the meta-policy.
+    """Return a meta-policy of the zoo or of a run of opponent shaping, or its copy in a run.
 
     Raises:
-        ConfigError: if it is neither, or damaged.
+        ConfigError: if there is no such meta-policy, or it is damaged.
     """
     copy = None if run_path is None else copy_of(run_path, name)
     try:
@@ -129,16 +117,95 @@ def copy_of(run_path: Path, name: str) -> RunDirectory:
     return RunDirectory(run_path / "opponents" / digest)
 
 
-# --- The user's own players ---------------------------------------------------------------------
+@dataclass(frozen=True)
+class Opponent:
+    """A player by its name."""
+
+    name: str
+    """name in the settings"""
+    player: Player | None
+    """None for the evolved one, which changes in every generation"""
+    source: bytes | None = None
+    """source code of a player of the user's own"""
+
+    @property
+    def learns(self) -> bool:
+        """Whether our choices may change its choices."""
+        return self.name not in (*opponents.FIXED, ZERO_DETERMINANT)
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it has a learning rate."""
+        return self.name in opponents.LEARNING or self.source is not None
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        if self.name == SELF:
+            return LEARNED
+        return self.name if self.source is None else self.name.rpartition(":")[2]
 
 
-def is_own(name: str) -> bool:
-    """Return whether a name is `module:name`, a player of the user's own."""
-    return custom.is_custom(name) and not zoo.is_name(name)
+def find(
+    names: Sequence[str],
+    key: str,
+    game: Game,
+    run_path: Path | None = None,
+    *,
+    trust_source: bool = False,
+) -> list[Opponent]:
+    """Return players by their names.
+
+    Args:
+        names: elements of `NAMES`, `module:name` of the user's own players, zoo entries, or run
+            directories.
+        key: key of the setting, for error messages.
+        game: game from our point of view.
+        run_path: an existing run with copies of its players.
+        trust_source: whether source code that this run has saved may be executed.
+
+    Raises:
+        ConfigError: if a player is unknown, named twice, or cannot play this game.
+    """
+    found: list[Opponent] = []
+    for name in names:
+        if custom.is_custom(name) and not zoo.is_name(name):
+            found.append(_load_own(key, name, run_path, trust_source))
+            continue
+        try:
+            found.append(Opponent(name, _player(name, game, run_path)))
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    labels = [each.label for each in found]
+    for each in found:
+        if labels.count(each.label) > 1:
+            raise ConfigError(f"{key}: {show(each.label)} is named twice")
+        if each.source is not None and each.label in (*NAMES, LEARNED):
+            raise ConfigError(f"{key}: {each.name}: {each.label} is another player; rename it")
+    return found
 
 
-def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) -> "Opponent":
-    """Return a player of the user's own; its module is executed.
+def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
+    if name == SELF:
+        return None
+    if name in opponents.LEARNING:
+        if len(set(game.other)) == 1:
+            raise ConfigError(
+                f"{name} has no gradient to follow: game.opponent_payoffs are all the same"
+            )
+        return opponents.LEARNING[name]
+    if name in opponents.FIXED:
+        return opponents.fixed(opponents.FIXED[name])
+    if name == ZERO_DETERMINANT:
+        extortion = opponents.extortionate(game.swapped)
+        if extortion is None:
+            raise ConfigError(f"{name}: no strategy extorts in this game")
+        return opponents.fixed(extortion)
+    return shaper(load(name, run_path))
+
+
+def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) -> Opponent:
+    """Execute the module of a player of the user's own, and return the player.
 
     Raises:
         ConfigError: if it is no player, or if only a run directory names it.
@@ -172,18 +239,11 @@ def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) ->
 def _rehearse(player: Player) -> None:
     """Raise an error if a player's state or policy changes its structure, shape or dtype."""
     game = Game.of([[-1, -3], [0, -2]], None, 0.9)
-    policy = jax.ShapeDtypeStruct((LOGITS,), jnp.float32)
-
-    def two_steps(own, other):
-        def step(carry, _):
-            return player.step(game, jnp.float32(1.0), carry[0], other, carry[1]), None
-
-        return jax.lax.scan(step, (own, player.init(own)), length=2)[0]
-
-    jax.eval_shape(two_steps, policy, policy)
+    start = jax.ShapeDtypeStruct((2, LOGITS), jnp.float32)
+    jax.eval_shape(lambda start: opponents.play(game, player, player, start, steps=2), start)
 
 
-def sources(met: Sequence["Opponent"]) -> dict[str, bytes]:
+def sources(met: Sequence[Opponent]) -> dict[str, bytes]:
     """Return the source code of the user's own players, by the short names of their modules."""
     found: dict[str, bytes] = {}
     for each in met:
@@ -194,104 +254,9 @@ def sources(met: Sequence["Opponent"]) -> dict[str, bytes]:
     return found
 
 
-def digests(met: Sequence["Opponent"]) -> dict[str, str]:
+def digests(met: Sequence[Opponent]) -> dict[str, str]:
     """Return the SHA-256 of these sources."""
     return {name: registry.digest(source) for name, source in sources(met).items()}
-
-
-# --- Players by name ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Opponent:
-    """A player by its name."""
-
-    name: str
-    """name in the settings"""
-    player: Player | None
-    """None for the evolved one, which changes in every generation"""
-    source: bytes | None = None
-    """source code of a player of the user's own"""
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it is the user's own."""
-        return is_own(self.name)
-
-    @property
-    def learns(self) -> bool:
-        """Whether our choices may change its choices."""
-        return self.name not in (*opponents.FIXED, ZERO_DETERMINANT)
-
-    @property
-    def has_rate(self) -> bool:
-        """Whether it has a learning rate."""
-        return self.name in opponents.LEARNING or self.is_own
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        if self.name == SELF:
-            return LEARNED
-        return self.name.rpartition(":")[2] if self.is_own else self.name
-
-
-def find(
-    names: Sequence[str],
-    key: str,
-    game: Game,
-    run_path: Path | None = None,
-    *,
-    trust_source: bool = False,
-) -> list[Opponent]:
-    """Return players by their names.
-
-    Args:
-        names: elements of `NAMES`, `module:name` of the user's own players, zoo entries, or run
-            directories.
-        key: key of the setting, for error messages.
-        game: game from our point of view.
-        run_path: an existing run with copies of its players.
-        trust_source: whether source code that this run has saved may be executed.
-
-    Raises:
-        ConfigError: if a player is unknown, named twice, or cannot play this game.
-    """
-    found = []
-    for name in names:
-        if is_own(name):
-            found.append(_load_own(key, name, run_path, trust_source))
-            continue
-        try:
-            found.append(Opponent(name, _player(name, game, run_path)))
-        except ConfigError as error:
-            raise ConfigError(f"{key}: {error}") from None
-    labels = [each.label for each in found]
-    for each in found:
-        if labels.count(each.label) > 1:
-            raise ConfigError(f"{key}: {show(each.label)} is named twice")
-        if each.is_own and each.label in (*NAMES, LEARNED):
-            raise ConfigError(f"{key}: {each.name}: {each.label} is another player; rename it")
-    return found
-
-
-def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
-    if name == SELF:
-        return None
-    if name in opponents.LEARNING:
-        if len(set(game.other)) == 1:
-            raise ConfigError(
-                f"{name} has no gradient to follow: game.opponent_payoffs are all the same"
-            )
-        return opponents.LEARNING[name]
-    if name in opponents.FIXED:
-        return opponents.fixed(opponents.FIXED[name])
-    if name == ZERO_DETERMINANT:
-        extortion = opponents.extortionate(game.swapped)
-        if extortion is None:
-            raise ConfigError(f"{name}: no strategy extorts in this game")
-        return opponents.fixed(extortion)
-    return shaper(load(name, run_path))
 
 
 def keep(
@@ -299,17 +264,11 @@ def keep(
 ) -> None:
     """Copy meta-policies and the source code of the user's own players into the run.
 
-    Args:
-        run_path: directory of the run.
-        met: the players.
-        began_with: digests of the source code when the run began.
-
     Raises:
-        ConfigError: if the source code has changed since.
+        ConfigError: if the source code is not that of the digests `began_with`.
     """
-    found = sources(met)
     before = {**digests(met), **(began_with or {})}  # new opponents of the comparison may be added
-    registry.store_sources(RunDirectory(run_path), SOURCES, found, before)
+    registry.store_sources(RunDirectory(run_path), SOURCES, sources(met), before)
     for each in met:
-        if not each.is_own:
+        if each.source is None:
             META_POLICY.keep(each.name, copy_of(run_path, each.name))

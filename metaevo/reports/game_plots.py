@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
@@ -51,9 +52,8 @@ def plot_meta_episode(
     """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
     Args:
-        probabilities: [steps, 2, 5] probabilities of cooperation, averaged over meta-episodes; ours
-            first.
-        payoffs: [steps, 2] payoffs of both players; ours first.
+        probabilities: [steps, 2, 5] probabilities of cooperation, ours first.
+        payoffs: [steps, 2], ours first.
         path: output path of the PNG.
         opponent: name of the opponent.
     """
@@ -85,8 +85,8 @@ def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots
     """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
     Args:
-        players: by name of our player, the rewards per step [episodes, 2] and the shares of coins
-            of the own colour [episodes, 2]; ours first.
+        players: by name, the rewards per step [episodes, 2] and the shares of coins of the own
+            colour [episodes, 2]; ours first.
         path: output path of the PNG.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
@@ -109,27 +109,19 @@ def plot_reach(
     *,
     predicted: tuple[float, float] | None,
 ) -> Path:
-    """Draw the pairs of values that an opponent can reach against some of our policies.
+    """Draw the pairs of values that an opponent can reach against our policies; returns `path`.
 
     Args:
         reaches: a panel each.
         corners: [4, 2] payoffs after CC, CD, DC and DD, the opponent's first.
         path: output path of the PNG.
-        predicted: a point (other, own) on the lines that extortion predicts; they are drawn if the
-            fitted lines pass near it. None for no lines.
-
-    Returns:
-        `path`.
+        predicted: a point (other, own) on the lines of extortion, which are drawn if the fitted
+            lines pass near it; None for no lines.
     """
     corners = np.asarray(corners, float)
-    columns = min(2, len(reaches))
-    rows = -(-len(reaches) // columns)
-    figure = plots._figure(0.9 + 2.9 * rows, plots.NARROW)
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for axes in panels[len(reaches) :]:
-        axes.set_visible(False)
-    for index, (axes, reach) in enumerate(zip(panels, reaches, strict=False)):
-        bottom, left = index >= len(reaches) - columns, index % columns == 0
+    figure, panels = _panels(len(reaches), plots.NARROW, sharey=True)
+    for axes, reach in zip(panels, reaches, strict=True):
+        bottom, left = axes in panels[-2:], axes in panels[::2]
         plots._style(axes, "opponent earns" if bottom else "", "we earn" if left else "")
         axes.set_title(f"joint move {reach.step}: factor {reach.line.factor:.2f}", fontsize=11,
                        color=plots.INK)  # fmt: skip
@@ -139,15 +131,26 @@ def plot_reach(
                   label="reached in play", zorder=4)  # fmt: skip
         axes.margins(0.1)
     panels[0].autoscale(enable=False)  # the axes show the values that are reached
-    for axes, reach in zip(panels, reaches, strict=False):
+    for axes, reach in zip(panels, reaches, strict=True):
         axes.fill(*corners[_ring(corners)].T, color=plots.LIGHT, alpha=0.6, linewidth=2,
                   label="possible in the game", zorder=0)  # fmt: skip
         near = abs(reach.line.miss) < NEAR * np.ptp(corners[:, 1])
         if predicted is not None and near:
             axes.axline(predicted, slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
                         label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
-    plots._legend(figure, *panels[: len(reaches)])
+    plots._legend(figure, *panels)
     return plots._save(figure, path)
+
+
+def _panels(count: int, width: float, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a number of panels in at most two columns."""
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure = plots._figure(0.9 + 2.9 * rows, width)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=sharey, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, list(grid[:count])
 
 
 def _ring(corners: np.ndarray) -> np.ndarray:
@@ -174,7 +177,7 @@ def plot_messages(
         low: [obs_size] lower ends of the axes.
         high: [obs_size] upper ends of the axes.
         env: name of the environment.
-        path: path of the PNG.
+        path: output path of the PNG.
     """
     high = np.where(high > low, high, low + 1.0)  # a number that never changes
     lines = [_line(middle, low, high, place) for place in range(len(middle))]
@@ -211,8 +214,8 @@ def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.Pa
     """Draw the places of steered victims; returns `path`.
 
     Args:
-        place: [victims, goals, steps] positions of the victims, NaN after the end of an episode.
-        goals: [goals] goals of the victims.
+        place: [victims, goals, steps], NaN after the end of an episode.
+        goals: [goals] target of each place.
         what: name of the steered quantity.
         path: output path of the PNG.
     """
@@ -232,7 +235,7 @@ def plot_traces(
     steps: np.ndarray,
     path: plots.PathLike,
 ) -> Path:
-    """Draw measures of networks along training, one panel each; returns `path`.
+    """Draw measures of networks during training, one panel each; returns `path`.
 
     Args:
         measured: curves [seeds, updates] by measure and channel.
@@ -240,17 +243,11 @@ def plot_traces(
         steps: [updates] environment steps.
         path: output path of the PNG.
     """
-    columns = 2
-    rows = -(-len(measured) // columns)
-    figure = plots._figure(2.9 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
-    for axes, (measure, curves) in zip(panels, measured.items(), strict=False):
-        plots._style(axes, "", labels[measure])
+    figure, panels = _panels(len(measured), plots.WIDTH)
+    for axes, (measure, curves) in zip(panels, measured.items(), strict=True):
+        is_last = axes in panels[-2:]
+        plots._style(axes, "environment steps" if is_last else "", labels[measure])
         plots._plot_means(axes, curves, steps)
-    for axes in panels[len(measured) :]:
-        axes.set_visible(False)
-    for axes in panels[max(0, len(measured) - columns) : len(measured)]:
-        axes.set_xlabel("environment steps")
-        axes.tick_params(labelbottom=True)
+        axes.tick_params(labelbottom=is_last)
     plots._legend(figure, panels[0])
     return plots._save(figure, path)

@@ -7,8 +7,7 @@ of a random colour appears on a random free cell. Two players that take every co
 average; their total is largest if each takes only coins in its own colour.
 
 The other player is part of the learner's environment, and its weights are among the environment's
-parameters. Its memory lasts over the learner's episodes, so it can shape the learner's training
-(`metaevo.studies.games.coin_game`).
+parameters. Its memory lasts over the learner's episodes, so it can shape the learner's training.
 """
 
 from collections.abc import Callable
@@ -63,10 +62,7 @@ def start(key: jax.Array) -> World:
 def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
     """Move both players, assign coins and rewards, and replace a coin that was taken.
 
-    Args:
-        key: random key for the next coin.
-        world: positions before the move.
-        actions: [2] int32: right, down, left, up.
+    `actions` are [2] int32: right, down, left, up.
     """
     step = jnp.array(MOVES)[actions]
     row = (world.players // SIDE + step[:, 0]) % SIDE
@@ -86,7 +82,7 @@ def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
 def observe(world: World, player: int) -> jax.Array:
     """Return a player's observation [27]: one-hot positions, relative to its own cell.
 
-    Positions of the other player, of a coin in its own colour, and of a coin in the other colour.
+    They are those of the other player, a coin in its own colour, and a coin in the other colour.
     """
     here = world.players[player]
     other = jax.nn.one_hot(_from(here, world.players[1 - player]), CELLS)
@@ -179,14 +175,12 @@ class CoinGame(Environment):
     def step(
         self, key: jax.Array, state: CoinState, action: jax.Array, params: PyTree = None
     ) -> tuple:
-        """Take a step; see gymnax. The end of an episode resets all state but memory and sums."""
+        """Take a step; the end of an episode resets all state but memory and sums."""
         params = self.default_params if params is None else params
         step_key, start_key = jax.random.split(key)
         obs, state, reward, terminated, info = self.step_env(step_key, state, action, params)
         truncated = self.is_truncated(state, params)
-        info = {
-            **info, "terminated": terminated, "truncated": truncated, "final_observation": obs
-        }  # fmt: skip
+        info |= {"terminated": terminated, "truncated": truncated, "final_observation": obs}
         fresh = start(start_key)
         world = jax.tree.map(lambda new, old: jnp.where(truncated, new, old), fresh, state.world)
         state = state.replace(

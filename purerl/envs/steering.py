@@ -78,10 +78,10 @@ class Steering(Environment):
         width: int,
         steps: int,
     ):
-        """Wrap `env` and its victim.
+        """Wrap the environment of a victim.
 
         Args:
-            env: the victim's environment, without messages.
+            env: environment without messages.
             act: maps the victim's policy and observation [obs_size + width] to its action.
             place: maps an observation [obs_size] to the steered quantity.
             width: length of a message.
@@ -166,14 +166,9 @@ def steer(
     goal: jax.Array,
     params: SteeringParams,
 ) -> Course:
-    """Play one episode of `env.steps` steps towards a goal; rewards after its end are zero.
+    """Play one episode of `env.steps` steps towards a goal.
 
-    Args:
-        env: environment with the victim.
-        speak: maps an observation and goal [obs_size + 1] to a message [width] in [-1, 1].
-        key: random key of the start and the environment.
-        goal: [] target of the steered quantity.
-        params: parameters of `env`.
+    `speak` maps an observation and goal [obs_size + 1] to a message [width] in [-1, 1].
     """
     start_key, key = jax.random.split(key)
     obs, state = env.reset_to(start_key, goal, params)

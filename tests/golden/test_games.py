@@ -51,13 +51,6 @@ def test_a_run_is_read_and_shown(run):
         assert any(character.isdigit() for character in sentence)
 
 
-def test_scores_are_read_and_written_as_they_were(run):
-    study, _, _, before = run
-    if study.name == "shaping":
-        found = study.scores.read(before)
-        assert study.scores.to_plain(found) == {"round_robin": before["round_robin"]}
-
-
 @pytest.mark.long
 def test_a_run_compares_as_it_did(run, tmp_path):
     study, found, _, before = run

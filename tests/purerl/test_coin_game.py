@@ -1,4 +1,4 @@
-"""The Coin Game against a twin in NumPy, written from the rules, and what its learners meet."""
+"""The Coin Game against a twin in NumPy, written from the rules."""
 
 import itertools
 
@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import ppo
 from purerl.envs import coin_game
 from purerl.envs.coin_game import CoinGame, CoinParams, Player, World
 
@@ -157,22 +156,3 @@ def test_the_other_players_memory_outlasts_episodes_and_it_sees_what_it_should()
     assert same[~ends].all()
     assert not same[ends].all()
     np.testing.assert_array_equal(before.time, np.arange(5 * EPISODE) % EPISODE)
-
-
-@pytest.mark.long
-def test_ppo_learns_to_take_coins_from_a_player_that_stands_in_its_way():
-    """Against random moves, by ppo's own init and update: from about 0 to far above it."""
-
-    def act(params, key, view, memory):
-        del params, view
-        return jax.random.randint(key, (), 0, 4), memory
-
-    config = ppo.Config(
-        total_timesteps=15_360, num_envs=32, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
-    )
-    learner = ppo.PPO(config, CoinGame(Player(lambda params: (), act)))
-    hyperparams = ppo.Hyperparams(learning_rate=0.02, final_learning_rate=1.0, gamma=0.96)
-    result = jax.jit(learner.train)(jax.random.key(4), hyperparams, None, CoinParams(()))
-    earned = result.episodes.rewards / result.episodes.steps
-    assert abs(earned[0]) < 0.1
-    assert earned[-3:].mean() > 0.25

@@ -1,17 +1,15 @@
-"""Adversarial cheap talk (Lu et al. 2023): messages behind observations, evolved to ruin learning.
+"""Cheap talk (Lu et al. 2023): an adversary or an ally of a learner is evolved.
 
-A channel appends a message to every observation. It touches neither dynamics nor rewards nor
-actions, and its message is a function of the observation, so it adds no information. An adversary
-is evolved to minimise the return of its victim during training, an ally to maximise it.
-
-The comparison trains fresh agents with every channel: the victim of the evolution with other seeds,
-and unseen victims (another learning rate, another network, another learner).
+A channel appends a message to every observation. The message is a function of the observation, so
+it adds no information, and it changes neither dynamics nor rewards. An adversary minimises the
+return of its victim during training, an ally maximises it. The comparison trains fresh victims with
+every channel: the victim of the evolution, and unseen ones.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,15 +22,19 @@ from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots, plots
 from metaevo.reports.page import Table
 from metaevo.studies.games import network_diagnostics, victims
-from metaevo.studies.games.fresh_agents import FreshAgents
-from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, mean
-from metaevo.studies.games.settings import SIGNS, CheapTalkSettings
-from metaevo.studies.games.study import GameStudy
+from metaevo.studies.games.comparison import (
+    FreshAgents,
+    GameResult,
+    GameStudy,
+    ScoresFormat,
+    mean,
+)
+from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.studies.games.victims import Victim
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
-from metaevo.training.train_learner import Task, fitness_of, train
+from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.learners import num_frames
 from purerl.parts import channels, masks
 from purerl.parts.channels import Weights
@@ -42,16 +44,19 @@ from purerl.types import EpisodeSums, Hyperparams
 PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
 CURVE_POINTS = 64
+R = TypeVar("R")
 WHEN = {"mean_return": "over training", "last_quarter": "in its last quarter"}
 """Measures of a victim, in words."""
+SIGNS = {"adversary": -1.0, "ally": 1.0}
+"""Sign of the victim's fitness in the fitness of a channel, by its role."""
 SCORES = ScoresFormat(
     "victims",
-    "names",
-    "channels",
     {measure: f"Victims: mean return {when}" for measure, when in WHEN.items()},
     "Of finished episodes, means over fresh seeds with 95% intervals; the victim of evolution "
     "comes first. Fitness in the comparison is that of the channel: for an adversary it is minus "
     "that of the victim.",
+    opponents="names",
+    contenders="channels",
     corner="victim",
     digits=0,
 )
@@ -76,17 +81,15 @@ class CheapTalk(victims.TalkProblem):
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Train one victim from scratch, with parameters drawn from `sample`."""
-        result = self.train_victim(key, meta_params, self.sample)
-        metrics = {
-            **measures(result.episodes),
-            "last_quarter": victims.last_quarter(result.episodes),
-        }
+        result = self.train_victim(key, meta_params)
         victim = fitness_of(self.fitness, self.task, result)
-        return Evaluation(self.sign * victim, {f"victim_{each}": metrics[each] for each in metrics})
+        metrics = {f"victim_{name}": value for name, value in measures(result.episodes).items()}
+        metrics["victim_last_quarter"] = victims.last_quarter(result.episodes)
+        return Evaluation(self.sign * victim, metrics)
 
 
 class VictimResult(NamedTuple):
-    """Results of training victims; each field [channels, seeds]."""
+    """Results of training victims with a channel; each field [seeds]."""
 
     fitness: Any
     """fitness of the victim; NaN if it diverged or no episode ended"""
@@ -150,72 +153,71 @@ class CheapTalkStudy(GameStudy):
         """Evaluate evolved and hand-written channels on fresh victims."""
         settings = self.settings
         weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
-        names = list(weights)
-        fresh = FreshAgents(settings, names)
-        few = FreshAgents(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
 
-        def rows(fresh: FreshAgents, victim: Victim) -> PlainDict:
-            def row(key, name):
+        def compiled(
+            victim: Victim, measure: Callable[[Task, jax.Array, Hyperparams], R], seeds: int
+        ) -> FreshAgents[R]:
+            task = victims.make_task(settings, victim, speaks=True)
+
+            def run(key: jax.Array, row: PlainDict) -> R:
+                return measure(victims.with_channel(task, row["speaker"]), key, row["hyperparams"])
+
+            return FreshAgents(
+                settings,
+                weights,
+                run,
+                frames=num_frames(victim.train),
+                bytes_per_agent=working_set(task, victim.hyperparams, None),
+                seeds=seeds,
+            )
+
+        def rows(victim: Victim) -> Callable[[jax.Array, str], PlainDict]:
+            def make_row(key: jax.Array, name: str) -> PlainDict:
                 own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
                 speaker = channels.speaker(name, own_key, weights[name], dropout)
                 hyperparams = jax.tree.map(jnp.float32, victim.hyperparams)
                 return {"speaker": speaker, "hyperparams": hyperparams}
 
-            return fresh.rows(row)
+            return make_row
 
-        def program(
-            fresh: FreshAgents,
-            victim: Victim,
-            measure: Callable[[Task, jax.Array, Hyperparams], Any],
-        ) -> Callable[..., Any]:
-            task = victims.make_task(victim, settings.task, settings.channel, speaks=True)
-
-            def run(key, row):
-                task_of_row = victims.with_channel(task, row["speaker"])
-                return measure(task_of_row, key, row["hyperparams"])
-
-            return fresh.program(run, task, victim.hyperparams, num_frames(victim.train))
-
-        results: dict[str, VictimResult] = {}
-        programs: dict[tuple[str, Any], Callable[..., Any]] = {}
+        seeds, first = settings.evaluation.seeds, self.victims[0]
+        results: dict[str, dict[str, VictimResult]] = {}
+        programs: dict[tuple[str, Any], FreshAgents[VictimResult]] = {}
         for victim in self.victims:
-            compiled = victim.learner, victim.train  # learning rates share a program
-            if compiled not in programs:
-                programs[compiled] = program(fresh, victim, self._measure)
+            key = victim.learner, victim.train  # learning rates share a program
+            if key not in programs:
+                programs[key] = compiled(victim, self._measure, seeds)
             stage = f"comparing: {victim.name}"
-            results[victim.name] = programs[compiled](rows(fresh, victim), stage, check_stop)
-        victim, networks = self.victims[0], {}
-        if network_diagnostics.supports(victim.train):
-            trace = program(few, victim, network_diagnostics.trace)
-            found = trace(rows(few, victim), "comparing: inside the networks", check_stop)
-            frames = victim.train.frames_per_update
-            networks = network_diagnostics.summarise(found, names, frames, figures)
-        first, config = results[victim.name], victim.train
+            results[victim.name] = programs[key](rows(victim), stage, check_stop)
+        networks, config = {}, first.train
+        if network_diagnostics.supports(config):
+            few = compiled(first, network_diagnostics.trace, min(network_diagnostics.SEEDS, seeds))
+            traces = few(rows(first), "comparing: inside the networks", check_stop)
+            networks = network_diagnostics.summarise(traces, config.frames_per_update, figures)
+        trained = results[first.name]
         plots.plot_learning_curves(
-            dict(zip(names, mean_returns(first.curve), strict=True)),
+            {name: mean_returns(each.curve) for name, each in trained.items()},
             Windows.at_most(CURVE_POINTS, config.num_updates).ends() * config.frames_per_update,
             figures / "victims.png",
         )
         sign = SIGNS[settings.role]
-        fitness = sign * np.asarray(first.fitness, np.float64)
         cells = {
             name: [
-                {each: mean(getattr(found, each)[place]) for each in WHEN}
+                {measure: mean(getattr(found[name], measure)) for measure in WHEN}
                 for found in results.values()
             ]
-            for place, name in enumerate(names)
+            for name in weights
         }
         return GameResult(
-            dict(zip(names, fitness, strict=True)),
-            list(learned),
+            {name: sign * np.asarray(each.fitness, np.float64) for name, each in trained.items()},
             "There is nothing to tune of silence, constants, random networks and noise.",
             sum(num_frames(each.train) for each in self.victims),
             {
                 "role": settings.role,
                 "networks": networks,
-                **SCORES.to_plain(Scores(list(results), cells)),
+                **SCORES.to_plain(list(results), cells),
             },
-            diverged=dict(zip(names, map(int, first.diverged.sum(axis=1)), strict=True)),
+            diverged={name: int(each.diverged.sum()) for name, each in trained.items()},
         )
 
     def _measure(self, task: Task, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
@@ -238,12 +240,12 @@ class CheapTalkStudy(GameStudy):
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the effect of the messages on fresh victims."""
         del meta_params
-        found = SCORES.read(result)
-        if found is None:
+        _, cells = SCORES.read(result)
+        if not cells:
             return []
-        learned, silent = (found.cells[name][0] for name in (result["learned"], "silence"))
+        learned, silent = (cells[name][0] for name in (result["learned"], "silence"))
         returns = [
-            f"{learned[measure].value:.0f} {text} ({silent[measure].value:.0f} in silence)"
+            f"{learned[measure][0]:.0f} {text} ({silent[measure][0]:.0f} in silence)"
             for measure, text in WHEN.items()
         ]
         return [f"Fresh victims that hear it have a mean return of {' and '.join(returns)}."]

@@ -4,25 +4,31 @@ M-FOS (Lu et al. 2022) beyond matrix games: the opponent sees a grid and follows
 gradient. A candidate plays a meta-episode, in which the opponent learns from scratch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components.component import LEARNED
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.studies.games import coin_players
 from metaevo.studies.games.coin_players import Cast, Episode, Weights
-from metaevo.studies.games.fresh_agents import FreshAgents
-from metaevo.studies.games.results import Cell, GameResult, Scores, ScoresFormat, mean
+from metaevo.studies.games.comparison import (
+    Estimate,
+    FreshAgents,
+    GameResult,
+    GameStudy,
+    ScoresFormat,
+    mean,
+)
 from metaevo.studies.games.settings import CoinSettings
-from metaevo.studies.games.study import GameStudy
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.train_learner import Task, working_set
@@ -34,8 +40,6 @@ SHOWN = 8
 """Number of meta-episodes in the figure."""
 SCORES = ScoresFormat(
     "coin_game",
-    "opponents",
-    "contenders",
     {
         "own": "The Coin Game: reward of the player",
         "other": "Reward of the opponent",
@@ -59,10 +63,12 @@ class CoinShaping:
     def __init__(self, settings: CoinSettings):
         """Bind the parts."""
         self.settings, self.hyperparams = settings, settings.hyperparams
-        self.learner = settings.learner(coin_players.shaper(settings.step))
+        player = coin_players.player(settings.step, coin_players.meta_policy)
+        self.learner = settings.learner(player)
         weights = jax.eval_shape(self.init, jax.random.key(0))
         example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), weights)
-        self.task = Task("the Coin Game", self.learner, settings.env_params(example))
+        params = settings.env_params(Cast(np.int32(0), example))
+        self.task = Task("the Coin Game", self.learner, params)
         self.frames = settings.train.num_updates * settings.train.batch_size
         self.working_set_bytes = working_set(self.task, self.hyperparams, None)
 
@@ -81,7 +87,7 @@ class CoinShaping:
 
     def play(self, key: jax.Array, weights: Weights) -> Episode:
         """Play a meta-episode with a meta-policy."""
-        params = self.settings.env_params(weights)
+        params = self.settings.env_params(Cast(jnp.int32(0), weights))
         return coin_players.play(self.learner, self.hyperparams, key, params)
 
 
@@ -118,54 +124,66 @@ class CoinStudy(GameStudy):
     ) -> GameResult:
         """Evaluate meta-policies and other players against fresh opponents."""
         settings = self.settings
-        rate, factors = settings.hyperparams.learning_rate, settings.evaluation.learning_rates
-        rates = {"as in evolution": rate} | {
-            f"learning rate x {factor:g}": factor * rate for factor in factors
-        }
         unused = next(iter(learned.values()))
         casts = {name: Cast(jnp.int32(0), weights) for name, weights in learned.items()} | {
             name: Cast(jnp.int32(place), unused)
             for place, name in enumerate(coin_players.HAND_WRITTEN, start=1)
         }
-
-        def meet(names: Sequence[str], player: Player) -> dict[str, list[Episode]]:
-            """Return meta-episodes of contenders, one for each learning rate of the opponents."""
-            learner, fresh = settings.learner(player), FreshAgents(settings, names)
-
-            def run(key, row):
-                params = settings.env_params(row["cast"])
-                hyperparams = settings.hyperparams.replace(learning_rate=row["rate"])
-                both_learn = NAIVE in names
-                return coin_players.play(learner, hyperparams, key, params, both_learn=both_learn)
-
-            program = fresh.program(run, self.agents.task, settings.hyperparams, self.agents.frames)
-            found: dict[str, list[Episode]] = {name: [] for name in names}
-            for opponent, rate in rates.items():
-
-                def row(key, name, rate=rate):
-                    del key
-                    return {"cast": casts.get(name, ()), "rate": jnp.float32(rate)}
-
-                episodes = program(fresh.rows(row), f"comparing: {opponent}", check_stop)
-                for place, name in enumerate(names):
-                    found[name].append(jax.tree.map(lambda leaf, at=place: leaf[at], episodes))
-            return found
-
-        played = meet([NAIVE], coin_players.naive(settings.train))
-        played |= meet(list(casts), coin_players.any_player(settings.step))
-        met = {name: played[name] for name in (*learned, NAIVE, *coin_players.HAND_WRITTEN)}
-        first = {name: episodes[0] for name, episodes in met.items()}
-        shown = {name: _curves(first[name]) for name in (next(iter(learned)), NAIVE)}
+        policies = coin_players.meta_policy, *coin_players.HAND_WRITTEN.values()
+        anyone = coin_players.player(settings.step, *policies)
+        pairs = self._play({NAIVE: ()}, coin_players.naive(settings.train), check_stop)
+        played = [
+            alone | others
+            for alone, others in zip(pairs, self._play(casts, anyone, check_stop), strict=True)
+        ]
+        names = [*learned, NAIVE, *coin_players.HAND_WRITTEN]
+        shown = {name: _curves(played[0][name]) for name in (names[0], NAIVE)}
         game_plots.plot_coins(shown, figures / "coins.png")
-        cells = {name: [_measures(each) for each in episodes] for name, episodes in met.items()}
+        cells = {name: [_measures(episodes[name]) for episodes in played] for name in names}
         return GameResult(
-            {name: _own(each) for name, each in first.items()},
-            list(learned),
+            {name: _own(played[0][name]) for name in names},
             "There is nothing to tune of hand-written players; the naive learner has the "
             "opponent's settings.",
-            self.agents.frames * len(rates),
-            SCORES.to_plain(Scores(list(rates), cells)),
+            self.agents.frames * len(played),
+            SCORES.to_plain(list(self._rates), cells),
         )
+
+    @property
+    def _rates(self) -> dict[str, float]:
+        """Learning rates of the opponents by their names in the tables."""
+        rate = self.settings.hyperparams.learning_rate
+        factors = self.settings.evaluation.learning_rates
+        return {"as in evolution": rate} | {
+            f"learning rate x {factor:g}": factor * rate for factor in factors
+        }
+
+    def _play(
+        self, params: Mapping[str, Any], player: Player, check_stop: Callable[[], None]
+    ) -> list[dict[str, Episode]]:
+        """Return meta-episodes by contender, for each learning rate of the opponents.
+
+        Args:
+            params: by contender, the parameters of `player`.
+            player: the player of these contenders.
+            check_stop: raises if the run should stop.
+        """
+        settings, learner = self.settings, self.settings.learner(player)
+
+        def run(key: jax.Array, row: PlainDict) -> Episode:
+            hyperparams = settings.hyperparams.replace(learning_rate=row["rate"])
+            env_params = settings.env_params(row["player"])
+            both_learn = NAIVE in params
+            return coin_players.play(learner, hyperparams, key, env_params, both_learn=both_learn)
+
+        def make_row(_: jax.Array, name: str, *, rate: float) -> PlainDict:
+            return {"player": params[name], "rate": jnp.float32(rate)}
+
+        frames, bytes_per_agent = self.agents.frames, self.agents.working_set_bytes
+        fresh = FreshAgents(settings, params, run, frames=frames, bytes_per_agent=bytes_per_agent)
+        return [
+            fresh(partial(make_row, rate=rate), f"comparing: {opponent}", check_stop)
+            for opponent, rate in self._rates.items()
+        ]
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the game."""
@@ -174,16 +192,15 @@ class CoinStudy(GameStudy):
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the payoffs and coins of both sides against an opponent of evolution."""
         del meta_params
-        found = SCORES.read(result)
-        if found is None:
+        _, cells = SCORES.read(result)
+        if not cells:
             return []
         sentences = []
         for name, who in ((result["learned"], "It"), (NAIVE, "A naive learner in its place")):
-            cell = {measure: each.value for measure, each in found.cells[name][0].items()}
+            own, other, own_coins, other_coins, *_ = (each[0] for each in cells[name][0].values())
             sentences.append(
-                f"{who} earns {cell['own']:.3f} a step and the opponent {cell['other']:.3f}; of "
-                f"the coins that they take {cell['own_coins']:.0%} and "
-                f"{cell['opponent_own_coins']:.0%} have their own colour."
+                f"{who} earns {own:.3f} a step and the opponent {other:.3f}; of the coins that "
+                f"they take {own_coins:.0%} and {other_coins:.0%} have their own colour."
             )
         return sentences
 
@@ -200,7 +217,7 @@ def _own(episode: Episode) -> np.ndarray:
     return np.where(episode.finite, own, np.nan)
 
 
-def _measures(episode: Episode) -> Cell:
+def _measures(episode: Episode) -> dict[str, Estimate]:
     """Return the measures of meta-episodes with fields [seeds, ...]."""
     late = episode.earned[:, -max(1, episode.earned.shape[1] // 4) :]
     shares = coin_players.own_share(episode.taken.sum(axis=1))

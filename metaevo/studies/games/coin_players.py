@@ -1,20 +1,20 @@
 """Players of the Coin Game, and the meta-episode in which their opponent learns.
 
-Our player (`purerl.envs.coin_game.Player`) has an evolved or a hand-written policy with a small
-memory. The opponent is PPO. An episode of the game is a rollout of PPO, after which it learns; our
-player's memory persists over all episodes.
+Our player has an evolved or a hand-written policy with a small memory. The opponent is PPO, which
+learns after every episode of the game; our player's memory persists over all episodes.
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metaevo.config.plain import PlainDict
 from metaevo.training.fitness import all_finite
-from purerl import acting, ppo
+from purerl import ppo
 from purerl.envs.coin_game import CELLS, SIDE, CoinGame, CoinParams, Player, View
 from purerl.envs.grid import MOVES
 from purerl.types import Hyperparams, PyTree
@@ -26,19 +26,18 @@ _OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
 """Indices of some `features`."""
 
 
-def _torus(row: int, column: int) -> int:
-    """Return the number of moves to a cell at this distance on the torus."""
-    return sum(min(each % SIDE, -each % SIDE) for each in (row, column))
+def _distances(steps: ArrayLike) -> np.ndarray:
+    """Return the distance [cells, steps] of every cell on the torus after a step (down, right)."""
+    cells = np.stack(divmod(np.arange(CELLS), SIDE), axis=-1)
+    apart = cells[:, np.newaxis] - np.asarray(steps)
+    return np.minimum(apart % SIDE, -apart % SIDE).sum(axis=-1).astype(np.float32)
 
 
-_PLACES = [divmod(cell, SIDE) for cell in range(CELLS)]
-_LEFT = np.array([[_torus(row - down, column - right) for down, right in MOVES]
-                  for row, column in _PLACES], np.float32)  # fmt: skip
+_LEFT = _distances(MOVES)
 """[cell, move] distance of a cell after a move"""
 _ONTO = (_LEFT == 0).astype(np.float32)
 """[cell, move] whether a move leads to a cell"""
-_BETWEEN = np.array([[_torus(row - down, column - right) for down, right in _PLACES]
-                     for row, column in _PLACES], np.float32)  # fmt: skip
+_BETWEEN = _distances([divmod(cell, SIDE) for cell in range(CELLS)])
 """[cell, cell] distance between two cells"""
 
 
@@ -60,12 +59,10 @@ def begin(params: PyTree = None) -> Memory:
 
 
 def remember(memory: Memory, view: View, step: float) -> Memory:
-    """Update the memory when a player acts.
-
-    It is inferred from rewards: a negative reward is a coin that the other player stole.
+    """Update the memory when a player acts; a negative reward is a coin that the other stole.
 
     Args:
-        memory: at its previous action.
+        memory: memory at its previous action.
         view: its observation, and the rewards of both since then.
         step: length of a step as a share of the meta-episode.
     """
@@ -80,7 +77,7 @@ def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
     """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
 
     Args:
-        key: key for the units with weight 0 in the output.
+        key: random key.
         hidden: units, at least 3.
         start: `uniform`, all moves with equal probability; or `grim`, with three units: one goes
             for coins of the own colour, one avoids other coins until the other player steals in
@@ -114,86 +111,64 @@ def features(view: View, memory: Memory) -> jax.Array:
     return jnp.stack([*after, *(jnp.full(4, each) for each in known)], axis=-1)
 
 
-def shaper(step: float) -> Player:
-    """Return a player with the weights of a meta-policy as its parameters.
-
-    Args:
-        step: length of a step as a share of the meta-episode.
-    """
-
-    def act(
-        weights: Weights, key: jax.Array, view: View, memory: Memory
-    ) -> tuple[jax.Array, Memory]:
-        memory = remember(memory, view, step)
-        seen = features(view, memory)[:, :, None]  # sums: XLA fuses them, each with its own weights
-        hidden = jnp.tanh(jnp.sum(seen * weights["kernel"], axis=1) + weights["bias"])
-        return jax.random.categorical(key, jnp.sum(hidden * weights["out"], axis=-1)), memory
-
-    return Player(begin, act)
+def meta_policy(weights: Weights, key: jax.Array, view: View, memory: Memory) -> jax.Array:
+    """Draw a move from the preferences of a network."""
+    seen = features(view, memory)[:, :, None]  # sums: XLA fuses them, each with its own weights
+    hidden = jnp.tanh(jnp.sum(seen * weights["kernel"], axis=1) + weights["bias"])
+    return jax.random.categorical(key, jnp.sum(hidden * weights["out"], axis=-1))
 
 
-def _greedy(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+def greedy(weights: Weights, key: jax.Array, view: View, memory: Memory) -> jax.Array:
     """Go for every coin."""
-    del key, memory
+    del weights, key, memory
     _, own, other = view.obs.reshape(3, CELLS)
     return jnp.argmin(jnp.sum((own + other)[:, None] * _LEFT, axis=0))
 
 
-def _cooperative(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+def cooperative(weights: Weights, key: jax.Array, view: View, memory: Memory) -> jax.Array:
     """Go for coins of the own colour, and never step on other coins."""
     _, own, other = view.obs.reshape(3, CELLS)
-    logits = -1e9 * jnp.sum(other[:, None] * _ONTO, axis=0)
-    aside = jax.random.categorical(key, logits)
-    return jnp.where(own.sum() > 0, _greedy(key, view, memory), aside)
+    aside = jax.random.categorical(key, -1e9 * jnp.sum(other[:, None] * _ONTO, axis=0))
+    return jnp.where(own.sum() > 0, greedy(weights, key, view, memory), aside)
 
 
-def _tit_for_tat(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+def tit_for_tat(weights: Weights, key: jax.Array, view: View, memory: Memory) -> jax.Array:
     """Go for every coin if the last coin that the other took was ours, else cooperate."""
-    return jnp.where(
-        memory.last[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
-    )
+    policy = weights, key, view, memory
+    return jnp.where(memory.last[1] > 0, greedy(*policy), cooperative(*policy))
 
 
-def _grim(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+def grim(weights: Weights, key: jax.Array, view: View, memory: Memory) -> jax.Array:
     """Cooperate until the other takes a coin of ours in this episode, then go for every coin."""
-    return jnp.where(
-        memory.thefts[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
-    )
+    policy = weights, key, view, memory
+    return jnp.where(memory.thefts[1] > 0, greedy(*policy), cooperative(*policy))
 
 
-HAND_WRITTEN = {
-    "greedy": _greedy, "cooperative": _cooperative, "tit_for_tat": _tit_for_tat, "grim": _grim
-}  # fmt: skip
-"""Players that never learn, by name."""
-
-
-def hand_written(name: str, step: float) -> Player:
-    """Return a player of `HAND_WRITTEN`; it has no parameters."""
-
-    def act(params: PyTree, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
-        del params
-        memory = remember(memory, view, step)
-        return HAND_WRITTEN[name](key, view, memory), memory
-
-    return Player(begin, act)
+HAND_WRITTEN = {each.__name__: each for each in (greedy, cooperative, tit_for_tat, grim)}
+"""Policies that never learn, by name; they ignore the weights."""
 
 
 class Cast(NamedTuple):
-    """Parameters of `any_player`."""
+    """Parameters of a `player`."""
 
-    who: Any
-    """0 for a meta-policy, 1, 2, ... for the players of `HAND_WRITTEN`"""
+    policy: Any
+    """[] int32, index of its policy"""
     weights: Weights
+    """weights of the meta-policy"""
 
 
-def any_player(step: float) -> Player:
-    """Return a player selected by its parameters, a `Cast`."""
-    players = [shaper(step), *(hand_written(name, step) for name in HAND_WRITTEN)]
+def player(step: float, *policies: Callable[..., jax.Array]) -> Player:
+    """Return a player with the parameters `Cast`.
+
+    Args:
+        step: length of a step as a share of the meta-episode.
+        policies: functions `(weights, key, view, memory) -> move`.
+    """
 
     def act(cast: Cast, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
-        branches = [partial(each.act, cast.weights) for each in players]
-        found: tuple[jax.Array, Memory] = jax.lax.switch(cast.who, branches, key, view, memory)
-        return found
+        memory = remember(memory, view, step)
+        move = jax.lax.switch(cast.policy, policies, cast.weights, key, view, memory)
+        return move, memory
 
     return Player(begin, act)
 
@@ -210,13 +185,9 @@ class Episode(NamedTuple):
 
 
 def own_share(taken: jax.Array) -> jax.Array:
-    """Return the share of the own colour among the coins that a player takes.
+    """Return the share [..., 2] of the own colour among the coins `taken` [..., 2, 2].
 
-    Args:
-        taken: [..., 2, 2] as in `Episode`, or sums.
-
-    Returns:
-        [..., 2], ours first; NaN for a player that takes none.
+    Ours comes first; NaN for a player that takes none.
     """
     return taken[..., 0] / (taken[..., 0] + taken[..., 1])
 
@@ -231,13 +202,8 @@ def play(
 ) -> Episode:
     """Train a learner from scratch against a player, as `learner.train` does.
 
-    Args:
-        learner: a learner that has the player as its opponent.
-        hyperparams: hyperparameters of the learner.
-        key: key of the meta-episode.
-        env_params: parameters of the game, with those of the player.
-        both_learn: whether the player is another such learner (`naive`). Each of them learns from
-            separate episodes against the other's current policy.
+    If `both_learn`, the player is another such learner (`naive`). Each of them learns from separate
+    episodes against the other's current policy.
     """
     keys = jax.random.split(key) if both_learn else [key]
     states = [learner.init(each, hyperparams, None, env_params) for each in keys]
@@ -250,7 +216,10 @@ def play(
             learner.update(state, hyperparams, None, opponent)[0]
             for state, opponent in zip(states, opponents, strict=True)
         ]
-        return after, _since(learner, states[0], after[0])
+        old, new = states[0].envs.state, after[0].envs.state
+        earned = jnp.sum(new.earned - old.earned, axis=0) / learner.config.batch_size
+        taken = jnp.sum(new.taken - old.taken, axis=0) / learner.config.batch_size
+        return after, (earned, taken)
 
     states, (earned, taken) = jax.lax.scan(step, states, length=learner.config.num_updates)
     return Episode(earned, taken, all_finite(learner.policy(states[0])))
@@ -258,23 +227,10 @@ def play(
 
 def naive(config: ppo.Config) -> Player:
     """Return a player with the policy of a learner as its parameters."""
-    network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
+    network = ppo.PPO(config, CoinGame(player(0.0, greedy)))
 
-    def act(
-        policy: ppo.Policy, key: jax.Array, view: View, memory: PyTree
-    ) -> tuple[jax.Array, Any]:
-        params = CoinParams(())
-        action, _ = acting.act(
-            network, policy, None, key, view.obs, greedy=False, env_params=params
-        )
-        return action, memory
+    def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Memory) -> tuple:
+        distribution, _ = network.action_distribution(policy, view.obs)
+        return distribution.sample(key), memory
 
     return Player(begin, act)
-
-
-def _since(learner: ppo.PPO, before: ppo.State, after: ppo.State) -> tuple[jax.Array, jax.Array]:
-    """Return rewards and coins of both players per step between two states."""
-    old, new = before.envs.state, after.envs.state
-    frames = learner.config.batch_size
-    earned = jnp.sum(new.earned - old.earned, axis=0) / frames
-    return earned, jnp.sum(new.taken - old.taken, axis=0) / frames

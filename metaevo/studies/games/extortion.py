@@ -4,12 +4,16 @@ Against a zero-determinant strategy (Press & Dyson 2012) the values of both play
 whatever the opponent does; extortion is such a line through mutual defection.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.components import players
+from metaevo.components.players import Weights
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.game_plots import Line, Reach
 from purerl import opponents
@@ -33,57 +37,53 @@ class Illustration(NamedTuple):
     """by joint moves, medians over meta-episodes"""
 
 
-def illustrate(
-    game: Game,
-    ours: opponents.Player,
-    theirs: opponents.Player,
-    rate: float,
-    *,
-    steps: int,
-    seed: int,
-) -> Illustration:
-    """Play meta-episodes, and fit lines to the values that opponents reach in some steps.
+def illustrator(
+    game: Game, theirs: opponents.Player | None, rate: float, *, steps: int, seed: int
+) -> Callable[[Weights], Illustration]:
+    """Return a compiled function that plays meta-episodes of a meta-policy, and fits lines.
 
     Args:
         game: the game as we see it.
-        ours: the evolved player.
-        theirs: an opponent.
+        theirs: an opponent; None for the meta-policy itself.
         rate: the opponent's learning rate.
         steps: steps of a meta-episode.
         seed: seed of the run.
     """
-
-    def episode(key):
-        start = opponents.draw_start(jax.random.split(key)[0])
-        return opponents.play(game, ours, theirs, start, rates=(rate, rate), steps=steps)
+    keys = keys_for(seed, Purpose.ILLUSTRATION, EPISODES)
+    rivals = opponents.logits(np.random.default_rng(0).beta(0.5, 0.5, (RIVALS, LOGITS)))
+    shown = [step for step in SHOWN if step <= steps]
 
     def against(policy, rival):
         return jnp.stack(values(game, policy, rival)[::-1])
 
-    found = jax.jit(jax.vmap(episode))(keys_for(seed, Purpose.ILLUSTRATION, EPISODES))
-    chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
-    payoffs = np.stack([found.own, found.other], axis=-1)
-    shown = [step for step in SHOWN if step <= steps]
-    policies = found.policies[:, np.array(shown) - 1, 0]
-    rivals = opponents.logits(np.random.default_rng(0).beta(0.5, 0.5, (RIVALS, LOGITS)))
-    reached = jax.vmap(jax.vmap(jax.vmap(against, (None, 0)), (0, None)), (0, None))
-    # [episodes, shown, rivals, 2], the opponent's values first
-    pairs = np.asarray(jax.jit(reached)(policies, rivals), np.float64)
+    @jax.jit
+    @partial(jax.vmap, in_axes=(None, 0))
+    def play(weights, key):
+        start, ours = opponents.draw_start(jax.random.split(key)[0]), players.shaper(weights)
+        found = opponents.play(game, ours, theirs or ours, start, rates=(rate, rate), steps=steps)
+        policies = found.policies[np.array(shown) - 1, 0]
+        reached = jax.vmap(jax.vmap(against, (None, 0)), (0, None))(policies, rivals)
+        return found, reached
 
-    reaches, lines = [], {}
-    for place, step in enumerate(shown):
-        fits = [fit(each, defection(game)) for each in pairs[:, place]]
-        lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
-        reaches.append(Reach(step, pairs[0, place], fits[0], payoffs[0, step - 1, ::-1]))
-    return Illustration(chances, payoffs.mean(axis=0), reaches, lines)
+    def illustrate(weights: Weights) -> Illustration:
+        found, pairs = play(jax.tree.map(jnp.asarray, weights), keys)
+        payoffs = np.stack([found.own, found.other], axis=-1)
+        chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
+        pairs = np.asarray(pairs, np.float64)  # [episodes, shown, rivals, 2], the opponent's first
+        reaches, lines = [], {}
+        for place, step in enumerate(shown):
+            fits = [fit(each, defection(game)) for each in pairs[:, place]]
+            lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
+            reaches.append(Reach(step, pairs[0, place], fits[0], payoffs[0, step - 1, ::-1]))
+        return Illustration(chances, payoffs.mean(axis=0), reaches, lines)
+
+    return illustrate
 
 
 def fit(pairs: np.ndarray, point: tuple[float, float]) -> Line:
-    """Return the line nearest to pairs of values, by total least squares.
+    """Return the line nearest to pairs [pairs, 2] of values, by total least squares.
 
-    Args:
-        pairs: [pairs, 2] payoffs, the opponent's first.
-        point: pair of payoffs at which the offset of the line is measured.
+    The opponent's values come first, also in `point`, where the offset of the line is measured.
     """
     pairs = pairs.T - np.array(point)[:, np.newaxis]
     spread, directions = np.linalg.eigh(np.cov(pairs))
@@ -98,8 +98,3 @@ def fit(pairs: np.ndarray, point: tuple[float, float]) -> Line:
 def defection(game: Game) -> tuple[float, float]:
     """Return the payoffs of mutual defection, the opponent's first."""
     return game.other[3], game.own[3]
-
-
-def is_constant_sum(game: Game) -> bool:
-    """Return whether the sum of payoffs is constant; all pairs of values are then on a line."""
-    return len({a + b for a, b in zip(game.own, game.other, strict=True)}) == 1

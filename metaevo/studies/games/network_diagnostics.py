@@ -1,6 +1,7 @@
 """Diagnostics of a victim's networks while it learns: gradients, features, activations."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from metaevo.config.plain import PlainMapping
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
-from metaevo.studies.games.results import estimates_table, mean
+from metaevo.studies.games.comparison import Estimate, estimates_table, mean
 from metaevo.training.task import LearnerConfig
 from metaevo.training.train_learner import Task
 from purerl import ppo
@@ -60,13 +61,7 @@ def supports(config: LearnerConfig) -> bool:
 
 
 def trace(task: Task, key: jax.Array, hyperparams: Hyperparams) -> Trace:
-    """Train a victim from scratch, and measure its networks before each update.
-
-    Args:
-        task: the task of a victim that `supports` accepts.
-        key: key of the training, as for `metaevo.training.train_learner.train`.
-        hyperparams: hyperparameters of the victim.
-    """
+    """Train a victim that `supports` accepts, and measure its networks before each update."""
     learner: Any = task.learner
     env_params = task.env_params
 
@@ -82,17 +77,7 @@ def trace(task: Task, key: jax.Array, hyperparams: Hyperparams) -> Trace:
 def measure(
     learner: ppo.PPO, state: ppo.State, hyperparams: Hyperparams, env_params: EnvParams
 ) -> Trace:
-    """Measure a victim's networks on a fresh rollout.
-
-    Args:
-        learner: PPO.
-        state: state of the victim.
-        hyperparams: hyperparameters of the victim.
-        env_params: parameters of its environment.
-
-    Returns:
-        fields without the axis of updates.
-    """
+    """Measure a victim's networks on a fresh rollout; fields have no axis of updates."""
     state, transitions, _ = learner.collect(state, env_params)
     _, batch = learner.make_batch(state, transitions, hyperparams)
     coupling, conflict = _interference(learner, state.params, batch, hyperparams)
@@ -133,27 +118,28 @@ def effective_rank(moments: np.ndarray) -> np.ndarray:
 
 
 def summarise(
-    found: Trace, names: list[str], frames: int, figures: Path
-) -> dict[str, dict[str, list[float]]]:
+    traces: Mapping[str, Trace], frames: int, figures: Path
+) -> dict[str, dict[str, Estimate]]:
     """Draw the measures over training, and average them.
 
     Args:
-        found: fields [channels, victims, U, ...].
-        names: names of the channels.
+        traces: fields [victims, U, ...] by channel.
         frames: environment steps of an update.
         figures: folder for the figures.
 
     Returns:
         by measure and channel, the mean over training with its interval over victims.
     """
-    curves = found._asdict()
-    curves["rank"] = effective_rank(np.asarray(curves.pop("moments"))).mean(axis=-1)
-    measured = {each: dict(zip(names, np.asarray(curves[each]), strict=True)) for each in LABELS}
-    steps = frames * np.arange(curves["rank"].shape[-1])
+    measured: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in LABELS}
+    for name, trace in traces.items():
+        rank = effective_rank(np.asarray(trace.moments)).mean(axis=-1)
+        for measure, curves in measured.items():
+            curves[name] = rank if measure == "rank" else np.asarray(getattr(trace, measure))
+    steps = frames * np.arange(rank.shape[-1])
     game_plots.plot_traces(measured, LABELS, steps, figures / "networks.png")
     return {
-        each: {name: list(mean(np.mean(curve, axis=1))) for name, curve in curves.items()}
-        for each, curves in measured.items()
+        measure: {name: mean(np.mean(curve, axis=1)) for name, curve in curves.items()}
+        for measure, curves in measured.items()
     }
 
 

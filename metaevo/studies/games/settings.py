@@ -25,9 +25,6 @@ Seeds = Annotated[int, Interval(ge=0, le=100_000)]
 Factors = tuple[Annotated[float, Gt(0)], ...]
 Victims = Annotated[int, Interval(ge=0, le=MOST)]
 
-SIGNS = {"adversary": -1.0, "ally": 1.0}
-"""Sign of the victim's fitness in the fitness of a channel, by its role."""
-
 
 # --- Opponent shaping in matrix games -----------------------------------------------------------
 
@@ -51,7 +48,7 @@ class GameConfig:
     """joint moves of a meta-episode: how often both choose a new policy"""
 
     def __post_init__(self) -> None:
-        """Raise if a payoff is not finite."""
+        """Check the payoffs."""
         for name in ("payoffs", "opponent_payoffs"):
             payoffs = getattr(self, name)
             if payoffs is not None and not np.all(np.isfinite(payoffs)):
@@ -231,11 +228,8 @@ class TalkSettings(StudySettings):
     def for_learner(cls, raw: PlainDict) -> type[Any]:
         """Return these settings with the sections `train` and `hyperparams` of the victim.
 
-        Args:
-            raw: the unvalidated settings, of which `learner` is read.
-
         Raises:
-            ConfigError: for an unknown learner.
+            ConfigError: if `raw`, the unvalidated settings, names an unknown learner.
         """
         learner = raw.get("learner", "ppo")
         order = tuple(each.name for each in fields(cls))

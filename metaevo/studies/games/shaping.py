@@ -6,6 +6,7 @@ policies, so a policy over policies can steer their learning.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import jax
@@ -21,10 +22,9 @@ from metaevo.evolution.strategies import has_mean
 from metaevo.reports import game_plots
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.games import extortion
+from metaevo.studies.games.comparison import GameResult, GameStudy
 from metaevo.studies.games.extortion import Illustration
-from metaevo.studies.games.results import GameResult
 from metaevo.studies.games.settings import ShapingSettings
-from metaevo.studies.games.study import GameStudy
 from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
@@ -109,7 +109,6 @@ class ShapingStudy(GameStudy):
             for names, key in zip((names, others), players.SETTINGS, strict=True)
         )
         super().__init__(Shaping(settings, self.met), settings)
-        self._illustration: tuple[Weights, Illustration] | None = None
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy or devices are unsuitable, or no opponent learns."""
@@ -146,9 +145,7 @@ class ShapingStudy(GameStudy):
             self._illustrated(meta_params).reaches,
             list(zip(self.game.other, self.game.own, strict=True)),
             figures / "reach.png",
-            predicted=None
-            if extortion.is_constant_sum(self.game)
-            else extortion.defection(self.game),
+            predicted=None if self._is_constant_sum else extortion.defection(self.game),
         )
 
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
@@ -176,12 +173,12 @@ class ShapingStudy(GameStudy):
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the payoffs of both sides, and the distance of the policies from extortion."""
         found = []
-        if scores := self.scores.read(result):
-            cells = scores.cells[result["learned"]][: len(self.met)]
-            for name, cell in zip(scores.opponents, cells, strict=False):
-                own, other = cell["own"].value, cell["other"].value
-                found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
-        if not extortion.is_constant_sum(self.game):
+        names, cells = self.scores.read(result)
+        for place, name in enumerate(names[: len(self.met)]):
+            cell = cells[result["learned"]][place]
+            own, other = cell["own"][0], cell["other"][0]
+            found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
+        if not self._is_constant_sum:
             lines = [
                 f"After joint move {step} {line.explained:.1%} of the values that opponents can "
                 f"reach lie along a line with factor {line.factor:.2f} that passes "
@@ -192,17 +189,19 @@ class ShapingStudy(GameStudy):
             found.append(" ".join([*lines, extorts]))
         return found
 
-    def _illustrated(self, meta_params: Weights) -> Illustration:
-        """Return meta-episodes of a meta-policy, played once."""
-        if self._illustration is None or self._illustration[0] is not meta_params:
-            ours = players.shaper(jax.tree.map(jnp.asarray, meta_params))
-            found = extortion.illustrate(
-                self.game,
-                ours,
-                self.met[0].player or ours,
-                self.settings.opponent.learning_rate,
-                steps=self.settings.game.steps,
-                seed=self.settings.run.seed,
-            )
-            self._illustration = (meta_params, found)
-        return self._illustration[1]
+    @property
+    def _is_constant_sum(self) -> bool:
+        """Whether the sum of payoffs is constant; all pairs of values are then on a line."""
+        return len({a + b for a, b in zip(self.game.own, self.game.other, strict=True)}) == 1
+
+    @cached_property
+    def _illustrated(self) -> Callable[[Weights], Illustration]:
+        """Meta-episodes of a meta-policy against the first opponent; compiled once."""
+        settings = self.settings
+        return extortion.illustrator(
+            self.game,
+            self.met[0].player,
+            settings.opponent.learning_rate,
+            steps=settings.game.steps,
+            seed=settings.run.seed,
+        )

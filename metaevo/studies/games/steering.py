@@ -1,6 +1,6 @@
 """Cheap talk at test time (Lu et al. 2023): messages that bring a frozen victim to a goal.
 
-The victim trains with one channel. Then it is frozen, takes its likeliest action, and hears a
+The victim trains with one channel. Then it is frozen, takes its most likely action, and hears a
 second network, which also sees a goal. Both networks are evolved together, or only the channel, and
 PPO trains the second network for each victim (the oracle).
 """
@@ -21,10 +21,14 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
 from metaevo.studies.games import victims
-from metaevo.studies.games.fresh_agents import FreshAgents
-from metaevo.studies.games.results import GameResult, estimates_table, mean
+from metaevo.studies.games.comparison import (
+    FreshAgents,
+    GameResult,
+    GameStudy,
+    estimates_table,
+    mean,
+)
 from metaevo.studies.games.settings import SteeringSettings
-from metaevo.studies.games.study import GameStudy
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import all_finite
@@ -57,10 +61,7 @@ class SteeringProblem(victims.TalkProblem):
     """A `MetaProblem`: train a victim with a candidate, freeze the victim, and steer it."""
 
     def __init__(self, settings: SteeringSettings):
-        """Bind the parts.
-
-        Args:
-            settings: settings of the evolution.
+        """Build the victim and the oracle.
 
         Raises:
             ConfigError: if the victim does not observe vectors or has a memory, the environment has
@@ -81,7 +82,8 @@ class SteeringProblem(victims.TalkProblem):
         self.place = PLACES[name]
         reach = float(self.place.reach(params.env))
         for bound in ("low", "high"):
-            if abs(goal := getattr(self.config, bound)) > reach:
+            goal = getattr(self.config, bound)
+            if abs(goal) > reach:
                 raise ConfigError(
                     f"steering.{bound} = {goal:g}: {name}'s {self.place.what} is always between "
                     f"{-reach:g} and {reach:g}"
@@ -98,7 +100,6 @@ class SteeringProblem(victims.TalkProblem):
             width=settings.channel.width,
             steps=self.config.steps,
         )
-        # 2,048 steps an update, 64 gradient steps; a horizon of 20 steps, as far as a push lasts
         self.oracle = ppo.PPO(
             ppo.Config(
                 total_timesteps=self.config.oracle_frames,
@@ -144,15 +145,7 @@ class SteeringProblem(victims.TalkProblem):
     def speaker(self, found: Found, key: jax.Array, params: SteeringParams) -> Speaker:
         """Return the evolved steering network, or a network that PPO trains for this victim."""
         if "steering" in found:
-            return self.network(found["steering"])
-        return self.trained_by_ppo(key, params)
-
-    def network(self, weights: Weights) -> Speaker:
-        """Return a network of messages."""
-        return partial(self.messenger.message, weights)
-
-    def trained_by_ppo(self, key: jax.Array, params: SteeringParams) -> Speaker:
-        """Return the messages that PPO learns for a victim."""
+            return partial(self.messenger.message, found["steering"])
         result = self.oracle.train(key, self.oracle_hyperparams, None, params)
         policy = self.oracle.policy(result.state)
         act = partial(acting.act, self.oracle, policy, None, key, greedy=True, env_params=params)
@@ -221,8 +214,7 @@ class SteeringStudy(GameStudy):
     ) -> GameResult:
         """Steer fresh victims of every channel with every network."""
         del figures
-        found = {name: self._scores(each, check_stop) for name, each in learned.items()}
-        table = found[next(iter(learned))]
+        found = [self._scores(each, check_stop) for each in learned.values()]
         steered = "PPO" if self.agents.by_ppo else LEARNED
         baselines = {"silence": ("silence", "nobody")}
         if self.agents.by_ppo:
@@ -230,20 +222,14 @@ class SteeringStudy(GameStudy):
         else:
             baselines |= {"random": ("random", "a random network")}
         baselines[f"random, then {steered}"] = "random", steered
-        scores = {name: each[LEARNED, steered] for name, each in found.items()}
-        scores |= {name: table[pair] for name, pair in baselines.items()}
-        steerers = [each for each in STEERERS if (LEARNED, each) in table]
+        scores = {name: each[LEARNED][steered] for name, each in zip(learned, found, strict=True)}
+        scores |= {name: found[0][channel][by] for name, (channel, by) in baselines.items()}
         cells = {
-            channel: {steerer: list(mean(table[channel, steerer])) for steerer in steerers}
-            for channel in CHANNELS
+            channel: {steerer: mean(each) for steerer, each in row.items()}
+            for channel, row in found[0].items()
         }
-        return GameResult(
-            scores,
-            list(learned),
-            "There is nothing to tune of silence and random networks.",
-            self._row_frames,
-            {"steering": cells},
-        )
+        budget = "There is nothing to tune of silence and random networks."
+        return GameResult(scores, budget, self._frames, {"steering": cells})
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the victim."""
@@ -263,25 +249,23 @@ class SteeringStudy(GameStudy):
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return the scores of every channel and every network that steers."""
-        if "steering" not in result:
-            return []
-        title, table = "Score by channel and by who talks then", result["steering"]
         rows = {
             channel: {name: cells[name] for name in STEERERS if name in cells}
-            for channel, cells in table.items()
+            for channel, cells in result.get("steering", {}).items()
         }
-        return [estimates_table(title, "channel", rows, note=NOTE)]
+        title = "Score by channel and by who talks then"
+        return [estimates_table(title, "channel", rows, note=NOTE)] if rows else []
 
     @property
-    def _row_frames(self) -> int:
+    def _frames(self) -> int:
         """Environment steps for a victim of the comparison."""
         problem = self.agents
-        trained = problem.trained_frames + problem.oracle_frames
-        return trained + len(STEERERS) * problem.judged_frames
+        steered = len(STEERERS) * problem.judged_frames
+        return problem.trained_frames + problem.oracle_frames + steered
 
     def _scores(
         self, found: Found, check_stop: Callable[[], None]
-    ) -> dict[tuple[str, str], np.ndarray]:
+    ) -> dict[str, dict[str, np.ndarray]]:
         """Return the scores [seeds] of fresh victims, by channel and by who steers."""
         problem = self.agents
         weights = jax.tree.map(jnp.asarray, found["channel"])
@@ -290,34 +274,38 @@ class SteeringStudy(GameStudy):
         )
         idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-        def row(key, name):
+        def make_row(key: jax.Array, name: str) -> PlainDict:
             channel_key, steering_key = jax.random.split(jax.random.fold_in(key, 0x57EE))
-            own = weights
-            if name != LEARNED:
-                own = channels.HAND_WRITTEN[name](channel_key, weights)
+            draw = channels.HAND_WRITTEN.get(name, lambda _, weights: weights)
             networks = [idle, channels.random(steering_key, idle), found.get("steering", idle)]
             return {
-                "channel": own,
+                "channel": draw(channel_key, weights),
                 "steering": jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks),
             }
 
-        def run(key, row):
+        def run(key: jax.Array, row: PlainDict) -> jax.Array:
             train_key, oracle_key, key = jax.random.split(key, 3)
             params = problem.frozen(problem.train_victim(train_key, row["channel"]))
-            networks, _ = jax.vmap(lambda each: problem.score(problem.network(each), key, params))(
-                row["steering"]
-            )
-            best, _ = problem.score(problem.trained_by_ppo(oracle_key, params), key, params)
-            scores = jnp.append(networks, best)
+
+            def score(found: Found) -> jax.Array:
+                return problem.score(problem.speaker(found, oracle_key, params), key, params)[0]
+
+            networks = jax.vmap(lambda steering: score({"steering": steering}))(row["steering"])
+            scores = jnp.append(networks, score({}))
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
-        fresh = FreshAgents(self.settings, CHANNELS)
-        frames = self._row_frames
-        program = fresh.program(run, problem.task, problem.hyperparams, frames)
-        scores = np.asarray(program(fresh.rows(row), "comparing", check_stop))
+        fresh = FreshAgents(
+            self.settings,
+            CHANNELS,
+            run,
+            frames=self._frames,
+            bytes_per_agent=problem.working_set_bytes,
+        )
         return {
-            (channel, steerer): scores[row, :, column]
-            for row, channel in enumerate(CHANNELS)
-            for column, steerer in enumerate(STEERERS)
-            if steerer != LEARNED or "steering" in found
+            channel: {
+                steerer: np.asarray(scores)[:, column]
+                for column, steerer in enumerate(STEERERS)
+                if steerer != LEARNED or "steering" in found
+            }
+            for channel, scores in fresh(make_row, "comparing", check_stop).items()
         }

@@ -12,15 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.comparison.comparison import Variant
 from metaevo.components import players
 from metaevo.components.component import LEARNED
 from metaevo.components.players import Opponent, Weights
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, interquartile_mean
+from metaevo.studies.games.comparison import GameResult, ScoresFormat, interquartile_mean
 from metaevo.studies.games.settings import ShapingSettings
 from purerl import opponents
 from purerl.games import LOGITS
-from purerl.types import PyTree
+from purerl.opponents import Player
 
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Candidate factors on the learning rate of evolution, for contenders that learn."""
@@ -30,8 +31,6 @@ UNUSED = np.zeros(LOGITS, np.float32)
 
 ROUND_ROBIN = ScoresFormat(
     "round_robin",
-    "opponents",
-    "contenders",
     {
         "own": "Round robin: payoffs of the contenders",
         "other": "Round robin: payoffs of the opponents",
@@ -46,17 +45,10 @@ class Entrant(NamedTuple):
 
     place: Any
     """[] index of the player; the last one always plays `policy`"""
-    policy: PyTree = UNUSED
+    policy: Any = UNUSED
     """[5] logits"""
     rate: Any = 1.0
     """[] learning rate"""
-
-
-class Variant(NamedTuple):
-    """A contender with particular settings."""
-
-    entrant: Entrant
-    settings: dict[str, float]
 
 
 class Tournament:
@@ -78,62 +70,57 @@ class Tournament:
             others: opponents that the evolution has not met.
         """
         self.settings, self.game = settings, settings.game.game
-        self.rate = settings.opponent.learning_rate
+        self.rate, self.steps = settings.opponent.learning_rate, settings.game.steps
         self.learned, self.met, self.others = list(learned), met, others
         evolved = {
             name: players.shaper(jax.tree.map(jnp.asarray, weights))
             for name, weights in learned.items()
         }
         known = {each.label: each.player for each in (*met, *others) if each.player is not None}
-        own = {each.label: known[each.label] for each in (*met, *others) if each.is_own}
+        own = {each.label: known[each.label] for each in (*met, *others) if each.source is not None}
         self.learners = {"naive": opponents.naive, "lola": opponents.lola, **own}
         self.players = evolved | self.learners | known | {LEARNED: evolved[self.learned[0]]}
+        self._play = jax.jit(jax.vmap(self._meta_episode, in_axes=(None, None, 0)))
 
-        def play(our: Entrant, their: Entrant, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
-            own, other = (
-                opponents.one_of(
-                    [*self.players.values(), opponents.constant(each.policy)], each.place
-                )
-                for each in (our, their)
-            )
+    def _meta_episode(self, ours: Entrant, theirs: Entrant, key: jax.Array) -> jax.Array:
+        """Return the mean payoffs of both sides [2]."""
 
-            def episode(key):
-                start = opponents.draw_start(jax.random.split(key)[0])
-                rates, steps = (our.rate, their.rate), settings.game.steps
-                found = opponents.play(self.game, own, other, start, rates=rates, steps=steps)
-                return jnp.mean(found.own), jnp.mean(found.other)
+        def player(entrant: Entrant) -> Player:
+            fixed = opponents.constant(entrant.policy)
+            return opponents.one_of([*self.players.values(), fixed], entrant.place)
 
-            found: tuple[jax.Array, jax.Array] = jax.vmap(episode)(keys)
-            return found
+        start, rates = opponents.draw_start(jax.random.split(key)[0]), (ours.rate, theirs.rate)
+        found = opponents.play(
+            self.game, player(ours), player(theirs), start, rates=rates, steps=self.steps
+        )
+        return jnp.stack([jnp.mean(found.own), jnp.mean(found.other)])
 
-        self._play = jax.jit(play)
+    def play(self, ours: Entrant, theirs: Entrant, keys: jax.Array) -> np.ndarray:
+        """Return the mean payoffs of both sides [2, keys] in float64."""
+        return np.asarray(self._play(ours, theirs, keys), np.float64).T
 
-    def play(self, our: Entrant, their: Entrant, keys: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean payoffs of both sides, each [keys], in float64."""
-        own, other = self._play(our, their, keys)
-        return np.asarray(own, np.float64), np.asarray(other, np.float64)
-
-    def entrant(self, name: str, rate: float) -> Entrant:
+    def entrant(self, name: str, rate: float = 1.0) -> Entrant:
         """Return a player by its name."""
         return Entrant(list(self.players).index(name), rate=rate)
 
-    def contenders(self) -> dict[str, list[Variant]]:
-        """Return the hand-written contenders with their variants."""
+    def contenders(self) -> dict[str, list[tuple[Entrant, dict[str, float]]]]:
+        """Return the hand-written contenders: players and their settings, among which to choose."""
 
-        def fixed(probabilities: Sequence[float] | np.ndarray, **settings: float) -> Variant:
-            policy = opponents.logits(probabilities)
-            return Variant(Entrant(len(self.players), policy), settings)
+        def fixed(probabilities: Sequence[float] | np.ndarray) -> Entrant:
+            return Entrant(len(self.players), opponents.logits(probabilities))
 
         rates = [factor * self.rate for factor in RATES]
-        found = {
-            name: [Variant(self.entrant(name, rate), {"learning_rate": rate}) for rate in rates]
+        found: dict[str, list[tuple[Entrant, dict[str, float]]]] = {
+            name: [(self.entrant(name, rate), {"learning_rate": rate}) for rate in rates]
             for name in self.learners
         }
-        found["tit_for_tat"] = [fixed(opponents.FIXED["tit_for_tat"])]
-        grid = [(factor, level) for factor in FACTORS for level in LEVELS]
-        lines = [(each, opponents.zero_determinant(self.game, *each)) for each in grid]
-        extorting = [fixed(line, factor=factor, level=level)
-                     for (factor, level), line in lines if line is not None]  # fmt: skip
+        found["tit_for_tat"] = [(fixed(opponents.FIXED["tit_for_tat"]), {})]
+        extorting = [
+            (fixed(line), {"factor": factor, "level": level})
+            for factor in FACTORS
+            for level in LEVELS
+            if (line := opponents.zero_determinant(self.game, factor, level)) is not None
+        ]
         return found | ({"zero_determinant": extorting} if extorting else {})
 
     def opponents(self) -> dict[str, Entrant]:
@@ -151,31 +138,26 @@ class Tournament:
         return found
 
     def result(self, check_stop: Callable[[], None]) -> GameResult:
-        """Choose among the variants of each contender, and play against every opponent.
-
-        Args:
-            check_stop: raises if the run should stop.
-        """
-        config, seed = self.settings.evaluation, self.settings.run.seed
-        steps, columns = self.settings.game.steps, self.opponents()
+        """Choose among the variants of each contender, and play against every opponent."""
+        config, seed, columns = self.settings.evaluation, self.settings.run.seed, self.opponents()
         deciding = list(columns.values())[: len(self.met)]
         keys = keys_for(seed, Purpose.TUNING, config.tuning_seeds)
-        chosen = {name: Variant(self.entrant(name, 1.0), {}) for name in self.learned}
-        tuned: dict[str, tuple[Mapping[str, float], int]] = {}
-        for name, variants in self.contenders().items():
+        chosen = {name: self.entrant(name) for name in self.learned}
+        variants = []
+        for name, candidates in self.contenders().items():
             check_stop()
             merits = [
-                np.mean([self.play(each.entrant, foe, keys)[0] for foe in deciding])
-                for each in variants
+                np.mean([self.play(entrant, foe, keys)[0] for foe in deciding])
+                for entrant, _ in candidates
             ]
-            chosen[name] = variants[int(np.argmax(merits))]
-            count = len(variants) if len(variants) > 1 else 0
-            tuned[name] = chosen[name].settings, count * len(keys) * len(deciding) * steps
+            chosen[name], settings = candidates[int(np.argmax(merits))]
+            played = len(candidates) * len(keys) * len(deciding) * self.steps
+            variants.append(Variant(name, name, settings, played if len(candidates) > 1 else 0))
         keys = keys_for(seed, Purpose.HELD_OUT, config.seeds)
         scores, cells = {}, {}
-        for name, variant in chosen.items():
+        for name, entrant in chosen.items():
             check_stop()
-            payoffs = [self.play(variant.entrant, each, keys) for each in columns.values()]
+            payoffs = [self.play(entrant, foe, keys) for foe in columns.values()]
             scores[name] = np.stack([own for own, _ in payoffs[: len(deciding)]], axis=-1)
             cells[name] = [
                 {"own": interquartile_mean(own), "other": interquartile_mean(other)}
@@ -183,10 +165,9 @@ class Tournament:
             ]
         return GameResult(
             scores,
-            self.learned,
             "Each hand-written contender is the best of its variants (learning rates, "
             f"zero-determinant lines) by its mean on {config.tuning_seeds} other meta-episodes.",
-            steps * len(columns),
-            ROUND_ROBIN.to_plain(Scores(list(columns), cells)),
-            tuned,
+            self.steps * len(columns),
+            ROUND_ROBIN.to_plain(list(columns), cells),
+            variants,
         )

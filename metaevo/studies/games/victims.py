@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import learners
-from metaevo.components.channels import ChannelConfig, talking
+from metaevo.components.channels import talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
@@ -16,13 +16,7 @@ from metaevo.evolution.problem import TASK
 from metaevo.studies.games.settings import CheapTalkSettings, TalkSettings, VictimConfig
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
-from metaevo.training.task import (
-    LearnerConfig,
-    TaskConfig,
-    make_environments,
-    make_learner,
-    with_changes,
-)
+from metaevo.training.task import LearnerConfig, make_environments, make_learner, with_changes
 from metaevo.training.tasks import check_env_params, check_hyperparams, with_drawn
 from metaevo.training.train_learner import Task, train, working_set
 from metaevo.tuning.ranges import Entry
@@ -31,7 +25,7 @@ from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
-from purerl.types import Channel, EpisodeSums, Hyperparams, TrainResult
+from purerl.types import EpisodeSums, Hyperparams, TrainResult
 
 
 class Victim(NamedTuple):
@@ -49,6 +43,8 @@ class TalkProblem:
 
     differentiable = False
     """False, because actions are sampled"""
+    sample: Mapping[str, Entry] = {}
+    """distributions of environment parameters and hyperparameters, drawn for each victim"""
 
     def __init__(self, settings: TalkSettings):
         """Build the victim.
@@ -56,7 +52,7 @@ class TalkProblem:
         Raises:
             ConfigError: if the observations of the victim or of the environment are not vectors.
         """
-        self.task = make_task(trained_victim(settings), settings.task, settings.channel)
+        self.task = make_task(settings, trained_victim(settings))
         self.hyperparams, self.messenger = settings.hyperparams, settings.channel.messenger
         self.frames = num_frames(settings.train)
         self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
@@ -67,49 +63,35 @@ class TalkProblem:
         """Draw the weights of a network of messages."""
         return self.messenger.init(key, jnp.zeros(inputs))
 
-    def train_victim(
-        self, key: jax.Array, channel: Weights, sample: Mapping[str, Entry] | None = None
-    ) -> TrainResult:
-        """Train a victim from scratch.
-
-        Args:
-            key: of all randomness, also of what is drawn.
-            channel: what the victim hears.
-            sample: distributions of its environment's parameters and of its hyperparameters.
-        """
-        task = with_channel(self.task, channel)
-        if not sample:
-            return train(task, key, self.hyperparams, None)
-        values = sampling.draw_all(sample, jax.random.fold_in(key, TASK))
-        hyperparams = with_changes(
-            self.hyperparams, sampling.of_prefix(values, sampling.HYPERPARAMS)
-        )
-        params = task.env_params
-        params = params.replace(env=with_drawn(params.env, values))
-        return train(task._replace(env_params=params), key, hyperparams, None)
+    def train_victim(self, key: jax.Array, channel: Weights) -> TrainResult:
+        """Train a victim from scratch, with parameters drawn from `sample`."""
+        task, hyperparams = with_channel(self.task, channel), self.hyperparams
+        if self.sample:
+            values = sampling.draw_all(self.sample, jax.random.fold_in(key, TASK))
+            changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
+            hyperparams = with_changes(hyperparams, changes)
+            params = task.env_params.replace(env=with_drawn(task.env_params.env, values))
+            task = task._replace(env_params=params)
+        return train(task, key, hyperparams, None)
 
 
-def make_task(
-    victim: Victim, task: TaskConfig, config: ChannelConfig, *, speaks: bool = False
-) -> Task:
+def make_task(settings: TalkSettings, victim: Victim, *, speaks: bool = False) -> Task:
     """Bind a victim to its environment and a silent channel.
 
     Args:
+        settings: settings of the task and of the channel.
         victim: the learner.
-        task: the task that it learns.
-        config: settings of the channel.
         speaks: whether the channel's parameters are a `channels.Speaker`; by default weights.
 
     Raises:
         ConfigError: if the observations of the victim or of the environment are not vectors.
     """
-    if not isinstance(task.env, str):
-        raise ConfigError(f"task.env = {show(task.env)}: a channel is for one environment")
-    (environment,) = make_environments(task, victim.learner)
-    messenger = config.messenger
-    channel: Channel = channels.speak(messenger) if speaks else messenger.message
-    env, size = talking(environment, channel, config, victim.learner)
-    name, _, env_params = environment
+    if not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {show(settings.task.env)}: a channel is for one environment")
+    ((name, bare, env_params),) = make_environments(settings.task, victim.learner)
+    messenger = settings.channel.messenger
+    channel = channels.speak(messenger) if speaks else messenger.message
+    env, size = talking((name, bare, env_params), channel, settings.channel, victim.learner)
 
     def example(key):
         weights = messenger.init(key, np.zeros(size, np.float32))
@@ -118,7 +100,7 @@ def make_task(
     silent = jax.tree.map(
         lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(example, jax.random.key(0))
     )
-    params = TalkParams(env_params, silent, config.scale)
+    params = TalkParams(env_params, silent, settings.channel.scale)
     return Task(name, make_learner(victim, env, params), params)
 
 
@@ -188,6 +170,6 @@ def _changed(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Vi
         same = getattr(settings, section) if learner == settings.learner else kind()
         built[section] = from_dict(kind, merge(to_dict(same), getattr(change, section)))
     victim = Victim(name, learner, **built, message_dropout=change.message_dropout)
-    task = make_task(victim, settings.task, settings.channel, speaks=True)
+    task = make_task(settings, victim, speaks=True)
     check_training("evaluation.seeds", task, victim.hyperparams, None, kept=1, at_once=1)
     return victim

@@ -262,7 +262,7 @@ def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
     (repeated,) = repeat(add(run.path, "shaper"), 3).values()
     keys, meet = keys_for(0, Purpose.TRAINING, 3), tournament.Tournament
     game = meet(settings, {"learned": weights}, study.met, [])
-    ours, theirs = game.entrant("learned", 1.0), game.opponents()[study.met[0].label]
+    ours, theirs = game.entrant("learned"), game.opponents()[study.met[0].label]
     expected, _ = game.play(ours, theirs, keys)
     np.testing.assert_allclose(repeated.scores, expected, rtol=1e-4)
 

@@ -1,4 +1,4 @@
-"""Cheap talk: what a candidate is judged by, whole runs by the command, and what is refused."""
+"""Cheap talk: the fitness of a candidate, and whole runs by the command."""
 
 import json
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import from_dict
 from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
@@ -26,34 +26,15 @@ def study_of(**changes):
     return CheapTalkStudy(from_dict(CheapTalkSettings.for_learner(raw), raw))
 
 
-def trained(key, weights, *, length=0.5, learning_rate=None):
-    """A victim that is trained directly, and what it earned in every update."""
+def trained(key, weights, *, length, learning_rate):
+    """The episodes of a victim that is trained directly."""
     settings = study_of().settings
     env, params = envs.make("CartPole-v1", length=length)
     talking = Talking(env, lambda _, obs: message(weights, obs, jnp), 2)
     learner = ppo.PPO(settings.train, talking)
-    hyperparams = settings.hyperparams
-    if learning_rate is not None:
-        hyperparams = hyperparams.replace(learning_rate=learning_rate)
+    hyperparams = settings.hyperparams.replace(learning_rate=learning_rate)
     result = jax.jit(learner.train)(key, hyperparams, None, TalkParams(params, None, 3.0))
     return jax.tree.map(np.asarray, result.episodes)
-
-
-@pytest.mark.long
-def test_an_adversary_is_paid_what_its_victim_is_not():
-    """Fitness is the victim's mean return, with the sign of the role."""
-    key, adversary = jax.random.key(5), study_of().problem({})
-    ally = study_of(role="ally").problem({})
-    weights = adversary.init(jax.random.key(1))
-    found = jax.jit(adversary.evaluate)(key, weights)
-    assert jax.jit(ally.evaluate)(key, weights).fitness == -found.fitness
-    episodes = trained(key, weights)
-    expected = episodes.returns.sum() / episodes.episodes.sum()
-    np.testing.assert_allclose(-found.fitness, expected, rtol=1e-5)
-    np.testing.assert_allclose(found.metrics["victim_mean_return"], expected, rtol=1e-5)
-    last = episodes.returns[-1:].sum() / episodes.episodes[-1:].sum()
-    assert len(episodes.returns) == 4
-    np.testing.assert_allclose(found.metrics["victim_last_quarter"], last, rtol=1e-5)
 
 
 SAMPLE = {
@@ -63,39 +44,30 @@ SAMPLE = {
 
 
 @pytest.mark.long
-def test_what_is_drawn_for_a_victim_arrives_in_its_training():
-    problem = study_of(sample=SAMPLE).problem({})
-    weights = problem.init(jax.random.key(1))
-    evaluate, found = jax.jit(problem.evaluate), []
+def test_the_fitness_of_an_adversary_is_minus_the_return_of_its_victim():
+    """Against a victim that is trained directly, with the parameters that are drawn for it."""
+    adversary, ally = study_of(sample=SAMPLE).problem({}), study_of(role="ally").problem({})
+    weights = adversary.init(jax.random.key(1))
+    evaluate, lengths = jax.jit(adversary.evaluate), set()
     for seed in (5, 6):
         key = jax.random.key(seed)
-        values = sampling.draw_all(problem.sample, jax.random.fold_in(key, TASK))
+        values = sampling.draw_all(adversary.sample, jax.random.fold_in(key, TASK))
+        lengths.add(float(values["env_params.length"]))
         episodes = trained(
             key,
             weights,
             length=float(values["env_params.length"]),
             learning_rate=values["hyperparams.learning_rate"],
         )
+        found = evaluate(key, weights)
         expected = episodes.returns.sum() / episodes.episodes.sum()
-        np.testing.assert_allclose(-evaluate(key, weights).fitness, expected, rtol=1e-4)
-        found.append(float(values["env_params.length"]))
-    assert found[0] != found[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("updates", {"integer": [1, 2]}),
-        ("env_params.lenght", {"uniform": [0.2, 2.0]}),
-        ("env_params.length", {"uniform": [2.0, 0.2]}),
-        ("hyperparams.gamma", {"uniform": [0.5, 1.5]}),
-        ("channel.scale", {"uniform": [1.0, 2.0]}),
-    ],
-)
-def test_what_cannot_be_drawn_for_a_victim_is_refused(name, rule):
-    with pytest.raises(ConfigError, match=rf"sample.*{name.split('.')[-1]}") as error:
-        study_of(sample={name: rule})
-    assert "\n" not in str(error.value)
+        np.testing.assert_allclose(-found.fitness, expected, rtol=1e-4)
+        np.testing.assert_allclose(found.metrics["victim_mean_return"], expected, rtol=1e-4)
+        last = episodes.returns[-1:].sum() / episodes.episodes[-1:].sum()
+        np.testing.assert_allclose(found.metrics["victim_last_quarter"], last, rtol=1e-4)
+    assert len(lengths) == 2
+    helped = jax.jit(ally.evaluate)(key, weights)
+    assert helped.fitness == helped.metrics["victim_mean_return"] > 0
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +92,8 @@ def test_every_channel_talks_to_the_same_fresh_victims(directory):
             assert 8 <= low <= value <= high
     _, *hand_written = (victims["channels"][name][2] for name in names)
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
-    assert {path.name for path in (directory / "figures").iterdir()} >= {
-        "messages.png", "networks.png", "victims.png"
-    }  # fmt: skip
+    figures = {path.name for path in (directory / "figures").iterdir()}
+    assert figures >= {"messages.png", "networks.png", "victims.png"}
     _, about = checkpoint.load_tree(directory / "meta_params")
     config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
     assert (about["role"], about["learner"]) == ("adversary", "ppo")

@@ -42,6 +42,10 @@ TALK_CASES = {
         "evaluation.victims.fast",
     ),
     "a victim's name": ({"evaluation": {"victims": {"ppo": {}}}}, "evaluation.victims.ppo"),
+    "a length to draw": ({"sample": {"updates": {"integer": [1, 2]}}}, "sample.updates"),
+    "a channel to draw": ({"sample": {"channel.scale": {"uniform": [1, 2]}}}, "sample"),
+    "a typo to draw": ({"sample": {"env_params.lenght": {"uniform": [0.2, 2]}}}, "lenght"),
+    "out of bounds": ({"sample": {"hyperparams.gamma": {"uniform": [0.5, 1.5]}}}, "sample"),
     "gradients": ({"strategy": {"algorithm": "meta_gradient"}}, "differentiable"),
 }  # fmt: skip
 STEERING_CASES = {

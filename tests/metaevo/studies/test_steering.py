@@ -75,12 +75,9 @@ def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
     for cells in table.values():
         assert set(cells) == speaking
         assert all(0 < low <= value <= high < 1 for value, low, high in cells.values())
-    names = [row["name"] for row in result["variants"]]
-    assert names[:2] == ["learned", "silence"]
-    assert names[-1] == ("random, then learned" if by == "evolution" else "random, then PPO")
+    assert [row["name"] for row in result["variants"]][:2] == ["learned", "silence"]
     idle = result["variants"][1]["mean"]
     assert idle == pytest.approx(table["silence"]["nobody"][0], rel=1e-5)
-    assert (path / "figures/steering.png").is_file()
     assert (path / "figures/steering.gif").is_file()
     weights, about = checkpoint.load_tree(path / "meta_params")
     assert about == {"by": by, "generation": 2}

@@ -1,0 +1,253 @@
+"""Comparison of players and channels on fresh seeds, shared by the game studies."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import jax
+import numpy as np
+
+from metaevo import statistics
+from metaevo.comparison.comparison import Variant, summary
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import devices
+from metaevo.evolution.problem import MetaParams
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports.numbers import estimate
+from metaevo.reports.page import Table
+from metaevo.runs.progress import Progress
+from metaevo.runs.schema import HeldOut
+from metaevo.studies.custom import StudySettings
+from metaevo.studies.problem import ProblemStudy
+from metaevo.training.checks import check_agents
+
+R = TypeVar("R")
+Estimate = Sequence[float]
+"""An average over seeds, and the ends of its 95% interval."""
+Cells = Mapping[str, Sequence[Mapping[str, Estimate]]]
+"""By contender, a cell for each opponent with estimates by measure. In cheap talk, a contender is a
+channel and an opponent is a victim."""
+
+
+def mean(values: np.ndarray) -> Estimate:
+    """Return the mean of the finite values of an array [seeds]."""
+    return [float(each[0]) for each in statistics.mean_curve(values[:, None])]
+
+
+def interquartile_mean(values: np.ndarray) -> Estimate:
+    """Return the interquartile mean of values [seeds]; missing ones count as the worst."""
+    found = statistics.summarise(statistics.fill_missing({0: values})[0])
+    return [found.iqm, *found.interval]
+
+
+def estimates_table(
+    title: str,
+    corner: str,
+    rows: Mapping[str, Mapping[str, Estimate]],
+    *,
+    note: str = "",
+    digits: int = 2,
+) -> Table:
+    """Return a table of estimates.
+
+    Args:
+        title: title of the table.
+        corner: heading of the first column.
+        rows: estimates by row and column; the first row has all columns.
+        note: text below the table.
+        digits: decimals of the numbers.
+    """
+    columns = list(next(iter(rows.values())))
+    cells = [
+        [name, *(estimate(*row[column], decimals=digits) for column in columns)]
+        for name, row in rows.items()
+    ]
+    return Table(title, [corner, *columns], cells, note=note)
+
+
+@dataclass(frozen=True)
+class ScoresFormat:
+    """Representation of `Cells` in evaluation.json and in the report."""
+
+    key: str
+    """key of the scores in evaluation.json"""
+    titles: Mapping[str, str]
+    """titles of the tables by measure"""
+    note: str
+    """text below the first table"""
+    opponents: str = "opponents"
+    """key of the list of opponents"""
+    contenders: str = "contenders"
+    """key of the cells"""
+    corner: str = "opponent"
+    """heading of the column with the opponents"""
+    digits: int = 2
+    """decimals of the numbers"""
+
+    def to_plain(self, opponents: Sequence[str], cells: Cells) -> PlainDict:
+        """Return this part of evaluation.json."""
+        return {self.key: {self.opponents: list(opponents), self.contenders: dict(cells)}}
+
+    def read(self, result: PlainMapping) -> tuple[Sequence[str], Cells]:
+        """Return the opponents and the cells in evaluation.json; both are empty if it has none."""
+        found = result.get(self.key, {})
+        return found.get(self.opponents, []), found.get(self.contenders, {})
+
+    def tables(self, result: PlainMapping) -> list[Table]:
+        """Return a table for each measure; rows are opponents, columns are contenders."""
+        opponents, cells = self.read(result)
+        tables: list[Table] = []
+        for measure, title in self.titles.items() if opponents else ():
+            rows = {
+                opponent: {name: row[place][measure] for name, row in cells.items()}
+                for place, opponent in enumerate(opponents)
+            }
+            note = "" if tables else self.note
+            tables.append(estimates_table(title, self.corner, rows, note=note, digits=self.digits))
+        return tables
+
+
+@dataclass(frozen=True)
+class GameResult:
+    """Comparison at the end of a game evolution."""
+
+    scores: Mapping[str, np.ndarray]
+    """by contender, [seeds] or [seeds, opponents]: deciding scores; NaN where training diverged"""
+    budget: str
+    """how hand-written contenders were tuned, a sentence"""
+    frames_per_agent: int
+    more: PlainMapping
+    """the study's own parts of evaluation.json, such as `ScoresFormat.to_plain`"""
+    variants: Sequence[Variant] = ()
+    """tuned contenders"""
+    diverged: Mapping[str, int] = field(default_factory=dict)
+    """by contender; by default the number of its scores that are not finite"""
+
+
+class GameStudy(ProblemStudy):
+    """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
+
+    settings: Any
+    agents: Any
+    """the problem, if it trains agents on a task"""
+    scores: ScoresFormat
+    """format of the scores in evaluation.json"""
+
+    def check(self) -> None:
+        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
+        settings, tasks = self.settings, [self.agents.task]
+        check_agents(
+            self.agents, tasks, settings.hyperparams, settings.strategy, settings.evolution
+        )
+
+    def judge(
+        self,
+        learned: Mapping[str, MetaParams],
+        figures: Path,
+        check_stop: Callable[[], None],
+    ) -> GameResult:
+        """Compare evolved meta-parameters, which come first, with hand-written contenders."""
+        raise NotImplementedError
+
+    def compare(
+        self,
+        learned: Mapping[str, MetaParams],
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: PlainMapping,
+        check_stop: Callable[[], None],
+    ) -> HeldOut | None:
+        """Return the content of evaluation.json; None if `evaluation.seeds` is 0."""
+        del measured
+        if not self.settings.evaluation.seeds:
+            return None
+        found = self.judge(learned, path / "figures", check_stop)
+        scores = {
+            name: np.asarray(each, np.float64).reshape(len(each), -1)
+            for name, each in found.scores.items()
+        }
+        missing = {name: int(np.sum(~np.isfinite(each))) for name, each in scores.items()}
+        tuned = {each.name: each for each in found.variants}
+        variants = [tuned.get(name, Variant(name, name, {}, 0)) for name in scores]
+        diverged = {**missing, **found.diverged}
+        result: HeldOut = {
+            **summary(variants, statistics.fill_missing(scores), diverged, list(learned)),
+            "budget": found.budget,
+            "frames_per_agent": found.frames_per_agent,
+            "evolution_frames": evolution_frames,
+        }
+        return cast(HeldOut, {**result, **found.more})
+
+    def tables(self, result: PlainMapping) -> list[Table]:
+        """Return the scores of every contender against every opponent."""
+        return self.scores.tables(result)
+
+
+class FreshAgents(Generic[R]):
+    """A compiled function of an agent that trains from scratch, on the same seeds for everyone."""
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        contenders: Iterable[str],
+        run: Callable[[jax.Array, PlainDict], R],
+        *,
+        frames: int,
+        bytes_per_agent: int,
+        seeds: int | None = None,
+    ):
+        """Choose the seeds.
+
+        Args:
+            settings: settings of the evolution.
+            contenders: names of the contenders.
+            run: `(key of an agent, row) -> results`; a row has the contender's parameters.
+            frames: environment steps of an agent.
+            bytes_per_agent: working set of an agent.
+            seeds: number of agents for each contender; by default `evaluation.seeds`.
+        """
+        self.contenders, self.frames = list(contenders), frames
+        count = settings.evaluation.seeds if seeds is None else seeds
+        self.keys = keys_for(settings.run.seed, Purpose.HELD_OUT, count)
+        self.agents = len(self.contenders) * count
+        chunk_size, num_devices = settings.evolution.chunk_size, settings.evolution.num_devices
+        self.row_map = devices.RowMap(
+            lambda row: run(jax.random.wrap_key_data(row["key"]), row),
+            chunk_size=chunk_size
+            or devices.choose_chunk_size(self.agents, bytes_per_agent, num_devices),
+            num_devices=num_devices,
+        )
+
+    def __call__(
+        self,
+        make_row: Callable[[jax.Array, str], PlainDict],
+        stage: str,
+        check_stop: Callable[[], None],
+    ) -> dict[str, R]:
+        """Return results by contender, with fields [seeds, ...].
+
+        Args:
+            make_row: `(key of an agent, name of a contender) -> row` of arrays.
+            stage: label of the progress bar.
+            check_stop: raises if the run should stop.
+        """
+        found = []
+        for name in self.contenders:
+            rows = jax.vmap(lambda key, name=name: make_row(key, name))(self.keys)
+            found.append(jax.device_get({"key": jax.random.key_data(self.keys), **rows}))
+        table = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
+        total = self.frames * self.agents
+        with Progress(total=total, desc=stage, unit="frame", unit_scale=True) as bar:
+
+            def progress(agents: int) -> None:
+                bar.update(agents * self.frames)
+                check_stop()
+
+            results = self.row_map(table, progress)
+        count = len(self.keys)
+        return {
+            name: jax.tree.map(lambda leaf, at=place * count: leaf[at : at + count], results)
+            for place, name in enumerate(self.contenders)
+        }
