@@ -125,7 +125,8 @@ def plot_reach(
         plots._style(axes, "opponent earns" if bottom else "", "we earn" if left else "")
         axes.set_title(f"joint move {reach.step}: factor {reach.line.factor:.2f}", fontsize=11,
                        color=plots.INK)  # fmt: skip
-        axes.scatter(*reach.pairs.T, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
+        other, own = reach.pairs.T
+        axes.scatter(other, own, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
                      label="reached by an opponent", zorder=2)  # fmt: skip
         axes.plot(*reach.played, marker="*", markersize=13, color=plots.INK, linestyle="none",
                   label="reached in play", zorder=4)  # fmt: skip

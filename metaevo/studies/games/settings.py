@@ -26,9 +26,6 @@ Factors = tuple[Annotated[float, Gt(0)], ...]
 Victims = Annotated[int, Interval(ge=0, le=MOST)]
 
 
-# --- Opponent shaping in matrix games -----------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class GameConfig:
     """Repeated game, and the length of a meta-episode.
@@ -119,9 +116,6 @@ class ShapingSettings(StudySettings):
     evaluation: TournamentConfig = field(default_factory=TournamentConfig)
 
 
-# --- Opponent shaping in the Coin Game ----------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class CoinPolicyConfig:
     """Meta-policy network, from features of a move and the past to a preference for the move."""
@@ -184,9 +178,6 @@ class CoinSettings(StudySettings):
     def step(self) -> float:
         """Length of a step as a share of the meta-episode."""
         return 1.0 / (self.train.num_updates * self.train.num_steps)
-
-
-# --- Cheap talk ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

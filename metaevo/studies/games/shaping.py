@@ -6,11 +6,13 @@ policies, so a policy over policies can steer their learning.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from metaevo.components import players
 from metaevo.components.players import SELF, Opponent, Weights
@@ -18,18 +20,22 @@ from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.evolution.strategies import has_mean
 from metaevo.reports import game_plots
+from metaevo.reports.game_plots import Line, Reach
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.games import extortion
 from metaevo.studies.games.comparison import GameResult, GameStudy
-from metaevo.studies.games.extortion import Illustration
 from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from purerl import opponents
-from purerl.games import LOGITS
+from purerl.games import LOGITS, values
+
+SHOWN = (1, 3, 10, 100)
+"""Joint moves to examine."""
+EPISODES, RIVALS = 64, 256
 
 
 class Shaping:
@@ -73,6 +79,19 @@ class Shaping:
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
+class Illustration(NamedTuple):
+    """Meta-episodes on separate keys, and the values that opponents could have reached."""
+
+    probabilities: np.ndarray
+    """[steps, 2, 5] probabilities of cooperating, means over meta-episodes"""
+    payoffs: np.ndarray
+    """[steps, 2]"""
+    reaches: list[Reach]
+    """values reached in the first meta-episode"""
+    lines: dict[int, Line]
+    """by joint moves, medians over meta-episodes"""
+
+
 class ShapingStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
@@ -80,7 +99,7 @@ class ShapingStudy(GameStudy):
     captions: Mapping[str, str] = {
         "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
         "player's own action first), and payoffs, over a meta-episode: means of "
-        f"{extortion.EPISODES} of them against the first opponent of evolution.",
+        f"{EPISODES} of them against the first opponent of evolution.",
         "reach.png": "Pairs of values that memory-one opponents can reach against the policies "
         "of the meta-policy, and the line with the fitted factor through mutual defection; in "
         "zero-determinant extortion the factor is above 1.",
@@ -142,15 +161,15 @@ class ShapingStudy(GameStudy):
         """Draw a meta-episode, metrics, and the values that opponents can reach."""
         super().draw(meta_params, figures)
         game_plots.plot_reach(
-            self._illustrated(meta_params).reaches,
+            self.illustrate(meta_params).reaches,
             list(zip(self.game.other, self.game.own, strict=True)),
             figures / "reach.png",
-            predicted=None if self._is_constant_sum else extortion.defection(self.game),
+            predicted=None if self._is_constant_sum else self._defection,
         )
 
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw a meta-episode."""
-        found, opponent = self._illustrated(meta_params), self.met[0].label
+        found, opponent = self.illustrate(meta_params), self.met[0].label
         game_plots.plot_meta_episode(
             found.probabilities, found.payoffs, figures / "meta_episode.png", opponent=opponent
         )
@@ -161,7 +180,7 @@ class ShapingStudy(GameStudy):
         """Play a round robin of meta-policies, hand-written contenders and all opponents."""
         del figures
         found = Tournament(self.settings, learned, self.met, self.others).result(check_stop)
-        lines = self._illustrated(next(iter(learned.values()))).lines
+        lines = self.illustrate(next(iter(learned.values()))).lines
         plain = {str(step): line._asdict() for step, line in lines.items()}
         return replace(found, more={**found.more, "extortion": plain})
 
@@ -183,7 +202,7 @@ class ShapingStudy(GameStudy):
                 f"After joint move {step} {line.explained:.1%} of the values that opponents can "
                 f"reach lie along a line with factor {line.factor:.2f} that passes "
                 f"{abs(line.miss):.3g} from mutual defection."
-                for step, line in self._illustrated(meta_params).lines.items()
+                for step, line in self.illustrate(meta_params).lines.items()
             ]
             extorts = "Extortion is such a line through mutual defection, with a factor above 1."
             found.append(" ".join([*lines, extorts]))
@@ -195,13 +214,58 @@ class ShapingStudy(GameStudy):
         return len({a + b for a, b in zip(self.game.own, self.game.other, strict=True)}) == 1
 
     @cached_property
-    def _illustrated(self) -> Callable[[Weights], Illustration]:
-        """Meta-episodes of a meta-policy against the first opponent; compiled once."""
-        settings = self.settings
-        return extortion.illustrator(
-            self.game,
-            self.met[0].player,
-            settings.opponent.learning_rate,
-            steps=settings.game.steps,
-            seed=settings.run.seed,
-        )
+    def illustrate(self) -> Callable[[Weights], Illustration]:
+        """Play meta-episodes of a meta-policy against the first opponent; compiled once."""
+        game, steps = self.game, self.settings.game.steps
+        rates = (self.settings.opponent.learning_rate,) * 2
+        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, EPISODES)
+        rivals = opponents.logits(np.random.default_rng(0).beta(0.5, 0.5, (RIVALS, LOGITS)))
+        shown = [step for step in SHOWN if step <= steps]
+
+        def against(policy, rival):
+            return jnp.stack(values(game, policy, rival)[::-1])
+
+        @jax.jit
+        @partial(jax.vmap, in_axes=(None, 0))
+        def play(weights, key):
+            start, ours = opponents.draw_start(jax.random.split(key)[0]), players.shaper(weights)
+            theirs = self.met[0].player or ours
+            found = opponents.play(game, ours, theirs, start, rates=rates, steps=steps)
+            policies = found.policies[np.array(shown) - 1, 0]
+            return found, jax.vmap(jax.vmap(against, (None, 0)), (0, None))(policies, rivals)
+
+        def illustrate(weights: Weights) -> Illustration:
+            found, pairs = play(jax.tree.map(jnp.asarray, weights), keys)
+            pairs = np.asarray(pairs, np.float64)  # [episodes, shown, rivals, 2], theirs first
+            payoffs = np.stack([found.own, found.other], axis=-1)
+            chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
+            reaches, lines = [], {}
+            for place, step in enumerate(shown):
+                fits = [fit(each, self._defection) for each in pairs[:, place]]
+                lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
+                reaches.append(Reach(step, pairs[0, place], fits[0], payoffs[0, step - 1, ::-1]))
+            return Illustration(chances, payoffs.mean(axis=0), reaches, lines)
+
+        return illustrate
+
+    @property
+    def _defection(self) -> tuple[float, float]:
+        """The payoffs of mutual defection, the opponent's first."""
+        return self.game.other[3], self.game.own[3]
+
+
+def fit(pairs: np.ndarray, point: tuple[float, float]) -> Line:
+    """Return the line nearest to pairs [pairs, 2] of values, by total least squares.
+
+    Against a zero-determinant strategy (Press & Dyson 2012) the values of both players are on a
+    line, whatever the opponent does; extortion is such a line through mutual defection. The
+    opponent's values come first, also in `point`, where the offset of the line is measured.
+    """
+    pairs = pairs.T - np.array(point)[:, np.newaxis]
+    spread, directions = np.linalg.eigh(np.cov(pairs))
+    across, along = directions[:, 1]
+    factor = float(along / across) if across else np.inf
+    middle = pairs.mean(axis=1)
+    total = spread.sum()
+    explained = float(spread[1] / total) if total > 0 else 1.0
+    return Line(factor, float(middle[1] - factor * middle[0]), explained)

@@ -13,11 +13,10 @@ from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.settings import CheapTalkSettings
-from metaevo.studies.games.victims import all_victims
 from metaevo.training import sampling
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
-from tests.metaevo.studies.games import DQN, TALK, merged, run
+from tests.metaevo.studies.games import TALK, merged, run
 from tests.purerl.messages import message
 
 
@@ -98,15 +97,3 @@ def test_every_channel_talks_to_the_same_fresh_victims(directory):
     config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
     assert (about["role"], about["learner"]) == ("adversary", "ppo")
     assert about["channel"] == config["channel"]
-
-
-def test_other_victims_are_built_from_what_is_different():
-    study = study_of(
-        evaluation={"victims": {"dqn": DQN, "wide": {"train": {"hidden_sizes": [16]}}}}
-    )
-    study.check()
-    first, dqn, wide = all_victims(study.settings)
-    assert (first.learner, dqn.learner, wide.learner) == ("ppo", "dqn", "ppo")
-    assert dqn.train.total_timesteps == 80
-    assert wide.train.hidden_sizes == (16,)
-    assert wide.train.num_steps == first.train.num_steps == 32

@@ -13,7 +13,6 @@ from metaevo.components import players
 from metaevo.config import from_dict
 from metaevo.evolution.evolution import Evolution
 from metaevo.runs import checkpoint
-from metaevo.studies.games import extortion
 from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.shaping import Shaping, ShapingStudy
 from purerl import opponents
@@ -119,7 +118,7 @@ def test_the_line_of_extortion_is_found():
     game = Game.of([[-1, -3], [0, -2]], None, 0.96)
     weights = players.init_weights(jax.random.key(0), 4)
     weights["out"]["bias"] = opponents.logits(opponents.zero_determinant(game, 3.0))
-    found = extortion.illustrator(game, opponents.naive, 1.0, steps=10, seed=0)(weights)
+    found = ShapingStudy(settings_of(game={"steps": 10})).illustrate(weights)
     assert list(found.lines) == [1, 3, 10]
     for line in found.lines.values():
         assert line.factor == pytest.approx(3.0, abs=0.02)
@@ -167,20 +166,6 @@ def test_several_evolutions_meet_the_same_opponents(directory, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_goes_on(directory, tmp_path):
-    shutil.copytree(directory, tmp_path / "run")
-    argv = ["--resume", "--run-dir", str(tmp_path / "run")]
-    assert main([*argv, "--generations", "6", "--evaluation.seeds", "0"]) == 0
-    records = [
-        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    ]
-    assert [each["generation"] for each in records if each["kind"] == "generation"] == [*range(6)]
-    assert {"opponent", "fitness_mean"} <= records[0].keys()
-    with pytest.raises(SystemExit, match="2"):
-        main([*argv, "--game.discount", "0.9"])
-
-
-@pytest.mark.long
 def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "run")
     argv = ["--run-dir", str(tmp_path / "run"), "--opponent.learning_rate"]
@@ -216,7 +201,12 @@ def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path):
     (kept,) = (path / "opponents").iterdir()
     assert_same(checkpoint.load_tree(kept / "meta_params")[0], theirs)
     shutil.rmtree(other)
-    assert main(["--resume", "--run-dir", str(path), "--generations", "6"]) == 0
+    resume = ["--resume", "--run-dir", str(path)]
+    assert main([*resume, "--generations", "6"]) == 0
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert [each["generation"] for each in records if each["kind"] == "generation"] == [*range(6)]
+    with pytest.raises(SystemExit, match="2"):
+        main([*resume, "--game.discount", "0.9"])
 
 
 def test_a_run_without_a_meta_policy_is_no_opponent(tmp_path):
