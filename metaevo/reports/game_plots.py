@@ -51,11 +51,7 @@ def plot_meta_episode(
 ) -> Path:
     """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
-    Args:
-        probabilities: [steps, 2, 5] probabilities of cooperation, ours first.
-        payoffs: [steps, 2], ours first.
-        path: output path of the PNG.
-        opponent: name of the opponent.
+    `probabilities` of cooperating are [steps, 2, 5] and `payoffs` [steps, 2], ours first.
     """
     steps = np.arange(1, len(probabilities) + 1)
     figure = plots._figure(7.4, plots.NARROW)
@@ -84,10 +80,8 @@ def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
 def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots.PathLike) -> Path:
     """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
-    Args:
-        players: by name, the rewards per step [episodes, 2] and the shares of coins of the own
-            colour [episodes, 2]; ours first.
-        path: output path of the PNG.
+    `players` has, by name, the rewards per step [episodes, 2] and the shares of coins of the own
+    colour [episodes, 2], ours first.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
@@ -214,11 +208,7 @@ def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> 
 def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
     """Draw the places of steered victims; returns `path`.
 
-    Args:
-        place: [victims, goals, steps], NaN after the end of an episode.
-        goals: [goals] target of each place.
-        what: name of the steered quantity.
-        path: output path of the PNG.
+    `place` is [victims, goals, steps], NaN after the end of an episode; `what` is its name.
     """
     figure = plots._figure(4.2, plots.NARROW)
     axes = plots._style(figure.subplots(), "step", what)
@@ -238,11 +228,8 @@ def plot_traces(
 ) -> Path:
     """Draw measures of networks during training, one panel each; returns `path`.
 
-    Args:
-        measured: curves [seeds, updates] by measure and channel.
-        labels: labels of the measures.
-        steps: [updates] environment steps.
-        path: output path of the PNG.
+    `measured` has curves [seeds, updates] by measure and channel; `steps` [updates] are those of
+    the environment.
     """
     figure, panels = _panels(len(measured), plots.WIDTH)
     for axes, (measure, curves) in zip(panels, measured.items(), strict=True):

@@ -162,10 +162,7 @@ class CoinStudy(GameStudy):
     ) -> list[dict[str, Episode]]:
         """Return meta-episodes by contender, for each learning rate of the opponents.
 
-        Args:
-            params: by contender, the parameters of `player`.
-            player: the player of these contenders.
-            check_stop: raises if the run should stop.
+        `params` are the parameters of `player` by contender.
         """
         settings, learner = self.settings, self.settings.learner(player)
 

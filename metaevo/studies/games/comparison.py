@@ -49,15 +49,7 @@ def estimates_table(
     note: str = "",
     digits: int = 2,
 ) -> Table:
-    """Return a table of estimates.
-
-    Args:
-        title: title of the table.
-        corner: heading of the first column.
-        rows: estimates by row and column; the first row has all columns.
-        note: text below the table.
-        digits: decimals of the numbers.
-    """
+    """Return a table of estimates, by row and column; the first row has all columns."""
     columns = list(next(iter(rows.values())))
     cells = [
         [name, *(estimate(*row[column], decimals=digits) for column in columns)]
@@ -206,7 +198,7 @@ class FreshAgents(Generic[R]):
             run: `(key of an agent, row) -> results`; a row has the contender's parameters.
             frames: environment steps of an agent.
             bytes_per_agent: working set of an agent.
-            seeds: number of agents for each contender; by default `evaluation.seeds`.
+            seeds: number of agents of each contender; by default `evaluation.seeds`.
         """
         self.contenders, self.frames = list(contenders), frames
         count = settings.evaluation.seeds if seeds is None else seeds

@@ -120,15 +120,12 @@ def effective_rank(moments: np.ndarray) -> np.ndarray:
 def summarise(
     traces: Mapping[str, Trace], frames: int, figures: Path
 ) -> dict[str, dict[str, Estimate]]:
-    """Draw the measures over training, and average them.
+    """Draw the measures over training, and return their means by measure and channel.
 
     Args:
-        traces: fields [victims, U, ...] by channel.
+        traces: by channel, fields [victims, U, ...].
         frames: environment steps of an update.
         figures: folder for the figures.
-
-    Returns:
-        by measure and channel, the mean over training with its interval over victims.
     """
     measured: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in LABELS}
     for name, trace in traces.items():

@@ -42,12 +42,7 @@ class Shaping:
     """A `MetaProblem`: play one meta-episode with a candidate against a random opponent."""
 
     def __init__(self, settings: ShapingSettings, met: Sequence[Opponent]):
-        """Bind the parts.
-
-        Args:
-            settings: settings of the evolution.
-            met: the opponents, of which each meta-episode draws one.
-        """
+        """Bind the opponents, of which each meta-episode draws one."""
         self.game, self.frames = settings.game.game, settings.game.steps
         self.met, self.rate = list(met), settings.opponent.learning_rate
         self.hidden = settings.policy.hidden
@@ -109,16 +104,7 @@ class ShapingStudy(GameStudy):
     def __init__(
         self, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
     ):
-        """Find the opponents.
-
-        Args:
-            settings: settings of the evolution.
-            run_path: an existing run with copies of its players.
-            trust_source: whether source code of players that this run has saved may be executed.
-
-        Raises:
-            ConfigError: if an opponent does not exist.
-        """
+        """Find the opponents; arguments and errors are those of `players.find`."""
         self.game = settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
         if SELF in others:

@@ -1,8 +1,7 @@
 """Round robin on fresh starts, the comparison at the end of opponent shaping.
 
 The contenders are the evolved meta-policies and hand-written players. They meet the opponents of
-the evolution, the same opponents at other learning rates, and opponents that the evolution has not
-met.
+the evolution, the same ones at other learning rates, and new ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence

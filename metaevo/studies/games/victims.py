@@ -78,10 +78,7 @@ class TalkProblem:
 def make_task(settings: TalkSettings, victim: Victim, *, speaks: bool = False) -> Task:
     """Bind a victim to its environment and a silent channel.
 
-    Args:
-        settings: settings of the task and of the channel.
-        victim: the learner.
-        speaks: whether the channel's parameters are a `channels.Speaker`; by default weights.
+    The channel's parameters are weights, or a `channels.Speaker` if it `speaks`.
 
     Raises:
         ConfigError: if the observations of the victim or of the environment are not vectors.
@@ -126,11 +123,7 @@ def with_channel(task: Task, channel: Any) -> Task:
 
 
 def last_quarter(episodes: EpisodeSums) -> jax.Array:
-    """Return the mean return of the episodes that ended in the last quarter of a training.
-
-    Args:
-        episodes: each field [U]; NaN where none ended.
-    """
+    """Return the mean return of the episodes [U] that ended in the last quarter of a training."""
     count = max(1, len(episodes.episodes) // 4)
     return mean_return(jax.tree.map(lambda sums: sums[-count:], episodes))
 
