@@ -24,7 +24,6 @@ if __name__ == "__main__":  # before anything starts JAX
     devices.setup()
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +37,7 @@ from experiments.reproductions import (
 from experiments.reproductions.comparison import Comparison, Output
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config.hints import of_value
 from metaevo.runs.run_directory import RunDirectory
 
 COMPARISONS: dict[str, Comparison] = {
@@ -70,8 +70,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     name, *rest = argv
     if name not in COMPARISONS:
-        close = difflib.get_close_matches(name, COMPARISONS, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        hint = of_value(name, COMPARISONS)
         raise ConfigError(f"unknown comparison {name!r}{hint}; known: {', '.join(COMPARISONS)}")
     comparison = COMPARISONS[name]
     description = f"{comparison.title}. Published: {comparison.published}"

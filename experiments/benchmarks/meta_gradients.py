@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from scipy import stats
 
 from metaevo.evolution import devices
 
@@ -46,6 +47,7 @@ from metaevo.evolution.problem import MetaProblem, ascend
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.reports import plots
+from metaevo.reports.numbers import estimate
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
@@ -305,7 +307,7 @@ def table_of_estimates(found: dict[str, list[Estimate]]) -> Table:
     for name, each in found.items():
         for row in each:
             evolution = row.window is None
-            low, high = row.gain - row.error, row.gain + row.error
+            gain = row.gain, row.gain - row.error, row.gain + row.error
             table.row(
                 name.replace("_", " "),
                 "evolution" if row.window is None else row.window,
@@ -313,7 +315,7 @@ def table_of_estimates(found: dict[str, list[Estimate]]) -> Table:
                 "" if evolution else f"{row.cosine:.2f}",
                 f"{row.norm:.2g}",
                 "" if evolution else f"{row.clipped:.0%}",
-                f"{row.gain:+.1f} [{low:+.1f}, {high:+.1f}]",
+                estimate(*gain, sign=True),
                 f"{row.step:g}",
             )
     return table
@@ -336,10 +338,8 @@ def _difference(differences: np.ndarray) -> str:
     middle = float(differences.mean())
     if len(differences) < 2:
         return f"{middle:+.1f}"
-    from scipy import stats
-
-    low, high = stats.t.interval(0.95, len(differences) - 1, middle, stats.sem(differences))
-    return f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
+    ends = stats.t.interval(0.95, len(differences) - 1, middle, stats.sem(differences))
+    return estimate(middle, *map(float, ends), sign=True)
 
 
 def draw(found: dict[str, list[Estimate]], path: Path) -> None:

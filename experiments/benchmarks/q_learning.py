@@ -49,20 +49,16 @@ def ours(agents: int, steps: int) -> Made:
     devices.setup()
     import jax
 
-    from experiments.reproductions.grid_world import make_learner
-    from experiments.reproductions.training import make_population
+    from experiments.reproductions.grid_world import population_of
     from metaevo.evolution.seeding import Purpose, keys_for
 
-    learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
-    population = make_population(
-        "GridWorld", learner, hyperparams, env_params, agents=agents, chunk_size=chunk_size
-    )
+    population = population_of(agents, steps)
 
     def measure(repeat: int) -> Sample:
         rows = population.init(keys_for(repeat, Purpose.TRAINING, agents)).rows
         chunks = jax.block_until_ready(population.place(rows))
         clock = Clock()
-        jax.block_until_ready(population.run(chunks, 0, learner.config.num_updates))
+        jax.block_until_ready(population.run(chunks, 0, population.num_updates))
         return clock.sample(agents * steps)
 
     return measure, {"layout": layout(population.num_devices, population.chunk_size)}

@@ -33,6 +33,7 @@ from metaevo.evolution.evolution import with_worst_for_failed
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.reports.numbers import estimate
 from purerl import envs, q_learning
 from purerl.parts import losses
 
@@ -253,32 +254,25 @@ def compare(
                 first.append(scores[best])
             against = ""
             if variant is not variants[0]:
-                against = _difference(scores[best], first[index])
+                pair = statistics.compare(scores[best], first[index])
+                against = estimate(pair.difference, *pair.difference_interval, sign=True)
             cells += [f"{_summary(scores[best])} ({SIGMAS[best]:g})", against]
-        table.row(variant.name, *cells, _summary(found[-1][best] - found[-2][best], "+"))
+        table.row(variant.name, *cells, _summary(found[-1][best] - found[-2][best], sign=True))
     return table
 
 
-def _summary(scores: np.ndarray, sign: str = "") -> str:
+def _summary(scores: np.ndarray, *, sign: bool = False) -> str:
     found = statistics.summarise(scores)
-    low, high = found.interval
-    return f"{found.iqm:{sign}.4g} [{low:{sign}.4g}, {high:{sign}.4g}]"
-
-
-def _difference(scores: np.ndarray, others: np.ndarray) -> str:
-    found = statistics.compare(scores, others)
-    low, high = found.difference_interval
-    return f"{found.difference:+.3g} [{low:+.3g}, {high:+.3g}]"
+    return estimate(found.iqm, *found.interval, sign=sign)
 
 
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--seeds", type=int, default=8, help="evolutions of each; default: 8")
-    parser.add_argument(
-        "--generations", type=int, nargs="+", default=[15, 60], help="judged at; default: 15 60"
-    )
-    parser.add_argument("--save", type=Path, help="for a page: docs/results/strategies.json")
+    add = parser.add_argument
+    add("--seeds", type=int, default=8, help="evolutions of each; default: 8")
+    add("--generations", type=int, nargs="+", default=[15, 60], help="by default 15 and 60")
+    add("--save", type=Path, help="for a page: docs/results/strategies.json")
     options = parser.parse_args()
     score = Scores(len(SIGMAS) * options.seeds * POPULATION)
     single = compare("one task", SINGLE, score, (0.2,), [(0.0, 1.0)], options)

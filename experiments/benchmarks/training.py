@@ -95,18 +95,19 @@ def suite_learned_rules(options: argparse.Namespace) -> Comparison:
         work = WORK[rule.learner, rule.task]
         for agents in options.agents or [rule.agents]:
             updates = work.updates(agents, options.frames)
-            amount: dict[str, Argument] = {"task": rule.task, "agents": agents, "updates": updates}
-            plain = {"learner": rule.learner, **amount}
+            plain: dict[str, Argument] = {"task": rule.task, "agents": agents, "updates": updates}
+            others = {}
+            if rule.part != "optimizer":
+                others = externals(options, suite="learned-rules", **plain)
+            plain |= {"learner": rule.learner}
             variants = {
                 OURS: own("training:ours", plain, part=rule.part, settings=rule.settings),
                 rule.hand_written: own("training:ours", plain),
+                **others,
             }
-            if rule.part != "optimizer":
-                variants |= externals(options, suite="learned-rules", **amount)
-            comparison.case(
-                variants, options.repeats, rule.part, rule.task, agents,
-                amount=agents * updates * work.frames_per_update,
-            )  # fmt: skip
+            amount = agents * updates * work.frames_per_update
+            labels = rule.part, rule.task, agents
+            comparison.case(variants, options.repeats, *labels, amount=amount)
     return comparison
 
 
@@ -153,8 +154,7 @@ def _train(
 ) -> tuple[Callable[[Any], Any], Any, Any]:
     """Return `train` (from a key to the mean return), the learner's task, and its hyperparameters.
 
-    With the name of a component, `train` uses it in its slot, with its settings and random
-    parameters.
+    A component fills its slot, with random parameters.
     """
     import jax
 

@@ -23,6 +23,7 @@ from metaevo.comparison.tuning import plan, tune, tuning_space
 from metaevo.components.slots import SLOTS
 from metaevo.config import from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports.numbers import estimate
 from metaevo.studies.settings import experiment_class, make_parts
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "evolve_drift" / "ppo.yaml"
@@ -38,10 +39,11 @@ CLIP = np.int32(0)
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--seeds", type=int, default=256, help="fresh seeds; default: 256")
-    parser.add_argument("--first-seeds", type=int, default=4, help="of the race; default: 4")
-    parser.add_argument("--repeats", type=int, default=1, help="with other seeds; default: 1")
-    parser.add_argument("--seed", type=int, default=0, help="of the first repeat; default: 0")
+    add = parser.add_argument
+    add("--seeds", type=int, default=256, help="fresh seeds; default: 256")
+    add("--first-seeds", type=int, default=4, help="of the race; default: 4")
+    add("--repeats", type=int, default=1, help="with other seeds; default: 1")
+    add("--seed", type=int, default=0, help="of the first repeat; default: 0")
     options = parser.parse_args()
     raw = {**load_yaml(CONFIG), "evolve": "drift"}
     raw["evaluation"] = {"sampler": "grid", "space": GRID, "tuning_seeds": options.first_seeds}
@@ -84,11 +86,10 @@ def measure(settings: Any, contender: Contender, seed: int, seeds: int, table: T
     for (name, (setting, agents)), result in zip(variants.items(), scores, strict=True):
         found = statistics.summarise(result.fitness)
         pair = statistics.compare(result.fitness[:, 0], untuned)
-        low, high = pair.difference_interval
         text = ", ".join(f"{key} {value:g}" for key, value in setting.items())
-        difference = f"{pair.difference:+.1f} [{low:.1f}, {high:.1f}]" if agents else ""
-        low, high = found.interval
-        table.row(name, text, f"{agents:,}", f"{found.iqm:.1f} [{low:.1f}, {high:.1f}]", difference)
+        difference = estimate(pair.difference, *pair.difference_interval, sign=True)
+        score = estimate(found.iqm, *found.interval)
+        table.row(name, text, agents, score, difference if agents else "")
 
 
 if __name__ == "__main__":

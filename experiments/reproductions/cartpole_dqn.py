@@ -1,6 +1,7 @@
 """20,000 compiled steps of DQN on CartPole-v1."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import numpy as np
@@ -76,29 +77,23 @@ def run(settings: Settings, output: Output) -> None:
     ]  # fmt: skip
     for agents in dict.fromkeys((1, settings.seeds)):
         population = make_population(
-            "CartPole-v1", learner, hyperparams, env_params,
-            agents=agents, windows=settings.frames,
-        )  # fmt: skip
+            "CartPole-v1", learner, hyperparams, env_params, agents=agents, windows=settings.frames
+        )
         trained = train(population, settings.seed, f"{agents} agents")
         per_agent = episode_returns(trained.episodes)
-        until = np.array([episodes_until(each, DECENT) for each in per_agent])
-        there = np.isfinite(until)
+        until = [episodes_until(each, DECENT) for each in per_agent]
+        there = [each for each in until if np.isfinite(each)]
         last = [each[-AVERAGED:].mean() for each in per_agent if len(each)]
         rows.append([
             "compiled", agents, trained.seconds, trained.total_frames / trained.seconds,
-            float(np.median(until[there])) if there.any() else "none",
-            f"{there.sum()} of {agents}", float(np.mean(last)) if last else None,
-            "15,800" if agents == 1 else "",
+            float(np.median(there)) if there else "none", f"{len(there)} of {agents}",
+            float(np.mean(last)) if last else None, "15,800" if agents == 1 else "",
         ])  # fmt: skip
     output.table("cartpole_dqn", columns, rows)
     output.note(f"Compilation takes {trained.compile_seconds:.1f} s and is not counted.")
-    longest = max(map(len, per_agent))
-    curve = np.full((len(per_agent), longest), np.nan)
-    for row, returns in zip(curve, per_agent, strict=True):
-        row[: len(returns)] = returns
-    name = f"compiled, {len(per_agent)} seeds"
+    curve = np.array(list(zip_longest(*per_agent, fillvalue=np.nan))).T
     plot_curves(
-        {name: Curve(np.arange(1, longest + 1), curve)},
+        {f"compiled, {settings.seeds} seeds": Curve(np.arange(1, curve.shape[1] + 1), curve)},
         output.figure("episodes"),
         title=f"DQN on CartPole-v1, {settings.frames:,} steps",
         xlabel="episode",

@@ -1,7 +1,7 @@
 """Tabular Q-learning in a grid: a loop in Python, one compiled agent, many at once."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Gt
@@ -10,8 +10,9 @@ from tqdm import tqdm
 from experiments.benchmarks.tables import Cell
 from experiments.reproductions import q_learning_loops as loops
 from experiments.reproductions.comparison import Comparison, Output
-from experiments.reproductions.training import Trained, make_population, train
+from experiments.reproductions.training import make_population, train
 from metaevo.reports.value_maps import grid_map, plot_value_map
+from metaevo.training.population import Population
 from purerl import envs, q_learning
 
 Steps = Annotated[int, Gt(0)]
@@ -36,30 +37,19 @@ class Settings:
     """of all variants"""
 
 
-def make_learner(agents: int, steps: int) -> tuple[q_learning.QLearning, Any, Any, int]:
-    """Return the learner, hyperparameters, environment parameters, and the agents of a chunk.
+def population_of(agents: int, steps: int) -> Population:
+    """Return the population in the layout that is fastest on CPUs for its number of agents.
 
-    This layout was the fastest on CPUs: few agents one after another, with XLA's limit on loops
-    lifted; many in chunks, in stretches short enough for random numbers to stay in the cache.
+    Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
+    short enough for random numbers to stay in the cache.
     """
     env, env_params = envs.make("GridWorld", observations="index", slippery=False)
     num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
     config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
-    learner = q_learning.QLearning(config, env)
-    return learner, q_learning.Hyperparams(), env_params, chunk_size
-
-
-def _train(settings: Settings, agents: int, steps: int) -> Trained:
-    learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
-    population = make_population(
-        "GridWorld", learner, hyperparams, env_params,
-        agents=agents, chunk_size=min(chunk_size, agents),
+    return make_population(
+        "GridWorld", q_learning.QLearning(config, env), q_learning.Hyperparams(), env_params,
+        agents=agents, chunk_size=chunk_size,
     )  # fmt: skip
-    return train(population, settings.seed, _name(agents))
-
-
-def _name(agents: int) -> str:
-    return f"compiled, {agents:,} agent{'s' * (agents > 1)}"
 
 
 def _quality(tables: np.ndarray) -> tuple[str, float]:
@@ -96,10 +86,10 @@ def run(settings: Settings, output: Output) -> None:
     populations = {}
     for agents in (1, *settings.agents):
         steps = settings.single_steps if agents == 1 else settings.agent_steps
-        trained = _train(settings, agents, steps)
+        name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
+        trained = populations[agents] = train(population_of(agents, steps), settings.seed, name)
         tables = np.asarray(trained.agents.q)[:, 0]
-        add(_name(agents), trained.total_frames, trained.seconds, tables, published.get(agents, ""))
-        populations[agents] = trained
+        add(name, trained.total_frames, trained.seconds, tables, published.get(agents, ""))
     output.table(
         "grid_world",
         ["variant", "steps", "seconds", "steps/s", "against NumPy", "shortest way found",

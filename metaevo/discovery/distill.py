@@ -61,6 +61,29 @@ class Search(NamedTuple):
     """formula, network, or both"""
 
 
+class _Job(NamedTuple):
+    """The part to distill, and how."""
+
+    run_dir: Path
+    """of the evolution"""
+    run: RunDirectory
+    """of the results"""
+    study: LearnerStudy
+    """of the run; its trainings are recorded"""
+    judged: LearnerStudy
+    """of the comparison, which may use another task"""
+    part: Part
+    meta_params: MetaParams
+    """of all parts of the run"""
+    search: Search
+    check_stop: Callable[[], None]
+
+    @property
+    def own(self) -> MetaParams:
+        """The meta-parameters of the part."""
+        return self.study.evolved.of(self.meta_params, self.part.name)
+
+
 def distill(
     before: EvolveSettings,
     settings: EvolveSettings,
@@ -103,7 +126,8 @@ def distill(
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
 
     def work(check_stop: Callable[[], None]) -> None:
-        found = _distilled(study, judged, run, part, meta_params, search, check_stop)
+        job = _Job(run_dir, run, study, judged, part, meta_params, search, check_stop)
+        found = _distilled(job)
         write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
         _report(run, part, found, settings)
 
@@ -132,116 +156,90 @@ def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
     return part
 
 
-def _distilled(
-    study: LearnerStudy,
-    judged: LearnerStudy,
-    run: RunDirectory,
-    part: Part,
-    meta_params: MetaParams,
-    search: Search,
-    check_stop: Callable[[], None],
-) -> PlainDict:
-    run_dir = run.path.parent.parent
-    settings, slot = study.settings, part.slot.name
-    about: PlainDict = {"slot": slot, "component": part.source, "into": list(search.into)}
-    if slot == factors.SLOT:
-        found, candidates = _of_schedule(study, run, part, meta_params, search)
-    else:
-        found, candidates = _of_records(study, run, part, meta_params, search, check_stop)
-    check_stop()
-    about |= found
-    about |= {"networks": [each.about for each in candidates if "units" in each.about]}
+def _distilled(job: _Job) -> PlainDict:
+    part, judged = job.part, job.judged
+    find = _of_schedule if part.slot.name == factors.SLOT else _of_records
+    found, candidates = find(job)
+    job.check_stop()
+    about: PlainDict = {
+        "slot": part.slot.name,
+        "component": part.source,
+        "into": list(job.search.into),
+        **found,
+        "networks": [each.about for each in candidates if "units" in each.about],
+    }
     for each in candidates:
-        _save(run, each, settings)
+        _save(job.run, each, job.study.settings)
     if not judged.settings.evaluation.seeds:
         return about
+    common = part, job.meta_params, candidates, job.run.path
     if judged.seen:
-        return about | judge_on_tasks(
-            judged.seen, part, meta_params, candidates, run.path, check_stop=check_stop
-        )
+        return about | judge_on_tasks(judged.seen, *common, check_stop=job.check_stop)
     resolved: PlainDict = {}
     if len(judged.tasks) > 1:  # which are the run's
-        resolved = RunDirectory(run_dir).read_config()["resolved"]
+        resolved = RunDirectory(job.run_dir).read_config()["resolved"]
     return about | judge(
         judged.settings,
         judged.parts,
-        part,
-        meta_params,
-        candidates,
-        run.path,
+        *common,
         normalisation=judged.normalisation(resolved),
-        check_stop=check_stop,
+        check_stop=job.check_stop,
     )
 
 
-def _of_schedule(
-    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: MetaParams, search: Search
-) -> tuple[PlainDict, list[Candidate]]:
+def _of_schedule(job: _Job) -> tuple[PlainDict, list[Candidate]]:
     """Search for formulas of a schedule; return a summary and the candidates."""
-    own = study.evolved.of(meta_params, part.name)
     wanted: dict[str, np.ndarray] = {}
-    for settings, _ in study.bound:
-        wanted = factors.factors_of(part, own, settings) | wanted
+    for settings, _ in job.study.bound:
+        wanted = factors.factors_of(job.part, job.own, settings) | wanted
     if not wanted:
-        raise ConfigError(
-            f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
-        )
-    print(f"searching for formulas of {', '.join(wanted)}", file=sys.stderr, flush=True)
-    seed = study.settings.run.seed
+        raise ConfigError(f"{job.run_dir}: its schedule leaves all hyperparameters as they are")
+    _say(f"searching for formulas of {', '.join(wanted)}")
+    seed, search = job.study.settings.run.seed, job.search
     front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
     about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
     about |= {"front": [_plain(each) for each in front]}
     return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
 
 
-def _of_records(
-    study: LearnerStudy,
-    run: RunDirectory,
-    part: Part,
-    meta_params: MetaParams,
-    search: Search,
-    check_stop: Callable[[], None],
-) -> tuple[PlainDict, list[Candidate]]:
+def _of_records(job: _Job) -> tuple[PlainDict, list[Candidate]]:
     """Distill a loss or an optimizer into formulas, networks, or both."""
-    slot, seed = part.slot.name, study.settings.run.seed
-    target = TARGETS[slot]
-    print("recording trainings", file=sys.stderr, flush=True)
-    records = record(study.bound, meta_params, part, target, check_stop)
+    part, search, seed = job.part, job.search, job.study.settings.run.seed
+    target = TARGETS[part.slot.name]
+    _say("recording trainings")
+    records = record(job.study.bound, job.meta_params, part, target, job.check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
-            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
+            f"{job.run_dir}: nothing that could be fitted: of {target.what} "
             f"{len(records.wanted)} finite samples in its trainings, or all the same"
         )
-    with files.replacing(run.path / "records.npz") as file:
-        np.savez(
-            file,
-            scalars=records.scalars,
-            progress=records.times["progress"],
-            length=records.times["length"],
-            wanted=records.wanted,
-        )
+    with files.replacing(job.run.path / "records.npz") as file:
+        scalars, wanted, times = records.scalars, records.wanted, records.times
+        progress, length = times["progress"], times["length"]
+        np.savez(file, scalars=scalars, progress=progress, length=length, wanted=wanted)
     about: PlainDict = {"samples": len(records.wanted)}
     candidates: list[Candidate] = []
     if FORMULA in search.into:
-        own = study.evolved.of(meta_params, part.name)
-        value_of = target.value_of(part)
-        inputs = regression.mattering(
-            target, records, functools.partial(values, value_of, own), seed
-        )
-        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        of_records = functools.partial(values, target.value_of(part), job.own)
+        inputs = regression.mattering(target, records, of_records, seed)
+        _say(f"searching for formulas of {', '.join(inputs)}")
         front = regression.search(
-            slot, target, records, inputs, seed=seed, evaluations=search.evaluations
+            part.slot.name, target, records, inputs, seed=seed, evaluations=search.evaluations
         )
-        check_stop()
+        job.check_stop()
         about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
         candidates += map(of_formula, regression.thinned(front, search.formulas))
     if NETWORK in search.into:
         for units, small in networks.smaller(part).items():
-            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
+            _say(f"fitting a network of {units}")
             network = networks.fitted(small, units, target, records, seed=seed)
             candidates.append(of_network(network))
-            check_stop()
+            job.check_stop()
     return about, candidates
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _plain(each: Formula) -> PlainDict:

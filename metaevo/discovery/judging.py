@@ -121,18 +121,10 @@ def judge_on_tasks(
     *,
     check_stop: Callable[[], None],
 ) -> PlainDict:
-    """Compare candidates with the learned part on each task of an evolution.
+    """Compare candidates with the learned part on each task of an evolution; see `judge`.
 
     As at the end of the evolution, both are untuned, and hand-written functions are tuned on each
-    task.
-
-    Args:
-        tasks: the tasks of the evolution.
-        part: the part that the candidates replace.
-        meta_params: meta-parameters of the run.
-        candidates: formulas and networks.
-        path: directory that keeps the scores of finished tasks.
-        check_stop: raises if the run is to stop.
+    task. Scores of finished tasks are kept in `path`.
 
     Returns:
         `tasks`, with the keys of `judge` for each task; and these keys for the normalised scores

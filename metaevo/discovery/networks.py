@@ -74,23 +74,8 @@ def smaller(part: Part) -> dict[int, Part]:
     return found
 
 
-def fitted(
-    part: Part,
-    units: int,
-    target: Target,
-    records: Records,
-    *,
-    seed: int,
-) -> Network:
-    """Return a component with meta-parameters fitted to the recorded outputs.
-
-    Args:
-        part: the component.
-        units: number of units in its hidden layer.
-        target: target for its slot.
-        records: records of trainings with the part that it replaces.
-        seed: seed of the starts and batches.
-    """
+def fitted(part: Part, units: int, target: Target, records: Records, *, seed: int) -> Network:
+    """Return a component of so many units with meta-parameters fitted to the recorded outputs."""
     value = jax.vmap(target.value_of(part), in_axes=(None, 0, 0))
     given = jax.tree.map(jnp.asarray, records)
     variance = jnp.maximum(jnp.var(given.wanted), 1e-30)

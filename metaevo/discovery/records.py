@@ -154,13 +154,7 @@ def record(
 
 
 def values(value_of: ValueOf, meta_params: MetaParams, records: Records) -> np.ndarray:
-    """Return the outputs of a part for the recorded inputs, [samples].
-
-    Args:
-        value_of: outputs of the part.
-        meta_params: meta-parameters of the part.
-        records: only the inputs are read.
-    """
+    """Return the outputs of a part for the recorded inputs, [samples]."""
     of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
     return np.asarray(of_all(meta_params, records.scalars, records.contexts))
 

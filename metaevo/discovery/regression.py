@@ -61,13 +61,8 @@ def mattering(
 ) -> dict[str, np.ndarray]:
     """Return the inputs of formulas on which the target depends in recorded trainings.
 
-    An input is left out if shuffling its samples hardly changes the target.
-
-    Args:
-        target: target for the slot.
-        records: records of trainings with the part.
-        values: function from records to the target [samples] for their inputs.
-        seed: seed of the shuffling.
+    An input is left out if shuffling its samples hardly changes the target, which `values` returns
+    [samples] for any records.
     """
     inputs = records.inputs(target)
     known = parse(target.known or "0", list(inputs), {}).names  # which is looked at anyway
@@ -107,7 +102,7 @@ def search(
     seed: int,
     evaluations: int,
 ) -> list[Formula]:
-    """Return formulas of growing length, each with a smaller error than those before.
+    """Return formulas of growing length, each with a smaller error than the ones before.
 
     Args:
         slot: name of the part's slot.
@@ -116,9 +111,6 @@ def search(
         inputs: relevant inputs of formulas, [samples] by name.
         seed: seed of the search.
         evaluations: total number of evaluated candidates.
-
-    Raises:
-        ConfigError: if Operon is not installed.
     """
     wanted = records.wanted.astype(np.float64)
     if target.known:
@@ -141,9 +133,6 @@ def sums_of(
         wanted: [samples] values to fit.
         seed: seed of the searches.
         evaluations: total number of evaluated candidates.
-
-    Raises:
-        ConfigError: if Operon is not installed.
     """
     make_regressor = require()
     names = list(inputs)

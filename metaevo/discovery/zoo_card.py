@@ -7,6 +7,7 @@ from metaevo.comparison.generality import rows
 from metaevo.components import seen, zoo
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.validation import flatten
+from metaevo.reports.numbers import estimate
 
 SEEN = ["task", "environment", "changed settings", "drawn in every generation"]
 """Columns of the table of tasks that a rule has seen."""
@@ -93,25 +94,16 @@ def _origin(origin: PlainDict) -> list[tuple[str, str]]:
 
 
 def _table(held_out: PlainDict) -> list[str]:
-    form = ".1f" if any(abs(row["iqm"]) >= 10 for row in held_out["variants"]) else ".2f"
-    rows = [
-        (row["name"], _interval(row["iqm"], row["interval"], form)) for row in held_out["variants"]
-    ]
-    width = max(len(name) for name, _ in rows)
-    seeds = held_out["variants"][0]["seeds"]
-    lines = [f"  {held_out['env']}, IQM of {seeds} held-out seeds [95%]"]
-    lines += [f"    {name:{width}}  {score}" for name, score in rows]
+    variants = held_out["variants"]
+    lines = [f"  {held_out['env']}, IQM of {variants[0]['seeds']} held-out seeds [95%]"]
+    lines += _aligned([[row["name"], estimate(row["iqm"], *row["interval"])] for row in variants])
     best = held_out["against_best"]
-    difference = _interval(best["difference"], best["difference_interval"], form)
-    lines.append(f"  {best['learned']} against {best['other']}: {difference}, {best['conclusion']}")
+    lines.append(f"  {best['learned']} against {best['other']}: {_verdict(best)}")
     if together := held_out["together"]:
-        difference = _interval(together["difference"], together["difference_interval"], form)
-        lines.append(
-            f"  {together['evolutions']} evolutions together: {difference}, "
-            f"{together['conclusion']}"
-        )
+        lines.append(f"  {together['evolutions']} evolutions together: {_verdict(together)}")
     return lines
 
 
-def _interval(value: float, interval: list[float], form: str) -> str:
-    return f"{value:{form}} [{interval[0]:{form}}, {interval[1]:{form}}]"
+def _verdict(pair: PlainDict) -> str:
+    difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
+    return f"{difference}, {pair['conclusion']}"

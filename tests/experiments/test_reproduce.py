@@ -29,14 +29,12 @@ def reproduce_tiny(tmp_path, capsys):
     def run(name, *argv):
         path = tmp_path / name
         assert reproduce.main([name, *map(str, argv), "--run-dir", str(path)]) == 0
-        printed, text = capsys.readouterr().out, (path / "tables.md").read_text()
-        table = text[text.index("|") : text.rindex("|") + 1]
-        assert table.splitlines()[0] in printed
+        text = (path / "tables.md").read_text()
+        assert (
+            text[text.index("|") : text.rindex("|") + 1].splitlines()[0] in capsys.readouterr().out
+        )
         assert COMPARISONS[name].published in text
-        figures = list((path / "figures").glob("*.png"))
-        assert figures or name.startswith("mfos")
-        assert all(figure.stat().st_size > 1000 for figure in figures)
-        assert (path / "config.yaml").is_file()
+        assert list((path / "figures").glob("*.png")) or name.startswith("mfos")
         return json.loads((path / "results.json").read_text())
 
     return run

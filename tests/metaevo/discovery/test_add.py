@@ -21,9 +21,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import registry as studies
 from metaevo.studies.games import tournament
-from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.settings import OpponentConfig
-from metaevo.studies.games.shaping import ShapingStudy
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.toy import assert_same
@@ -145,12 +143,6 @@ def test_an_entry_of_a_rule_of_several_tasks_has_a_score_and_a_row_for_each(run_
     assert all(cell in text_of(entry) for row in (poles, catch) for cell in row[3].split("; "))
 
 
-@pytest.mark.long
-def test_the_scores_of_a_rule_of_several_tasks_are_repeated(run_on_tasks, own):
-    repeated = repeat(add(run_on_tasks.path, "mine"), 2)
-    assert [each.scores.shape for each in repeated.values()] == [(2,), (2,)]
-
-
 def study_with(rule, run_path=None, **tasks):
     """A study that uses a rule and is to be judged on unseen tasks."""
     raw = {"evolve": "value_loss", "learner": "ppo", "train": SMALL, "make_optimizer": rule,
@@ -172,6 +164,8 @@ def test_what_a_rule_has_seen_is_no_unseen_task(name, run_on_tasks, own, tmp_pat
         filling.keep(tmp_path / "other", "make_optimizer", "zoo:mine")
         shutil.rmtree(own / "mine")
         rule, path = "zoo:mine", tmp_path / "other"
+    else:
+        assert rule_of(rule).seen == ("CartPole-v1", "Catch-bsuite")
     study = study_with(rule, path, far=OUTSIDE)
     assert [each.name for each in study.unseen] == ["far"]
     for inside in (INSIDE, {"env": "Catch-bsuite"}):
@@ -179,30 +173,28 @@ def test_what_a_rule_has_seen_is_no_unseen_task(name, run_on_tasks, own, tmp_pat
             study_with(rule, path, near=inside)
 
 
-def test_generality_leaves_out_what_an_entry_has_seen(run_on_tasks, own):
-    add(run_on_tasks.path, "mine")
-    for rule in ("zoo:mine", str(run_on_tasks.path)):
-        assert rule_of(rule).seen == ("CartPole-v1", "Catch-bsuite")
-
-
-def talk_run(path, study="cheap_talk"):
-    """A run of a study that has ended with a comparison: four victims of a channel, and silence."""
-    raw = {"study": study, "role": "adversary", "channel": {"hidden_sizes": [4]}}
-    raw |= {"task": {"env": "CartPole-v1"}, "train": SIZES, "hyperparams": {"learning_rate": 0.01}}
-    raw = raw if study == "cheap_talk" else {"study": study}
-    settings = from_dict(studies.find(raw).settings(raw, None), raw)
+def ended(path, study):
+    """A run of a study of games that has ended with a comparison, its settings and its result."""
+    raw = {"study": study}
+    if study == "cheap_talk":
+        raw |= {"role": "adversary", "channel": {"hidden_sizes": [4]}, "train": SIZES}
+        raw |= {"task": {"env": "CartPole-v1"}, "hyperparams": {"learning_rate": 0.01}}
+    entry = studies.find(raw)
+    settings = from_dict(entry.settings(raw, None), raw)
+    made = entry.make(settings)
     run = RunDirectory.create(path, "test")
     run.write_config(to_dict(settings), {})
     scores = [[-10.0], [-20.0], [-20.0], [-30.0]], [[-50.0]] * 4
     run.evaluation_path.write_text(json.dumps(evidence(scores, (0,), ("learned", "silence"))))
-    return run, settings
+    shapes = jax.eval_shape(made.problem({}).init, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    weights = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+    made.save(run, weights, 3)
+    return run, made, weights
 
 
 def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
-    run, settings = talk_run(tmp_path / "run")
-    study = CheapTalkStudy(settings)
-    weights = study.problem({}).init(jax.random.key(0))
-    study.save(run, weights, 3)
+    run, _, weights = ended(tmp_path / "run", "cheap_talk")
     code, _, _ = run_zoo(capsys, "add", run.path, "--name", "talk")
     assert code == 0
     function, loaded = metaevo.load("zoo:talk")
@@ -213,17 +205,8 @@ def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
     assert repeated["experiment"]["functions"]["value_loss"] == "squared"  # as the study's victims
 
 
-def meta_policy(study):
-    shapes = jax.eval_shape(study.problem({}).init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: np.linspace(-1, 1, leaf.size, dtype=np.float32)
-                        .reshape(leaf.shape), shapes)  # fmt: skip
-
-
 def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
-    run, settings = talk_run(tmp_path / "run", "shaping")
-    study = ShapingStudy(settings)
-    weights = meta_policy(study)
-    study.save(run, weights, 3)
+    run, study, weights = ended(tmp_path / "run", "shaping")
     code, _, _ = run_zoo(capsys, "add", run.path, "--name", "shaper")
     assert code == 0
     function, loaded = metaevo.load("zoo:shaper")
@@ -234,7 +217,7 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
         with pytest.raises(ConfigError, match=f"zoo:shaper fills opponent.names, not {refused}"):
             metaevo.load("zoo:shaper", slot=refused)
     # A run that meets it keeps a copy.
-    (met,) = players.find(["zoo:shaper"], "opponent.names", settings.game.game)
+    (met,) = players.find(["zoo:shaper"], "opponent.names", study.settings.game.game)
     assert met.learns
     players.keep(tmp_path / "other", [met])
     shutil.rmtree(own / "shaper")
@@ -242,42 +225,31 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
 
 
 @pytest.mark.parametrize("names", [["naive", "lola"], "runs/other"])
-def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_path, own, capsys):
-    run, settings = talk_run(tmp_path / "run", "shaping")
-    study = ShapingStudy(settings)
-    study.save(run, meta_policy(study), 3)
+def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_path, own):
+    run, study, _ = ended(tmp_path / "run", "shaping")
     opponent = OpponentConfig(names if isinstance(names, str) else tuple(names))
-    changed = dataclasses.replace(settings, opponent=opponent)
-    run.write_config(to_dict(changed), {})
-    code, out, err = run_zoo(capsys, "add", run.path, "--name", "shaper")
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    run.write_config(to_dict(dataclasses.replace(study.settings, opponent=opponent)), {})
+    with pytest.raises(ConfigError, match="one opponent"):
+        add(run.path, "shaper")
 
 
 @pytest.mark.long
 def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
-    run, settings = talk_run(tmp_path / "run", "shaping")
-    study = ShapingStudy(settings)
-    weights = meta_policy(study)
-    study.save(run, weights, 3)
+    run, study, weights = ended(tmp_path / "run", "shaping")
     (repeated,) = repeat(add(run.path, "shaper"), 3).values()
-    keys, meet = keys_for(0, Purpose.TRAINING, 3), tournament.Tournament
-    game = meet(settings, {"learned": weights}, study.met, [])
+    game = tournament.Tournament(study.settings, {"learned": weights}, study.met, [])
     ours, theirs = game.entrant("learned"), game.opponents()[study.met[0].label]
-    expected, _ = game.play(ours, theirs, keys)
+    expected, _ = game.play(ours, theirs, keys_for(0, Purpose.TRAINING, 3))
     np.testing.assert_allclose(repeated.scores, expected, rtol=1e-4)
 
 
 @pytest.mark.long
 def test_the_number_of_a_channels_card_is_that_of_the_studys_victims(tmp_path, own):
     """Learner, losses, fitness and what is heard are the same in both."""
-    run, settings = talk_run(tmp_path / "run")
-    study = CheapTalkStudy(settings)
-    problem = study.problem({})
-    weights = problem.init(jax.random.key(0))
-    study.save(run, weights, 3)
+    run, study, weights = ended(tmp_path / "run", "cheap_talk")
     (repeated,) = repeat(add(run.path, "talk"), 3).values()
-    keys = keys_for(0, Purpose.TRAINING, 3)
-    expected = jax.vmap(problem.evaluate, in_axes=(0, None))(keys, weights).fitness
+    evaluate = jax.vmap(study.problem({}).evaluate, in_axes=(0, None))
+    expected = evaluate(keys_for(0, Purpose.TRAINING, 3), weights).fitness
     np.testing.assert_allclose(repeated.scores, -expected, rtol=1e-4)
 
 

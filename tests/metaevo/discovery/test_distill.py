@@ -118,27 +118,10 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
 
 
 @pytest.mark.long
-def test_a_loss_becomes_a_smaller_network(evolved, monkeypatch):
+def test_a_rule_of_several_tasks_becomes_a_smaller_network(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "STEPS", 300)
     monkeypatch.setattr(networks, "STARTS", 1)
     monkeypatch.setitem(sys.modules, "pyoperon", None)  # which no network needs
-    argv = [str(evolved), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
-    assert main(argv, description="") == 0
-    found = json.loads((evolved / "distill/small/distilled.json").read_text())
-    assert (found["formulas"], found["into"]) == ([], ["network"])
-    (network,) = found["networks"]  # with 4 units it would have more numbers than the learned one
-    assert (network["name"], network["numbers"], len(network["scores"])) == ("network of 2", 7, 4)
-    assert found["learned"]["numbers"] == 10
-    assert network["against_learned"]["conclusion"]
-    value_loss, meta_params = load(evolved / "distill/small/network_of_2")
-    assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
-    assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
-
-
-@pytest.mark.long
-def test_a_rule_of_several_tasks_is_replaced_on_each_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "STEPS", 300)
-    monkeypatch.setattr(networks, "STARTS", 1)
     tasks = """
 tasks:
   near: {env: GridWorld, env_params: {size: 2}}
@@ -150,16 +133,21 @@ tasks:
     run = tmp_path / "run"
     argv = ["--config", str(path), "--run-dir", str(run)]
     assert evolve(argv, component="value_loss", description="") == 0
-    argv = [str(run), "--into", "network", "--evaluation.seeds", "4"]
+    argv = [str(run), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
     assert main(argv, description="") == 0
-    folder = run / "distill/value_loss"
-    found = json.loads((folder / "distilled.json").read_text())
-    assert set(found["tasks"]) == {"near", "far"}
+    found = json.loads((run / "distill/small/distilled.json").read_text())
+    assert (found["into"], set(found["tasks"])) == (["network"], {"near", "far"})
     for result in found["tasks"].values():
-        (network,) = result["networks"]
+        (network,) = result["networks"]  # with 4 units it would not be smaller
+        assert (network["name"], network["numbers"]) == ("network of 2", 7)
         assert len(network["scores"]) == len(result["learned"]["scores"]) == 4
+        assert result["learned"]["numbers"] == 10
         assert {each["name"] for each in result["hand_written"]} >= {"squared", "huber"}
-    assert [each.name for each in seen.by_rule(folder / "network_of_2")] == ["near", "far"]
+    folder = run / "distill/small/network_of_2"
+    assert [each.name for each in seen.by_rule(folder)] == ["near", "far"]
+    value_loss, meta_params = load(folder)
+    assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
+    assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
 
 
 @pytest.mark.long
