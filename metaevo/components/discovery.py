@@ -252,15 +252,10 @@ def _is_own(name: str, source: bytes) -> bool:
 
 
 def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:
-    """Import from a run's directory the components that are not metaevo's own.
-
-    Args:
-        run_dir: of an evolution.
-        evolve: the setting, as the run has it.
-        trust_source: whether that is allowed.
+    """Import from a run's directory the components that its setting `evolve` names.
 
     Raises:
-        ConfigError: if it is not, and they have not been imported.
+        ConfigError: if they are not metaevo's own, not trusted and not imported yet.
     """
     for name in names_of(evolve).values():
         if registry.is_elsewhere(name):
@@ -277,15 +272,12 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
-    """Raise an error if a run's directory alone names code from outside metaevo.
+    """Raise `ConfigError` if only a run's directory names code from outside metaevo.
 
     Args:
         saved: the settings of a run that is continued, of which `evolve` is read.
         overrides: the settings that the user gives.
         trust_source: whether the user trusts the directory.
-
-    Raises:
-        ConfigError: if only the directory names it.
     """
     evolve = saved.get("evolve")
     if trust_source or evolve is None or overrides.get("evolve") == evolve:
@@ -315,10 +307,7 @@ def digests_of(evolved: Evolved) -> dict[str, str]:
 def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, str] | None) -> None:
     """Write the source code of all parts into a run's directory.
 
-    Args:
-        run: the directory.
-        evolved: the parts that the run evolves.
-        began_with: the digests when the run began; None if they were not recorded.
+    `began_with` has the digests when the run began; None if they were not recorded.
 
     Raises:
         ConfigError: naming the code that has changed since.

@@ -128,10 +128,7 @@ def modules_of(
 ) -> tuple[dict[str, ModuleType], frozenset[str]]:
     """Return the modules that `evolve` names, by short names, and the slots that they fill.
 
-    Args:
-        evolve: the setting.
-        learner: the learner that uses the parts.
-        configs: the user's section `component`, if any.
+    `configs` is the user's section `component`, if any.
 
     Raises:
         ConfigError: if a part cannot be imported, fits no slot of the learner, or fills the same
@@ -164,10 +161,7 @@ def modules_of(
 def hyperparams_class(learner: type, evolve: Any, modules: Mapping[str, ModuleType]) -> type:
     """Return the hyperparams of a learner, with the evolved parts' hyperparams as `component`.
 
-    Args:
-        learner: its class.
-        evolve: the setting: of several parts, each has its own by its short name.
-        modules: of the parts, by short names.
+    If `evolve` names several parts, each has its own by its short name.
     """
     own = {name: each.Hyperparams for name, each in modules.items() if hasattr(each, "Hyperparams")}
     if not own:

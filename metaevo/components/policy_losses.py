@@ -34,13 +34,8 @@ def policy_curves(
 ) -> dict[str, PolicyCurve]:
     """Return learned and hand-written losses against the ratio, at one advantage.
 
-    Drifts are zero at ratio 1: a constant in a loss has no gradient.
-
-    Args:
-        learned: the slot functions, by the names of their curves.
-        meta_params: of the slot functions.
-        hyperparams: of the experiment.
-        advantage: at which.
+    Drifts are zero at ratio 1: a constant in a loss has no gradient. `learned` has slot functions
+    by the names of their curves.
     """
     log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
 

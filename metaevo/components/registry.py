@@ -56,9 +56,6 @@ def name_of(component: Any) -> str:
         component: a name, an imported module, or a class with `SLOT`, `Config` and `make`. A run of
             a class does not keep its source code, so it can only be loaded where the class is
             passed.
-
-    Raises:
-        ConfigError: if it is no component.
     """
     if isinstance(component, str):
         return component
@@ -180,12 +177,7 @@ def component_of(name: str, module: ModuleType, config: Any) -> Component:
 
 
 def slot_of(module: ModuleType, config: Any) -> Slot:
-    """Return the slot that a component fills; its settings select one of several slots.
-
-    Args:
-        module: of the component.
-        config: its settings, or the user's unvalidated input.
-    """
+    """Return the slot that a component fills; settings, valid or not, select one of several."""
     fills = module.SLOT
     if isinstance(fills, str):
         return SLOTS[fills]
@@ -238,10 +230,7 @@ def was_named(name: str) -> bool:
 def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
     """Return the source code that a run has saved of a module; None if it has none.
 
-    Args:
-        run: the directory.
-        folder: of the run, also the key of the digests in `resolved`.
-        name: of the module.
+    `folder` is in the run's directory, and the key of the digests in `resolved`.
 
     Raises:
         CheckpointError: if the code has changed since the run began.
@@ -267,16 +256,10 @@ def other_code(names: Sequence[str], where: str = "") -> ConfigError:
 def store_sources(
     run: RunDirectory, folder: str, sources: Mapping[str, bytes], began_with: Mapping[str, str]
 ) -> None:
-    """Write source code into a run's directory.
-
-    Args:
-        run: the directory.
-        folder: of the run.
-        sources: by the short names of their modules.
-        began_with: the digests when the run began.
+    """Write source code, by short names, into a folder of a run.
 
     Raises:
-        ConfigError: naming modules that have changed since.
+        ConfigError: naming modules that have changed since the run began, by their digests then.
     """
     if changed := sorted(name for name in sources if digest(sources[name]) != began_with.get(name)):
         raise other_code(changed, f" (as it was: {run.path / folder})")

@@ -56,11 +56,7 @@ def curves_of(
 ) -> dict[str, np.ndarray]:
     """Return every hyperparam over training, [POINTS] each.
 
-    Args:
-        schedule: the slot function.
-        meta_params: of the schedule.
-        found: has the hyperparams and the length of training.
-        annealed: whether to apply the optimizer's annealing to the learning rate.
+    If `annealed`, the learning rate is the optimizer's, which anneals it.
     """
 
     def at(progress):

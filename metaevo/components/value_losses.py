@@ -129,11 +129,7 @@ def loss_curves(
 ) -> dict[str, LossCurve]:
     """Return learned and hand-written losses over the observed range of errors [2, samples].
 
-    Args:
-        learned: the slot functions, by the names of their curves.
-        meta_params: of the slot functions.
-        hyperparams: of the experiment.
-        errors: predictions and targets.
+    `learned` has slot functions by the names of their curves.
     """
     _, targets = errors
     limit = error_limit(errors)
@@ -178,9 +174,6 @@ def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -
         hyperparams: the experiment's hyperparameters.
         ratio: `scale_ratio`.
         scale_name: the hyperparam that multiplies the loss's gradient.
-
-    Returns:
-        rows with `shape`, `scale`, `clipping`, `coefficient`.
     """
     rows = []
     can_clip = hasattr(hyperparams, "max_grad_norm")
@@ -252,11 +245,7 @@ def sides_of(value_loss: Callable) -> Callable:
 
 
 def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation:
-    """Train with the parts of the learned loss: is it the treatment of the two sides that wins?
-
-    Returns:
-        a row for each of `SIDES`, with `loss`.
-    """
+    """Train with each of `SIDES`: is it the treatment of the two sides that wins?"""
     function = sides_of(value_loss)
     rows = [
         Row({"loss": name}, function, {"side": np.int32(index), "meta_params": meta_params})
