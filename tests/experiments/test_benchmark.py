@@ -12,7 +12,7 @@ import pytest
 from experiments.benchmark import parse
 from experiments.benchmarks import tasks, tracking
 from experiments.benchmarks.comparison import Comparison, Spread
-from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, measure_in_turns
+from experiments.benchmarks.processes import Variant, measure_in_turns
 
 pytestmark = pytest.mark.long
 
@@ -93,24 +93,19 @@ def test_variants_are_measured_in_turns():
     assert samples["A"] == [{"seconds": 1.0}] * 2
 
 
-@pytest.mark.parametrize("code", ["print('hello')", "raise SystemExit(3)"])
-def test_a_worker_that_does_not_speak_the_protocol(code):
-    with pytest.raises(BenchmarkError, match="other: "):
-        Worker("other", Variant([sys.executable, "-c", code]))
-
-
 def test_a_peer_that_fails_is_reported_and_the_others_are_measured():
     comparison = Comparison("steps", "agents")
-    broken = Variant([sys.executable, "-c", "raise SystemExit(3)"])
-    comparison.case({"ours": fake(1.0), "broken": broken, "other": fake(1.0)}, 1, 7, amount=1)
+    exits, mumbles, ends = (
+        Variant([sys.executable, "-c", code])
+        for code in ("raise SystemExit(3)", "print('hello')", "print('{}', flush=True); input()")
+    )
+    peers = {"exits": exits, "mumbles": mumbles}
+    comparison.case({"ours": fake(1.0), **peers, "other": fake(1.0)}, 1, 7, amount=1)
     assert [row.variant for row in comparison.rows] == ["ours", "other"]
-    (failure,) = comparison.failures
-    assert (failure["agents"], failure["variant"]) == (7, "broken")
-    comparison.case({"ours": broken, "other": fake(1.0)}, 1, 8, amount=1)  # without a reference
-    assert comparison.failures[1]["variant"] == "ours"
-    ends = Variant([sys.executable, "-c", "print('{}', flush=True); input()"])
+    comparison.case({"ours": exits, "other": fake(1.0)}, 1, 8, amount=1)  # without a reference
     comparison.case({"ours": fake(1.0), "ends": ends}, 1, 9, amount=1)
-    assert len(comparison.failures) == 3
+    failures = [(each["agents"], each["variant"]) for each in comparison.failures]
+    assert failures == [(7, "exits"), (7, "mumbles"), (8, "ours"), (9, "ours")]
     assert len(comparison.rows) == 2
 
 

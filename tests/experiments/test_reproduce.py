@@ -58,15 +58,10 @@ def test_grid_world(reproduce_tiny):
 
 
 @pytest.mark.long
-def test_cartpole_dqn(reproduce_tiny):
-    results = reproduce_tiny("cartpole-dqn", "--frames", 800, "--seeds", 1)
-    rows = results["cartpole_dqn"]
-    assert [row["agents"] for row in rows] == [1]
-    assert all(row["steps/s"] > 0 for row in rows)
-
-
-@pytest.mark.long
-def test_opponent_shaping(reproduce_tiny):
+def test_cartpole_dqn_and_opponent_shaping(reproduce_tiny):
+    (row,) = reproduce_tiny("cartpole-dqn", "--frames", 800, "--seeds", 1)["cartpole_dqn"]
+    assert row["agents"] == 1
+    assert row["steps/s"] > 0
     results = reproduce_tiny("mfos-ipd", "--seeds", 2, "--generations", 2, "--episodes", 64)
     rows = results["shaping_ipd"]
     assert [row[""] for row in rows] == ["naive against naive", "shaper, seed 0", "shaper, seed 1"]

@@ -1,7 +1,5 @@
 """The small learned optimizer: its start at Adam, and properties for any weights."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,50 +75,48 @@ def test_steps_are_bounded_and_finite_whatever_the_weights():
         assert np.abs(found).max() <= 0.01 * limit * 1.001
 
 
+def first_step(config, params, gradients, progress=0.0, num_updates=8):
+    """The first step of a constant learning rate, without clipping, of drawn weights."""
+    made = optimizer.make(config)
+    hyperparams = HYPERPARAMS.replace(final_learning_rate=1.0, max_grad_norm=1e9)
+    context = Context(hyperparams, progress, num_updates)
+    update = made.apply(drawn(made), context)
+    params, gradients = {"params": params}, {"params": gradients}
+    return update.update(gradients, update.init(params), params, **context.extra_args())[0][
+        "params"
+    ]
+
+
+RANDOM = optimizer.Config(start="random")
+KERNEL = {"kernel": jnp.ones((2, 3))}
+
+
 @pytest.mark.parametrize("temporal", [True, False])
 def test_it_sees_progress_and_length_if_it_may(temporal):
-    made = optimizer.make(optimizer.Config(temporal=temporal, start="random"))
-    meta_params = drawn(made)
+    config = optimizer.Config(temporal=temporal, start="random")
 
     @jax.jit
-    def first_step(progress, num_updates):
-        """Of a constant learning rate."""
-        context = Context(HYPERPARAMS.replace(final_learning_rate=1.0), progress, num_updates)
-        made_of = made.apply(meta_params, context)
-        updates, _ = made_of.update(PARAMS, made_of.init(PARAMS), PARAMS, **context.extra_args())
-        return jax.flatten_util.ravel_pytree(updates)[0]
+    def step(progress, num_updates):
+        return first_step(config, KERNEL, KERNEL, progress, num_updates)["kernel"]
 
-    base = first_step(0.0, 8)
-    assert bool((first_step(0.5, 8) != base).any()) == temporal
-    assert bool((first_step(0.0, 800) != base).any()) == temporal
+    base = step(0.0, 8)
+    assert bool((step(0.5, 8) != base).any()) == temporal
+    assert bool((step(0.0, 800) != base).any()) == temporal
 
 
 def test_it_tells_the_policys_parameters_from_others():
-    made = optimizer.make(optimizer.Config(start="random"))
-    meta_params = drawn(made)
-    update = made.apply(meta_params, Context(HYPERPARAMS))
-
-    @partial(jax.jit, static_argnums=0)
-    def first_step(name):
-        params = {"params": {name: {"kernel": jnp.ones((2, 3))}}}
-        return update.update(params, update.init(params), params, **told(0.0))[0]["params"][name]
-
-    actor, critic, log_std = map(first_step, ("actor_torso", "critic_torso", "log_std"))
-    assert (actor["kernel"] != critic["kernel"]).all()
-    np.testing.assert_array_equal(actor["kernel"], log_std["kernel"])
+    actor, critic, log_std = (
+        first_step(RANDOM, {name: KERNEL}, {name: KERNEL})[name]["kernel"]
+        for name in ("actor_torso", "critic_torso", "log_std")
+    )
+    assert (actor != critic).all()
+    np.testing.assert_array_equal(actor, log_std)
 
 
 def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
-    made = optimizer.make(optimizer.Config(start="random"))
-    meta_params = drawn(made)
-    unclipped = HYPERPARAMS.replace(max_grad_norm=1e9)
-    update = made.apply(meta_params, Context(unclipped))
-    gradient = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape), PARAMS)
-
     @jax.jit
     def policys_step(scale):
-        scaled = {"params": {**gradient["params"], "value_head": scale * jnp.arange(1.0, 5.0)}}
-        updates, _ = update.update(scaled, update.init(PARAMS), PARAMS, **told(0.0))
-        return updates["params"]["actor_torso"]["kernel"]
+        gradients = {"actor_torso": KERNEL, "value_head": scale * jnp.arange(1.0, 5.0)}
+        return first_step(RANDOM, PARAMS["params"], gradients)["actor_torso"]["kernel"]
 
     np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
