@@ -14,7 +14,7 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints gpu-programs test-gpu-programs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,7 @@ evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with
 	$(RUN) -m metaevo evolve $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-OTHERS = not slow and not faults and not postgres and not slurm and not browser
+OTHERS = not slow and not faults and not postgres and not slurm and not browser and not gpu_programs
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
 	$(PYTEST) -m 'not long and $(OTHERS)' $(ARGS)
@@ -57,6 +57,20 @@ test-browser: $(STAMP) ## the comparison's page and the documentation's search i
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax,pgx,jumanji]' --constraint constraints.txt
 	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/commands/test_environments.py $(ARGS)
+
+# In an environment of its own: CUDA's libraries take 4 GB, and a GPU is not needed.
+CUDA_VENV := $(strip $(VENV))-cuda
+CUDA := JAX_PLATFORMS=cpu CUDA_VISIBLE_DEVICES=-1 $(CUDA_VENV)/bin/python
+$(CUDA_VENV)/.metaevo-installed: pyproject.toml constraints.txt | $(STAMP)
+	@$(RUN) -m venv $(CUDA_VENV)
+	@$(CUDA_VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,cuda12]' --constraint constraints.txt
+	@touch $@
+
+gpu-programs: $(CUDA_VENV)/.metaevo-installed ## compile for a GPU that need not be there; count launches, bytes, memory
+	$(CUDA) -m experiments.benchmarks.gpu_programs $(ARGS)
+
+test-gpu-programs: $(CUDA_VENV)/.metaevo-installed ## the tests of such programs (minutes each)
+	$(CUDA) -m pytest -m gpu_programs tests/gpu_programs $(ARGS)
 
 docs: $(STAMP) ## build the documentation into site/, which opens without a server
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt

@@ -1,5 +1,5 @@
 """Faster equivalents of a few lines of plain JAX, which each file begins with."""
 
-from purerl.fast.switch import use_cpu_arithmetic
+from purerl.fast.switch import trace_for, use_cpu_arithmetic
 
-__all__ = ["use_cpu_arithmetic"]
+__all__ = ["trace_for", "use_cpu_arithmetic"]

@@ -10,6 +10,7 @@ the threads of a CPU. `use_cpu_arithmetic` changes it for programs that are trac
 import jax
 
 _in_use = False
+_platform: str | None = None
 
 
 def use_cpu_arithmetic(use: bool = True) -> None:
@@ -23,4 +24,15 @@ def use_cpu_arithmetic(use: bool = True) -> None:
 
 def cpu_arithmetic() -> bool:
     """Return whether a program that is traced now uses the arithmetic for CPUs."""
-    return _in_use and jax.default_backend() == "cpu"
+    return _in_use and on_cpu()
+
+
+def trace_for(platform: str | None) -> None:
+    """Set the platform of programs that are traced from now on; None for JAX's default backend."""
+    global _platform
+    _platform = platform
+
+
+def on_cpu() -> bool:
+    """Return whether a program that is traced now is for a CPU."""
+    return (_platform or jax.default_backend()) == "cpu"

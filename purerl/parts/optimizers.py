@@ -1,8 +1,7 @@
 """Hand-written optimizers for the slot `make_optimizer`, and their hyperparameters.
 
-Each clips the global norm of the gradient first, and anneals its learning rate. The parameters are
-flattened to one vector, which takes fewer and larger operations and changes results by rounding
-only.
+Each clips the global norm of the gradient first, and anneals its learning rate. On a CPU the
+parameters are one vector, which takes fewer operations and changes results by rounding only.
 """
 
 from typing import Annotated, Self
@@ -13,6 +12,7 @@ import optax
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
+from purerl.fast.gradient_steps import flattened
 from purerl.types import Context, MakeOptimizer, MetaParams
 
 
@@ -71,7 +71,7 @@ def _optimizer(
 ) -> optax.GradientTransformationExtraArgs:
     """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
     hyperparams = context.hyperparams
-    return optax.flatten(
+    return flattened(
         optax.chain(
             optax.clip_by_global_norm(hyperparams.max_grad_norm),
             direction,

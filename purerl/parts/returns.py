@@ -3,6 +3,11 @@
 import jax
 import jax.numpy as jnp
 
+from purerl.fast import loops
+
+UNROLL = 16
+"""Steps in one iteration on a GPU, where each is one short kernel."""
+
 
 def generalized_advantages(
     reward: jax.Array,
@@ -44,7 +49,9 @@ def generalized_advantages(
         advantage = delta_t + decay * jnp.where(done_t, 0.0, advantage)
         return advantage, advantage
 
-    _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, done), reverse=True)
+    _, advantages = loops.scan(
+        backward, jnp.zeros_like(delta[0]), (delta, done), unroll=UNROLL, reverse=True
+    )
     return advantages, advantages + value
 
 

@@ -1,0 +1,1 @@
+"""Programs compiled for a GPU on a machine without one: launches, bytes, memory, estimated time."""

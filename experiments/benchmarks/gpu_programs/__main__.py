@@ -1,0 +1,138 @@
+"""Compile training and evolution for a GPU that need not be there, and count what they cost.
+
+make gpu-programs                                                  # with CUDA's libraries (4 GB)
+python -m experiments.benchmarks.gpu_programs                      # all programs, for an H100
+python -m experiments.benchmarks.gpu_programs ppo dqn --target h200 --agents 1 2048
+python -m experiments.benchmarks.gpu_programs --save docs/results/gpu_programs.json
+
+The optimised program has exact numbers of kernel launches and host round trips, and the bytes that
+its kernels read and write. The estimated speed assumes that a kernel takes max(2 µs, bytes / the
+memory's bandwidth) and that a round trip to the host takes 10 µs. It leaves out arithmetic, caches
+and launches that overlap.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.benchmarks.gpu_programs import environment
+
+environment.setup()
+
+from experiments.benchmarks.gpu_programs import deviceless
+from experiments.benchmarks.gpu_programs.hlo import Cost, Loop, Part, Program
+from experiments.benchmarks.gpu_programs.programs import PROGRAMS, Work
+from experiments.benchmarks.machine import save
+from experiments.benchmarks.tables import Table
+from metaevo.config import ConfigError, exit_on_config_error
+
+COLUMNS = (
+    "program", "agents", "launches / env step", "launches / gradient step", "launches / update",
+    "syncs / update", "GB / update", "GB needed", "M frames/s",
+)  # fmt: skip
+
+
+class Measured(NamedTuple):
+    """Costs of a program, by its parts."""
+
+    update: Cost
+    """of one update of all agents, or of one generation"""
+    env_step: Cost | None
+    """of one step in all environments"""
+    gradient_step: Cost | None
+    memory: int
+    """bytes that the program needs"""
+    frames_per_second: float
+    """environment steps of all agents, estimated"""
+
+
+def measure(work: Work, bandwidth: float) -> Measured:
+    """Return the costs of a compiled program.
+
+    Args:
+        work: the program.
+        bandwidth: of the GPU's memory, bytes per second.
+    """
+    whole = Program(work.compiled.text, bandwidth).whole
+    update = whole.total
+    if (loop := _longest(whole, work.updates)) is not None and work.updates > 1:
+        whole, update = loop.body, loop.body.total
+    step = _each(whole, "rollout", work.env_steps)
+    gradient = _each(whole, "gradient_steps", work.gradient_steps)
+    speed = work.frames / update.seconds
+    return Measured(update, step, gradient, work.compiled.bytes_needed, speed)
+
+
+def _longest(part: Part, trips: int) -> Loop | None:
+    """The most expensive loop with so many iterations."""
+    loops = [loop for loop in part.loops if loop.trips == trips]
+    return max(loops, key=lambda loop: loop.body.total.seconds, default=None)
+
+
+def _each(update: Part, scope: str, count: int) -> Cost | None:
+    """The cost of one of so many steps, which the loops of a named scope take together."""
+    loops = list(update.find(scope))
+    if not loops or not count:
+        return None
+    total = sum((loop.body.total * (loop.trips or 1) for loop in loops), Cost())
+    return total * (1 / count)
+
+
+def row(name: str, work: Work, measured: Measured) -> list[str]:
+    """Return a row of the table; see `COLUMNS`."""
+    update = measured.update
+    steps = (
+        "" if each is None else f"{each.launches:.3g}"
+        for each in (measured.env_step, measured.gradient_step)
+    )
+    return [
+        name,
+        f"{work.agents:,}",
+        *steps,
+        f"{update.launches:,.0f}",
+        f"{update.syncs:,.0f}",
+        f"{update.bytes / 1e9:.3g}",
+        f"{measured.memory / 2**30:.3g}",
+        f"{measured.frames_per_second / 1e6:.3g}",
+    ]
+
+
+@exit_on_config_error()
+def main(argv: Sequence[str]) -> int:
+    """Compile the programs and print a row for each."""
+    parser = argparse.ArgumentParser(
+        prog="gpu_programs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
+    parser.add_argument("--target", default="h100", help=", ".join(deviceless.TARGETS))
+    parser.add_argument("--agents", type=int, nargs="+", help="instead of each program's own")
+    parser.add_argument("--hlo", type=Path, help="folder for the text of the programs")
+    parser.add_argument("--save", type=Path, help="write the table there, for a page")
+    args = parser.parse_args(argv)
+    if unknown := set(args.programs) - set(PROGRAMS):
+        names = ", ".join(PROGRAMS)
+        raise ConfigError(f"unknown program {', '.join(sorted(unknown))}; known: {names}")
+    if any(agents < 1 for agents in args.agents or ()):
+        raise ConfigError(f"--agents {min(args.agents)}: must be at least 1")
+    target = deviceless.target(args.target)
+    table = Table(*COLUMNS)
+    for name in args.programs or PROGRAMS:
+        program, default = PROGRAMS[name]
+        for agents in args.agents or default:
+            work = program(target, agents)
+            if args.hlo is not None:
+                args.hlo.mkdir(parents=True, exist_ok=True)
+                (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.text)
+            table.row(*row(name, work, measure(work, target.bandwidth)))
+    if args.save is not None:
+        note = "Estimated for a GPU that was not there; see the command's help for the assumptions."
+        save(args.save, {f"Programs for the {args.target.upper()}": table}, note)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""Programs to compile for a GPU: trainings of the learners, generations of evolutions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import jax
+import numpy as np
+
+from experiments.benchmarks.gpu_programs.deviceless import Compiled, Target, finished
+from experiments.benchmarks.tasks import WORK, make_learner
+from metaevo.components import registry
+from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.evolution import devices
+from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.problem import bytes_per_evaluation
+from metaevo.studies import registry as studies
+from purerl import dqn, envs, ppo, q_learning
+from purerl.parts import losses
+from purerl.parts.own_task import OwnTask, sampler
+
+UPDATES = 100
+"""Length of the trainings below. One of another length costs as much for each update."""
+
+
+class Work(NamedTuple):
+    """A compiled program, and the work that it does."""
+
+    compiled: Compiled
+    agents: int
+    updates: int
+    """of each agent; generations of an evolution"""
+    frames: int
+    """environment steps of all agents, in one update or generation"""
+    env_steps: int = 0
+    """length of the rollout of an update, if it has one"""
+    gradient_steps: int = 0
+    """of an update, if it has minibatches"""
+
+
+Program = Callable[[Target, int], Work]
+"""`(target, agents) -> work`"""
+
+
+def _training(make: Callable[[], tuple[Any, Any, Any]], part: str | None = None) -> Program:
+    """Return the program that trains agents side by side.
+
+    Args:
+        make: returns a learner, the environment's parameters and hyperparameters.
+        part: a component with the numbers that each agent learns by, if any.
+    """
+
+    def program(target: Target, agents: int) -> Work:
+        learner, env_params, hyperparams = make()
+        meta_params = None
+        if part is not None:
+            module = registry.find(part)
+            component = module.make(module.Config())
+            learner = type(learner)(learner.config, learner.env, **{module.SLOT: component.apply})
+            meta_params = jax.eval_shape(component.init, jax.random.key(0))
+        if (own := sampler(learner.env)) is not None:
+            learner = OwnTask(learner, own)
+
+        def train(keys, meta_params):
+            axes = 0, None, None, None
+            result = jax.vmap(learner.train, axes)(keys, hyperparams, meta_params, env_params)
+            return result.episodes, result.metrics, jax.vmap(learner.policy)(result.state)
+
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
+        config = learner.config
+        return Work(
+            target.compile(train, keys, meta_params),
+            agents,
+            config.num_updates,
+            agents * config.frames_per_update,
+            getattr(config, "num_steps", 0),
+            getattr(config, "update_epochs", 0) * getattr(config, "num_minibatches", 0),
+        )
+
+    return program
+
+
+def _suite(learner: str, task: str, part: str | None = None) -> Program:
+    """Return the training of a suite of `experiments/benchmark.py`."""
+    return _training(lambda: make_learner(learner, task, UPDATES), part)
+
+
+def _recurrent() -> tuple[Any, Any, Any]:
+    env, env_params = envs.make("CartPole-v1")
+    frames = UPDATES * WORK["ppo", "CartPole-v1"].frames_per_update
+    config = ppo.Config(frames, recurrent_size=32)
+    return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, ppo.Hyperparams()
+
+
+def _ant() -> tuple[Any, Any, Any]:
+    env, env_params = envs.make("brax/ant")
+    config = ppo.Config(UPDATES * 64 * 64, num_envs=64, num_steps=64, num_minibatches=16)
+    return ppo.PPO(config, env), env_params, ppo.Hyperparams()
+
+
+def _prioritized() -> tuple[Any, Any, Any]:
+    env, env_params = envs.make("CartPole-v1")
+    config = dqn.Config(UPDATES * 1000, replay="prioritized", learning_starts=1000)
+    return dqn.DQN(config, env), env_params, dqn.Hyperparams()
+
+
+def _q_learning() -> tuple[Any, Any, Any]:
+    env, env_params = envs.make("GridWorld", observations="index", size=8, slip_probability=0.2)
+    config = q_learning.Config(total_timesteps=UPDATES * 500, num_steps=500)
+    return q_learning.QLearning(config, env), env_params, q_learning.Hyperparams()
+
+
+def _evolution(preset: str, **changes: Any) -> Program:
+    """Return the program of a block of generations of a preset; `agents` are its candidates.
+
+    With more than one device of the target, they share a generation.
+    """
+
+    def program(target: Target, agents: int) -> Work:
+        evolution = evolution_of(preset, target, agents, **changes)
+        with _devices_of(target):
+            count = len(target.devices)
+            block = devices.spread(evolution._block, in_axes=(0, None, None), num_devices=count)
+            copies = jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
+                evolution.template,
+            )
+            lowered = block.lower(copies, np.int32(1), evolution.traced)
+        compiled = finished(lowered)
+        return Work(compiled, evolution.evaluations, 1, evolution.frames_per_generation)
+
+    return program
+
+
+def evolution_of(preset: str, target: Target, candidates: int, **changes: Any) -> Evolution:
+    """Return the evolution of a preset on the devices of a target, in chunks that fill its memory.
+
+    Args:
+        preset: name of the preset.
+        target: GPUs to compile for.
+        candidates: population size.
+        changes: to the preset's settings.
+    """
+    changes = merge({"strategy": {"population_size": candidates}}, changes)
+    raw = merge(load_yaml(presets.find(preset)), changes)
+    raw.setdefault("evolve", preset.split("/")[0].removeprefix("evolve_"))
+    study = studies.find(raw)
+    settings = from_dict(study.settings(raw, None), raw)
+    problem = study.make(settings).problem({})
+    most = int(target.memory // 4 // max(bytes_per_evaluation(problem), 1))
+    rows = -(-candidates * settings.evolution.seeds_per_candidate // len(target.devices))
+    chunk = devices.even_chunk_size(rows, max(most, 1))
+    evolution_settings = replace(settings.evolution, chunk_size=chunk)
+    with _devices_of(target):
+        return Evolution(problem, settings.strategy, evolution_settings, seed=0)
+
+
+def _devices_of(target: Target) -> Any:
+    """Let `metaevo.evolution` use a target's devices in place of those that are there."""
+    return mock.patch.object(devices, "select", return_value=list(target.devices))
+
+
+PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
+    "ppo": (_suite("ppo", "CartPole-v1"), (1, 64, 2048, 16384)),
+    "ppo-breakout": (_suite("ppo", "Breakout-MinAtar"), (1, 64)),
+    "ppo-recurrent": (_training(_recurrent), (1, 2048)),
+    "ppo-ant": (_training(_ant), (1,)),
+    "dqn": (_suite("dqn", "CartPole-v1"), (1, 64)),
+    "dqn-prioritized": (_training(_prioritized), (64,)),
+    "q-learning": (_training(_q_learning), (2048,)),
+    "lpg": (_suite("lpg", "GridWorlds"), (64,)),
+    "optimizer": (_suite("ppo", "CartPole-v1", "optimizer"), (64,)),
+    "open": (_suite("ppo", "CartPole-v1", "open"), (64,)),
+    "drift": (_suite("ppo", "CartPole-v1", "drift"), (64,)),
+    "evolve-value-loss": (_evolution("evolve_value_loss/blog"), (512,)),
+    "evolve-optimizer": (_evolution("evolve_optimizer/ppo"), (64,)),
+    "evolve-tasks": (_evolution("evolve_optimizer/tasks"), (64,)),
+    "evolve-drift": (_evolution("evolve_drift/ppo"), (64,)),
+    "evolve-lpg": (_evolution("evolve_lpg/lpg"), (64,)),
+    "shaping": (_evolution("shaping/ipd"), (128,)),
+    "coin": (_evolution("shaping/coin"), (64,)),
+    "cheap-talk": (_evolution("cheap_talk/cartpole"), (64,)),
+    "steering": (_evolution("cheap_talk/cartpole_test_time"), (64,)),
+}
+"""By name: the program, and the numbers of agents or candidates to compile it for."""

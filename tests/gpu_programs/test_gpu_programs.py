@@ -1,0 +1,81 @@
+"""Programs compiled for a GPU (`make test-gpu-programs`): forbidden parts, known costs."""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.benchmarks.gpu_programs import deviceless
+from experiments.benchmarks.gpu_programs.hlo import Program
+from experiments.benchmarks.gpu_programs.programs import PROGRAMS
+from metaevo.config import ConfigError
+from purerl import fast
+
+pytestmark = pytest.mark.gpu_programs
+
+LARGE_SORT = 1 << 20
+"""Elements. A sort of fewer is one kernel."""
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")
+
+
+@pytest.fixture(scope="module")
+def h100():
+    yield deviceless.target("h100")
+    fast.trace_for(None)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_needs_neither_float64_nor_lapack_nor_the_host(h100, name):
+    make, agents = PROGRAMS[name]
+    work = make(h100, min(agents))
+    program = Program(work.compiled.text, h100.bandwidth)
+    for each in program.instructions():
+        assert not re.search(r"\bf64\[", each.type), each
+        if each.op == "custom-call":
+            assert not re.search("lapack|solver|callback", each.attributes, re.IGNORECASE), each
+        if each.op == "sort":
+            sizes = [int(size) for size in re.findall(r"\d+", each.type.partition("]")[0])[1:]]
+            assert math.prod(sizes) < LARGE_SORT, each
+
+
+def test_a_generation_on_eight_gpus_communicates_once():
+    several = deviceless.target("h100", devices=8)
+    work = PROGRAMS["evolve-value-loss"][0](several, 512)
+    program = Program(work.compiled.text, several.bandwidth)
+    ops = [each.op.removesuffix("-start") for each in program.instructions()]
+    assert sum(op in COLLECTIVES for op in ops) == 1
+
+
+def test_launches_and_flops_of_a_known_program(h100):
+    def product(x, y):
+        return jax.lax.fori_loop(0, 10, lambda _, carry: jnp.sin(carry) @ y, x)
+
+    size = 256
+    shape = jax.ShapeDtypeStruct((size, size), jnp.float32)
+    whole = Program(h100.compile(product, shape, shape).text, h100.bandwidth).whole
+    assert whole.total.flops == 10 * 2 * size**3
+    (loop,) = whole.loops
+    assert loop.trips == 10
+    assert 1 <= loop.body.total.launches <= 3  # the sine, the product, a copy
+    moved = 4 * size**2 * 4  # read and written by each of both
+    assert moved <= loop.body.total.bytes <= 2 * moved
+    assert whole.total.syncs == 0
+
+
+def test_a_loop_with_a_length_of_the_device_asks_the_host(h100):
+    def halve(x):
+        return jax.lax.while_loop(lambda x: jnp.sum(x) > 1, lambda x: x / 2, x)
+
+    whole = Program(
+        h100.compile(halve, jax.ShapeDtypeStruct((1000,), jnp.float32)).text, h100.bandwidth
+    ).whole
+    assert whole.loops[0].trips is None
+    assert whole.total.syncs == 1
+
+
+def test_an_unknown_target_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match="h100") as refused:
+        deviceless.target("b300")
+    assert "\n" not in str(refused.value)
