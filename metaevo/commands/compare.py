@@ -18,12 +18,7 @@ from metaevo.runs.run_directory import RunDirectory
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, compare, write, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Compare the runs of a command line, write the page, and return the exit code."""
     options = vars(_parser(description).parse_args(argv))
     runs, folder, watch = (options.pop(name) for name in ("runs", "output", "watch"))
     # Before the output directory is made, so that a wrong name leaves no empty one.

@@ -10,7 +10,7 @@ from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.runs.continuable import work_in
+from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import commit
 
 ROOT = Path("runs") / "generality"

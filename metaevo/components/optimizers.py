@@ -12,7 +12,7 @@ import numpy as np
 from metaevo.components.component import LEARNED, Found
 from metaevo.components.optimizer import INPUTS
 from metaevo.config.plain import PlainDict
-from metaevo.reports.optimizer_plots import StepCurve, plot_steps
+from metaevo.reports.curve_plots import StepCurve, plot_steps
 from metaevo.reports.page import Table
 from purerl.learners import LearnerEntry
 from purerl.parts import optimizers

@@ -8,7 +8,7 @@ import numpy as np
 
 from metaevo.components import temporal
 from metaevo.components.component import Found
-from metaevo.reports.policy_plots import PolicyCurve, plot_policy_losses
+from metaevo.reports.curve_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
 from purerl.types import Context, Hyperparams, MetaParams
 

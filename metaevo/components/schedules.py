@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from metaevo.components.component import LEARNED, Found
-from metaevo.reports.schedule_plots import plot_schedules
+from metaevo.reports.curve_plots import plot_schedules
 from purerl.learners import HAND_WRITTEN
 from purerl.types import Context, MetaParams
 

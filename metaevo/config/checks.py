@@ -28,7 +28,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
-    """Validate data read from a file, and return it unchanged.
+    """Validate data read from a file with pydantic, and return it unchanged.
 
     Args:
         kind: a type that pydantic knows, such as a `TypedDict`.

@@ -21,11 +21,7 @@ _NAMED_BY_USER: set[str] = set()
 
 
 def note_names(config: Any) -> None:
-    """Record the custom objects named by a run directory; see `check`.
-
-    Args:
-        config: the content of its config.yaml.
-    """
+    """Record the custom objects named by the config.yaml of a run directory; see `check`."""
     _NAMED_BY_RUNS.update(_names_in(config))
 
 
@@ -54,10 +50,7 @@ def check(key: str, name: str) -> None:
     """Raise if source code would be executed only because a run directory names it.
 
     Sources that the user names are remembered, so that their runs can be resumed and compared.
-
-    Args:
-        key: the setting.
-        name: its value; names of shipped code and of objects passed from Python are ignored.
+    Names of shipped code and of objects passed from Python are ignored. `key` is the setting.
 
     Raises:
         ConfigError: if the user has not executed exactly this file by name.
@@ -81,11 +74,7 @@ def check(key: str, name: str) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Return the custom object named by a setting; its module is executed.
-
-    Args:
-        key: the setting.
-        name: `FILE.py:NAME` or `MODULE:NAME`.
+    """Return the custom object, `FILE.py:NAME` or `MODULE:NAME`, that a setting names.
 
     Raises:
         ConfigError: if there is none, or only a run directory names it.

@@ -27,7 +27,6 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO,
 _IRREGULAR = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """errors of opening a link, a socket and a folder"""
 _BLOCK = 2**16
-_FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "a+b": os.O_RDWR | os.O_APPEND | os.O_CREAT}
 _TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")
 """names of files that `replacing` has not finished"""
 
@@ -88,19 +87,15 @@ def reason(error: Exception) -> str:
 
 
 def open_file(path: Path, mode: str = "rb") -> IO[bytes]:
-    """Open a regular file without following a link and without waiting.
-
-    Args:
-        path: path of the file.
-        mode: `rb`, `r+b` or `a+b`, as for Python's `open`.
+    """Open a regular file, with mode `rb`, `r+b` or `a+b`, without following a link or waiting.
 
     Raises:
         OSError: if the file cannot be opened, or is not a regular file.
     """
-    return os.fdopen(_open(path, _FLAGS[mode]), mode)
+    return open(path, mode, opener=_open)
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(path: str | Path, flags: int) -> int:
     try:
         # Without waiting for the other end, if it is a pipe.
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -114,7 +109,7 @@ def _open(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _irregular(path: Path) -> OSError:
+def _irregular(path: str | Path) -> OSError:
     return OSError(errno.EINVAL, "is a folder, a link or a pipe, not a regular file", str(path))
 
 
@@ -166,11 +161,7 @@ def read(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_json(path: Path, kind: Any = Any) -> Any:
-    """Return the data of a JSON file.
-
-    Args:
-        path: path of the file.
-        kind: type of the data, for `metaevo.config.checks.check`.
+    """Return the data of a JSON file of a kind for `metaevo.config.checks.check`.
 
     Raises:
         ConfigError: if it cannot be read, or is of another kind.

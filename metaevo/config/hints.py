@@ -30,12 +30,9 @@ class UnknownKey(NamedTuple):
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
-    """Return the suggestion for an unknown key, " (did you mean ...?)", or an empty text.
+    """Return the suggestion for an unknown dotted key, " (did you mean ...?)", or an empty text.
 
-    Args:
-        key: dotted.
-        siblings: the keys that its section has.
-        root: the dataclass of all settings.
+    `siblings` are the keys of its section, `root` is the dataclass of all settings.
     """
     section, _, name = key.rpartition(".")
     if not section and name in COMMANDS:

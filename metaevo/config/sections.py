@@ -59,13 +59,7 @@ def _extended(
 
 
 def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
-    """Return a subclass of a settings class, extended by most fields of another dataclass.
-
-    Args:
-        made: the other dataclass; its fields come first.
-        names: fields of `made` to leave out.
-        base: the settings class, frozen and with `kw_only`.
-    """
+    """Return a subclass of `base`, preceded by the fields of another dataclass except `names`."""
     kinds, texts = get_type_hints(made, include_extras=True), documentation(made)
     fields = []
     for each in dataclasses.fields(made):

@@ -25,9 +25,6 @@ def plot_formulas(
         path: output path of the PNG.
         networks: smaller ones, like `learned`, which comes last.
         ylabel: name of the score.
-
-    Returns:
-        the path.
     """
     figure = plots._figure(4.6)
     axes = plots._style(figure.subplots(), "length of the formula", ylabel)

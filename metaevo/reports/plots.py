@@ -156,12 +156,17 @@ def _draw_curves(axes: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
         axes.plot(np.asarray(x), np.asarray(y), label=name, **styles[name])
 
 
+def _line(axes: Axes, x: FloatArray, y: FloatArray, **style: Any) -> None:
+    """Draw a line; a single known point, which would not show, gets a marker."""
+    marker = "o" if np.isfinite(x + y).sum() == 1 else ""
+    axes.plot(x, y, marker=marker, **style)
+
+
 def _draw_mean(axes: Axes, x: ArrayLike, curves: ArrayLike, name: str, **style: Any) -> None:
     """Draw the mean of curves [seeds, points] and its 95% bootstrap interval."""
     mean, low, high = mean_curve(curves)
     axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-    marker = _visible(np.asarray(x, dtype=np.float64), mean)
-    axes.plot(x, mean, marker=marker, label=name, **style)
+    _line(axes, np.asarray(x, dtype=np.float64), mean, label=name, **style)
 
 
 def _cross(axes: Axes, x: float = 0.0) -> None:
@@ -178,11 +183,6 @@ def _baselines(axes: Axes, values: Mapping[str, float]) -> None:
         axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
 
 
-def _visible(x: FloatArray, y: FloatArray) -> str:
-    """The marker that a line needs: a single known point would otherwise not show."""
-    return "o" if np.isfinite(x + y).sum() == 1 else ""
-
-
 def _column(records: Sequence[PlainMapping], key: str) -> FloatArray:
     """A metric of all records [records]; NaN where it is missing, None or not finite."""
     values = (record.get(key) for record in records)
@@ -196,12 +196,10 @@ def plot_fitness(
     *,
     baseline: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draw the population's fitness over the generations; returns ``path``.
+    """Draw the population's fitness over the generations; return the path.
 
-    ``records`` are lines of metrics.jsonl; only the kind "generation" is used. A record has
-    fitness_mean, fitness_best, fitness_low and fitness_high (the bounds of the middle 80% of
-    candidates), and optionally fitness_of_mean and diverged. ``baseline`` gives dashed horizontal
-    lines, such as the fitness of squared error.
+    Records of other kinds than "generation" are ignored. `baseline` gives dashed horizontal lines,
+    such as the fitness of squared error.
 
     Raises:
         ValueError: if no record is of a generation.
@@ -222,22 +220,8 @@ def plot_fitness(
     low, high = _column(records, "fitness_low"), _column(records, "fitness_high")
     label = "middle 80% of candidates"
     axes.fill_between(generation, low, high, color=SKY, alpha=0.3, linewidth=0, label=label)
-    axes.plot(
-        generation,
-        mean,
-        color=BLUE,
-        linewidth=1.8,
-        marker=_visible(generation, mean),
-        label="population mean",
-    )
-    axes.plot(
-        generation,
-        best,
-        color=GREY,
-        linewidth=1.0,
-        marker=_visible(generation, best),
-        label="best candidate (noisy)",
-    )
+    _line(axes, generation, mean, color=BLUE, linewidth=1.8, label="population mean")
+    _line(axes, generation, best, color=GREY, linewidth=1.0, label="best candidate (noisy)")
     shown = np.isfinite(of_mean)
     if shown.any():
         axes.plot(
@@ -277,18 +261,13 @@ def plot_losses(
     *,
     density: ArrayLike | None = None,
 ) -> Path:
-    """Draw losses, and below them their derivatives, against the error; returns ``path``.
+    """Draw losses, and below them their derivatives, against the error; return the path.
 
     Every loss is shifted to a minimum of 0: a constant has no effect. A positive derivative lowers
     the prediction. Each loss is scaled to a maximum of 1 in the window, and its derivative by the
     same factor, so that shapes compare: the scale is a coefficient, which tuning chooses anyway.
-    ``density`` are observed errors [any shape], shaded in the background.
-
-    Raises:
-        ValueError: no curves.
+    `density` are observed errors of any shape, which are shaded in the background.
     """
-    if not curves:
-        raise ValueError("no losses to plot")
     figure = _figure(6.2, NARROW)
     upper, lower = figure.subplots(2, sharex=True)
     _style(upper, "", "loss, drawn equally high")
@@ -352,8 +331,6 @@ def plot_learning_curves(
     Raises:
         ValueError: if there are no curves, or a shape does not match ``frames``.
     """
-    if not curves:
-        raise ValueError("no learning curves to plot")
     steps = np.asarray(frames, dtype=np.float64)
     figure = _figure(5.0, title=title)
     axes = _style(figure.subplots(), "environment steps", ylabel)

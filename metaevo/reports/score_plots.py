@@ -51,12 +51,7 @@ def plot_scores(
         learned: the variant with the shaded interval.
         differences: differences by variant name; empty to omit the panel.
         reference: the variant that the differences are measured from.
-
-    Raises:
-        ValueError: if there are no rows.
     """
-    if not rows:
-        raise ValueError("no scores to plot")
     below = [row for row in rows if row.name in (differences or {})]
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)

@@ -28,12 +28,7 @@ class Rollout(NamedTuple):
 
 
 def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
-    """Draw how a reward changes the weights of the steps before it; returns `path`.
-
-    Args:
-        curves: curves [steps] by name, starting at the rewarded step.
-        path: output path of the PNG.
-    """
+    """Draw how a reward changes the weights [steps] of the steps before it; return the path."""
     figure = plots._figure(3.6, plots.NARROW)
     axes = plots._style(figure.subplots(), "steps before the reward", "change of the weight")
     axes.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
@@ -72,12 +67,7 @@ def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
 
 
 def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
-    """Draw the predicted probability of each class in every cell of a grid.
-
-    Args:
-        probabilities: [rows, columns, classes] predicted probabilities.
-        path: output path of the PNG.
-    """
+    """Draw the probabilities [rows, columns, classes] of each class in every cell of a grid."""
     classes = probabilities.shape[-1]
     figure = plots._figure(3.9, plots.NARROW)
     grid = figure.subplots(2, -(-classes // 2), squeeze=False).ravel()

@@ -31,12 +31,7 @@ class GridMap(NamedTuple):
 
 
 def grid_map(env: Environment, num_states: int) -> GridMap | None:
-    """Return the grid of an environment's states; None if the states form no grid.
-
-    Args:
-        env: the environment, with or without an adapter.
-        num_states: number of states in the table, numbered row by row.
-    """
+    """Return the grid of an environment's states, row by row; None if the states form no grid."""
     while hasattr(env, "env"):
         env = env.env
     shape: Any = getattr(env, "shape", None)
@@ -51,7 +46,7 @@ def grid_map(env: Environment, num_states: int) -> GridMap | None:
 def plot_value_map(
     q: np.ndarray, visits: np.ndarray, cells: GridMap, path: str | Path, *, title: str = ""
 ) -> Path:
-    """Draw max Q of every state with its greedy actions as arrows, and the visits.
+    """Draw max Q of every state with its greedy actions as arrows, and the visits; return the path.
 
     Args:
         q: [num_states, num_actions] action values.
@@ -60,16 +55,8 @@ def plot_value_map(
         cells: the grid.
         path: output path of the PNG.
         title: title above the figure.
-
-    Returns:
-        the path.
-
-    Raises:
-        ValueError: if the grid has another number of cells than the table has states.
     """
     rows, cols = cells.shape
-    if q.shape != visits.shape or q.shape[0] != rows * cols:
-        raise ValueError(f"q {q.shape} and visits {visits.shape} do not fit a grid {cells.shape}")
     seen = visits.sum(axis=1) > 0
     figure = _figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
     left, right = figure.subplots(1, 2)

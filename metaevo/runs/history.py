@@ -50,10 +50,7 @@ def read(run: Path) -> History | None:
 def record(run: Path, generation: int, meta_params: MetaParams) -> None:
     """Add a point; drop points of the same or a later generation, which a resumed run repeats.
 
-    Args:
-        run: the run directory.
-        generation: generations done.
-        meta_params: nested dicts, lists and tuples of arrays; other types are not recorded.
+    Only nested dicts, lists and tuples of numeric arrays are recorded.
     """
     new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
     leaves = jax.tree.leaves(new)

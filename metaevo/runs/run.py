@@ -21,8 +21,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, DeviceError, changed_keys, from_dict, to_dict
-from metaevo.config.files import write_text_atomic
+from metaevo.config import ConfigError, DeviceError, changed_keys, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import LATER
 from metaevo.runs import checkpoint, schema
@@ -108,11 +107,7 @@ class Run(Generic[S]):
         return self.stop.exit_code
 
     def start(self, resolved: PlainDict) -> None:
-        """Write config.yaml.
-
-        Args:
-            resolved: values to keep with the settings.
-        """
+        """Write config.yaml, with the `resolved` values to keep."""
         run_id = self.resolved.get("run_id", uuid.uuid4().hex)
         self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
         self.directory.write_config(to_dict(self.settings), self.resolved, self._saved)
@@ -154,10 +149,7 @@ class Run(Generic[S]):
     ) -> None:
         """Log the final comparison, and drop the records of an earlier one.
 
-        Args:
-            rows: rows of evaluation.json, with `name`, `iqm` and `interval`.
-            frames: environment steps behind each row.
-            seconds: seconds since the start of the run.
+        `rows` are rows of evaluation.json and `frames` the environment steps behind each.
         """
         self.directory.truncate_metrics("evaluation", 0)
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
@@ -176,12 +168,9 @@ class Run(Generic[S]):
             )
 
     def save(self, index: int, tree: PyTree, seconds: float) -> None:
-        """Save a checkpoint, after the records before it have reached the disk.
+        """Save a checkpoint of `index` generations or updates, done in `seconds` of work.
 
-        Args:
-            index: generations or updates done.
-            tree: tree of arrays.
-            seconds: seconds of work until now.
+        The records before it have reached the disk by then.
         """
         self.directory.sync()
         checkpoint.save(
@@ -198,14 +187,12 @@ class Run(Generic[S]):
         """Return the state from which a resumed run continues, and drop the records after it.
 
         If metrics.jsonl lacks records before a checkpoint, an earlier one is restored, and the work
-        since then is repeated.
+        since then is repeated. The result is None if the run is new, or was killed before its first
+        checkpoint.
 
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
-
-        Returns:
-            the state; None if the run is new, or was killed before its first checkpoint.
 
         Raises:
             ConfigError: if there are checkpoints but none can be used.
@@ -280,11 +267,6 @@ def open_run(
 def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     """Begin or continue a run in a folder of another run; the same signals stop both.
 
-    Args:
-        run: the outer run.
-        settings: settings of the inner run.
-        name: name of the folder.
-
     Raises:
         ConfigError: as for `open_run`.
         DiskError: as for `open_run`.
@@ -322,19 +304,16 @@ def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
 
 
 def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Raise if a resumed run has settings that would change its results.
+    """Return the saved settings of a resumed run.
 
     Args:
         run: the directory of the run.
-        saved: saved settings of the run, with defaults for settings added since.
+        saved: saved settings, to which defaults for later settings are added.
         settings: settings from the command line.
         harmless: prefixes of the settings that may change.
 
-    Returns:
-        The settings of the run.
-
     Raises:
-        ConfigError: naming all settings that differ, or a section that is missing.
+        ConfigError: naming all other settings that differ, or a section that is missing.
     """
     now = to_dict(settings)
     # Other kinds have other sections, so they are compared before the sections are read.
@@ -364,6 +343,34 @@ def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:
     return from_dict(cls, saved)
 
 
+def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
+    """Lock a directory and work in it until the end or a signal; the same command continues it.
+
+    Args:
+        folder: directory of the results.
+        subfolder: folder to create in it.
+        work: called with a function that raises `StopRequestedError` after a signal.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: if the directory cannot be created, or another process works in it.
+    """
+    try:
+        (folder / subfolder).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(f"run directory {folder}", error) from None
+    way_on = "the same command continues with what is done"
+    with RunDirectory(folder).held(way_on), StopOnSignal(way_on, PATIENCE) as stop:
+        print(f"results: {folder}", file=sys.stderr, flush=True)
+        try:
+            work(stop.check)
+        except StopRequestedError:
+            print(f"stopped; {way_on}", file=sys.stderr)
+        return stop.exit_code
+
+
 @contextlib.contextmanager
 def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
     """Raise `DeviceError` if a compiled program fails; error.txt has the traceback.
@@ -374,7 +381,7 @@ def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
         yield
     except jax.errors.JaxRuntimeError as error:
         path = run.path / "error.txt"
-        write_text_atomic(path, traceback.format_exc())
+        files.write_text_atomic(path, traceback.format_exc())
         lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
         reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
         raise DeviceError(

@@ -154,12 +154,9 @@ class RunDirectory:
         resolved: PlainDict,
         earlier: SavedConfig | None = None,
     ) -> None:
-        """Write config.yaml.
+        """Write config.yaml: settings, values chosen from them, versions and devices.
 
-        Args:
-            config: all settings.
-            resolved: values chosen from them.
-            earlier: the file of a resumed run, which gets another entry in `resumed`.
+        A resumed run keeps the environment of its `earlier` file and adds its own to `resumed`.
         """
         import jax  # takes a second, and commands that only read need none
 

@@ -135,11 +135,7 @@ class _Record(TypedDict, total=False):
 
 
 def check_record(record: Any, where: str) -> PlainDict:
-    """Return a record of metrics.jsonl or of a nested run.
-
-    Args:
-        record: the data of a line.
-        where: the file and the line, for the message.
+    """Return a record of metrics.jsonl or of a nested run; `where` names the file and the line.
 
     Raises:
         ConfigError: naming the key that does not fit.

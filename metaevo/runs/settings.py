@@ -49,12 +49,7 @@ class HasRun(Protocol):
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
-    """Return default settings without `task.env_params` if the overrides name another environment.
-
-    Args:
-        overrides: settings of the command line.
-        settings: the defaults.
-    """
+    """Return the defaults, without `task.env_params` if the overrides name an environment."""
     task = overrides.get("task")
     if isinstance(task, dict) and "env" in task:
         return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}

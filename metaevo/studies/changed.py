@@ -9,8 +9,7 @@ from metaevo.components import discovery
 from metaevo.config import ConfigError, changed_keys, consent, files, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.runs.continuable import work_in
-from metaevo.runs.run import saved_settings
+from metaevo.runs.run import saved_settings, work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry

@@ -9,14 +9,8 @@ from typing import get_args
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.compare_runs import curves, sources
-from metaevo.comparison.compare_runs.grouping import (
-    Group,
-    change_together,
-    differing,
-    group,
-    value_of,
-)
+from metaevo.comparison.compare_runs import curves, grouping, sources
+from metaevo.comparison.compare_runs.grouping import Group
 from metaevo.comparison.compare_runs.results import (
     EffectResult,
     GroupResult,
@@ -83,7 +77,7 @@ def compare_runs(
     _note_missing(scores, chosen, notes)
     if chosen.direction is None:  # a missing score has no worst value to count as
         scores = {seed: value for seed, value in scores.items() if np.isfinite(value)}
-    best, best_is = _optimum(scores, chosen, optimum)
+    best, origin = _optimum(scores, chosen, optimum)
     if len(best) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
@@ -91,7 +85,7 @@ def compare_runs(
         )
     # High values of the scaled scores are better; those of a single task are shown as recorded.
     sign = -1 if chosen.lower_is_better and len(best) == 1 else 1
-    groups = _group_results(group(list(scores), keys), scores, chosen, best, sign)
+    groups = _group_results(grouping.group(list(scores), keys), scores, chosen, best, sign)
     pairs, comparisons = _pairs(groups, sign, decidable=chosen.direction is not None)
     efficiency = [
         row
@@ -105,17 +99,7 @@ def compare_runs(
     ]
     effects = _effects(groups, sign) if len(scores) == len(chosen.seeds) else []
     return RunComparison(
-        found,
-        options,
-        chosen,
-        groups,
-        pairs,
-        comparisons,
-        effects,
-        efficiency,
-        best,
-        best_is,
-        notes,
+        found, options, chosen, groups, pairs, comparisons, effects, efficiency, best, origin, notes
     )
 
 
@@ -254,24 +238,27 @@ def _common(first: GroupResult, second: GroupResult) -> tuple[list[FloatArray], 
 def _effects(groups: Sequence[GroupResult], sign: int) -> list[EffectResult]:
     """Return one row for each value of each setting that differs."""
     scaled = {seed: score for each in groups for seed, _, score in each.by_seed()}
-    redundant = {key for keys in change_together(list(scaled)) for key in keys[1:]}
-    found = {key: values for key, values in differing(list(scaled)).items() if key not in redundant}
+    seeds = sorted(scaled, key=lambda seed: seed.task)
+    redundant = {key for keys in grouping.change_together(seeds) for key in keys[1:]}
+    found = grouping.differing(seeds)
+    shown = [key for key in found if key not in redundant][:_MOST_KEYS]
     rows: list[EffectResult] = []
-    for key, values in list(found.items())[:_MOST_KEYS]:
-        rows += _effect(key, values[:_MOST_VALUES], scaled, sign)
+    for key in shown:
+        parts: dict[str, dict[str, list[float]]] = {v: {} for v in found[key][:_MOST_VALUES]}
+        for seed in seeds:
+            if (value := grouping.value_of(seed, key)) in parts:
+                parts[value].setdefault(seed.task, []).append(scaled[seed])
+        rows += _effect(key, parts, sign)
     adjusted = iter(statistics.holm([row.p for row in rows if row.p is not None]))
     return [row if row.p is None else replace(row, p=next(adjusted)) for row in rows]
 
 
 def _effect(
-    key: str, values: Sequence[str], scaled: Mapping[SeedRun, float], sign: int
+    key: str, parts: Mapping[str, Mapping[str, list[float]]], sign: int
 ) -> list[EffectResult]:
-    parts: dict[str, dict[str, list[float]]] = {value: {} for value in values}
-    for seed in sorted(scaled, key=lambda seed: seed.task):
-        if (own := value_of(seed, key)) in parts:
-            parts[own].setdefault(seed.task, []).append(scaled[seed])
+    """Return the rows of a setting, given its scaled scores by value and task."""
     estimates = {value: statistics.estimate(list(part.values())) for value, part in parts.items()}
-    best = max(values, key=lambda value: estimates[value].value)
+    best = max(parts, key=lambda value: estimates[value].value)
     rows = []
     for value, part in parts.items():
         tasks = [task for task in parts[best] if task in part]
@@ -280,6 +267,5 @@ def _effect(
             other = statistics.contrast(*([side[t] for t in tasks] for side in (part, parts[best])))
             difference, p = _signed(other.difference, sign), other.p
         count = sum(map(len, part.values()))
-        iqm = _signed(estimates[value], sign)
-        rows.append(EffectResult(key, value, count, iqm, difference, p))
+        rows.append(EffectResult(key, value, count, _signed(estimates[value], sign), difference, p))
     return rows

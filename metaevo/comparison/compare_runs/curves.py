@@ -38,8 +38,6 @@ def _evolves(seed: SeedRun) -> bool:
 
 def curve(seed: SeedRun, metric: str, axis: str) -> Curve:
     """Return the finite values of a metric, sorted along the axis."""
-    if axis not in seed.axes or metric not in seed.metrics:
-        return np.empty(0), np.empty(0)
     x, y = seed.axes[axis], seed.metrics[metric]
     known = np.isfinite(x) & np.isfinite(y)
     order = np.argsort(x[known], kind="stable")
@@ -146,13 +144,10 @@ def efficiency(
     *,
     lower_is_better: bool = False,
 ) -> list[Efficiency]:
-    """Return the sample efficiency of all groups on a task.
+    """Return the sample efficiency of all groups, given their curves by label, on a task.
 
-    Args:
-        task: name of the task.
-        groups: curves by group label.
-        threshold: score to reach; defaults to 90% of the way to the best point of any middle curve.
-        lower_is_better: whether the threshold is reached from above.
+    The default threshold is 90% of the way to the best point of any middle curve. If
+    `lower_is_better`, it is reached from above.
     """
     points = grid([each for curves in groups.values() for each in curves])
     middles = {
@@ -173,18 +168,11 @@ def efficiency(
         reached = [first_reach(part.x, sign * each, level) for each in part.resampled]
         # Nearest, because interpolation between a step and infinity is undefined.
         low, high = np.quantile(reached or [np.inf], [0.025, 0.975], method="nearest")
-        rows.append(
-            Efficiency(
-                label,
-                task,
-                threshold,
-                _or_none(first_reach(part.x, sign * part.iqm, level)),
-                (_or_none(low), _or_none(high)),
-                len(groups[label]),
-                sum(bool(np.any(sign * y >= level)) for _, y in groups[label]),
-                part,
-            )
-        )
+        at = _or_none(first_reach(part.x, sign * part.iqm, level))
+        interval = _or_none(low), _or_none(high)
+        reaching = sum(bool(np.any(sign * y >= level)) for _, y in groups[label])
+        count = len(groups[label])
+        rows.append(Efficiency(label, task, threshold, at, interval, count, reaching, part))
     return rows
 
 

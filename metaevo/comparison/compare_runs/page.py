@@ -197,10 +197,7 @@ def _in_script(code: str) -> str:
 def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:
     """Write the page, the figure and comparison.json; return the path of the page.
 
-    Args:
-        result: the comparison.
-        folder: directory of the files.
-        reload_seconds: interval at which the page reloads itself; for `--watch`.
+    For `--watch`, the page reloads itself every `reload_seconds`.
 
     Raises:
         ConfigError: if a file cannot be written.

@@ -115,10 +115,8 @@ class RunComparison:
     def table(self, name: TableName = "scores") -> list[Record]:
         """Return a table as records, such as `pandas.DataFrame` reads.
 
-        Args:
-            name: "scores" (one row per seed), "groups", "pairs", "tasks" (groups on single tasks),
-                "efficiency" (steps to reach the threshold), "effects" (of single settings) or
-                "runs".
+        `name` is "scores" (one row per seed), "groups", "pairs", "tasks" (groups on single tasks),
+        "efficiency" (steps to reach the threshold), "effects" (of single settings) or "runs".
         """
         tables = self.tables()
         if name not in tables:

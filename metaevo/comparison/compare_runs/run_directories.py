@@ -24,7 +24,11 @@ _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
 _OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
 """Metrics of an update that are defined for a diverged agent, too."""
 _DEFAULTS = {"update": "mean_return", "generation": "fitness_of_mean", "trial": "best_value"}
-_TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
+_TOTALS = {
+    "update": "train.total_timesteps",
+    "generation": "evolution.generations",
+    "trial": "sweep.trials",
+}
 
 
 def find(path: Path) -> list[Path]:
@@ -58,15 +62,13 @@ def read(path: Path) -> Source:
     config = flatten(run.read_config()["config"])
     found = run.read_kinds(_DEFAULTS)
     kind = next((kind for kind in _DEFAULTS if found[kind]), None)
-    seeds: list[SeedRun] = []
     notes: list[str] = []
+    seeds: list[SeedRun] = []
     progress: float | None = 0.0
-    if kind == "update":
-        seeds = _agents(run, config, found[kind], notes)
-    elif kind is not None:
-        seeds = [_search(run, config, kind, found[kind])]
     if kind is not None:
-        progress = _progress(config, kind, found[kind])
+        read_seeds = _agents if kind == "update" else _search
+        seeds = read_seeds(run, config, found[kind], notes)
+        progress = _progress(config, kind, seeds[0], len(found[kind]))
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
     return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
@@ -109,8 +111,11 @@ def _agents(
     ]
 
 
-def _search(run: RunDirectory, config: PlainDict, kind: str, records: Records) -> SeedRun:
+def _search(
+    run: RunDirectory, config: PlainDict, records: Records, notes: list[str]
+) -> list[SeedRun]:
     """Return an evolution or a sweep as one seed."""
+    kind = records[0]["kind"]
     axes = {
         "steps": records.column("frames"),
         "seconds": records.column("seconds"),
@@ -123,7 +128,7 @@ def _search(run: RunDirectory, config: PlainDict, kind: str, records: Records) -
     default: str | None = _DEFAULTS[kind]
     if default not in metrics:  # no generation was evaluated on validation keys
         default = "fitness_mean" if kind == "generation" else None
-    return SeedRun(str(run.path), _base(config), config, axes, metrics, default)
+    return [SeedRun(str(run.path), _base(config), config, axes, metrics, default)]
 
 
 def _base(config: PlainDict) -> str:
@@ -172,13 +177,10 @@ def _mean(score: Any) -> FloatArray:
     return numbers(score if isinstance(score, list) else [score]).mean(keepdims=True)
 
 
-def _progress(config: PlainDict, kind: str, records: Records) -> float | None:
+def _progress(config: PlainDict, kind: str, seed: SeedRun, records: int) -> float | None:
     """Return the finished share of the run, if the settings contain its length."""
-    if kind == "update":
-        total = config.get("train.total_timesteps")
-        done = (records[-1].get("frames") or 0) / max(1, int(config.get("seeds") or 1))
-    else:
-        total, done = config.get(_TOTALS[kind]), len(records)
+    total = config.get(_TOTALS[kind])
+    done = seed.axes["steps"][-1] if kind == "update" else records
     return min(1.0, done / total) if isinstance(total, int | float) and total > 0 else None
 
 

@@ -120,9 +120,7 @@ def _source(name: str, kind: str, seed: SeedRun | None, state: str) -> Source:
 def read_wandb(text: str, make_api: Callable[[], Any] | None = None) -> list[Source]:
     """Return the runs of `wandb:DIRECTORY` (offline) or `wandb:ENTITY/PROJECT[/RUN]`.
 
-    Args:
-        text: the user's argument.
-        make_api: returns a `wandb.Api`.
+    `make_api` returns a `wandb.Api`.
 
     Raises:
         ConfigError: there are no runs, or wandb cannot be reached.

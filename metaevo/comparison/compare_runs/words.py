@@ -13,12 +13,7 @@ from metaevo.statistics import MOST_RUNS
 
 
 def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
-    """Describe the compared score, such as "mean return, mean of the last tenth of a run".
-
-    Args:
-        result: the comparison.
-        scaled: whether to mention that scores of several tasks are scaled.
-    """
+    """Describe the compared score, such as "mean return, mean of the last tenth of a run"."""
     chosen = result.selection
     scale = ", scaled on each task from 0 to 1" if scaled and len(result.optimum) > 1 else ""
     if chosen.is_evaluation:

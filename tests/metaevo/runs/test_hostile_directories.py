@@ -143,14 +143,6 @@ def test_a_link_that_wandb_makes_is_left_alone(run):
         pass
 
 
-def test_a_directory_in_the_place_of_a_report_is_no_fault_of_the_disk(run):
-    run.report_path.mkdir()
-    with pytest.raises(ConfigError) as info, run.held("do something"):
-        run.report_path.unlink()
-    one_line(info.value, "report.html")
-    assert info.value.exit_code == 2
-
-
 @pytest.fixture
 def unprivileged():
     """A folder that belongs to somebody without rights, who this process is meanwhile."""
@@ -177,14 +169,6 @@ def test_what_is_unreadable_is_not_called_unwritable(unprivileged, name):
         read(unprivileged)
     assert "cannot be read: Permission denied" in one_line(info.value)
     (unprivileged / name).chmod(0o700)
-
-
-def test_an_unreadable_file_of_a_run_that_goes_on(unprivileged):
-    run = RunDirectory(unprivileged)
-    run.metrics_path.chmod(0)
-    with pytest.raises(ConfigError) as info, run.held("do something"):
-        run.read_metrics("generation")
-    assert "cannot be read: Permission denied" in one_line(info.value, "metrics.jsonl")
 
 
 def test_a_read_only_run_is_refused(unprivileged):

@@ -1,0 +1,115 @@
+"""The figures of policy losses, optimizers and schedules."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metaevo.reports import plots
+
+COLOURS = plots.BLUE, plots.INK, plots.ORANGE
+"""Of the momenta, from the most negative to the most positive."""
+
+
+class PolicyCurve(NamedTuple):
+    """A policy loss on a grid of ratios, at one advantage; all arrays are [points]."""
+
+    ratio: ArrayLike
+    """new over old probability of an action"""
+    drift: ArrayLike
+    """ratio * advantage minus the objective"""
+    derivative: ArrayLike
+    """of the objective (the loss negated) with respect to the ratio"""
+
+
+def plot_policy_losses(
+    panels: Mapping[float, Mapping[str, PolicyCurve]],
+    path: plots.PathLike,
+) -> Path:
+    """Draw drifts (above) and derivatives of objectives (below) against the ratio; return the path.
+
+    `panels` has the curves by name for each advantage, which is a column of the figure.
+    """
+    figure = plots._figure(6.2, plots.NARROW)
+    grid = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
+    for column, (advantage, curves) in enumerate(panels.items()):
+        drift_axes, slope_axes = grid[:, column]
+        first = column == 0
+        plots._style(drift_axes, "", "drift" if first else "")
+        plots._style(
+            slope_axes, "ratio: new / old probability", "∂ objective / ∂ ratio" if first else ""
+        )
+        drift_axes.set_title(f"advantage {advantage:+g}", fontsize=11, color=plots.INK)
+        plots._draw_curves(drift_axes, {name: (c.ratio, c.drift) for name, c in curves.items()})
+        plots._draw_curves(
+            slope_axes, {name: (c.ratio, c.derivative) for name, c in curves.items()}
+        )
+        for axes in (drift_axes, slope_axes):
+            plots._cross(axes, 1.0)
+            axes.margins(x=0)
+    plots._legend(figure, grid[0, 0])
+    return plots._save(figure, path)
+
+
+class StepCurve(NamedTuple):
+    """An optimizer's steps; both arrays are [points]."""
+
+    gradient: np.ndarray
+    """in units of its usual size"""
+    step: np.ndarray
+    """change of the parameter, in learning rates"""
+
+
+def plot_steps(
+    panels: Mapping[tuple[str, str], Mapping[float, Mapping[str, StepCurve]]],
+    path: plots.PathLike,
+) -> Path:
+    """Draw steps against the gradient; return the path.
+
+    `panels` has a panel for each row and column, such as `("policy", "start")`, with the curves by
+    name for every momentum; the first curve is solid and the second dashed.
+    """
+    rows = list(dict.fromkeys(row for row, _ in panels))
+    columns = list(dict.fromkeys(column for _, column in panels))
+    figure = plots._figure(1.4 + 2.6 * len(rows), plots.NARROW)
+    grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
+    for (row, column), curves in panels.items():
+        axes = grid[rows.index(row), columns.index(column)]
+        last, first = row == rows[-1], column == columns[0]
+        label = f"step of the {row}'s parameters" if first else ""
+        plots._style(axes, "gradient" if last else "", label)
+        if row == rows[0]:
+            axes.set_title(f"{column} of training", fontsize=11, color=plots.INK)
+        for colour, (momentum, by_name) in zip(COLOURS, curves.items(), strict=False):
+            for style, (name, curve) in zip(("-", "--"), by_name.items(), strict=False):
+                axes.plot(
+                    curve.gradient,
+                    curve.step,
+                    style,
+                    color=colour,
+                    linewidth=1.8 if style == "-" else 1.1,
+                    label=f"{name}, momentum {momentum:g}",
+                )
+        plots._cross(axes)
+    plots._legend(figure, grid[0, 0])
+    return plots._save(figure, path)
+
+
+def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.PathLike) -> Path:
+    """Draw the curves [points] of each hyperparameter over training in a panel; return the path."""
+    rows = -(-len(panels) // 2)
+    figure = plots._figure(0.8 + 2.5 * rows, plots.NARROW)
+    grid = figure.subplots(rows, min(2, len(panels)), sharex=True, squeeze=False)
+    for axes, (hyperparam, curves) in zip(grid.flat, panels.items(), strict=False):
+        plots._style(axes, "share of training done", hyperparam)
+        done = {name: np.linspace(0, 1, np.size(curve)) for name, curve in curves.items()}
+        plots._draw_curves(axes, {name: (done[name], curve) for name, curve in curves.items()})
+        low, high = axes.get_ylim()
+        if low < high / 2:
+            axes.set_ylim(bottom=0)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    plots._legend(figure, grid[0, 0])
+    return plots._save(figure, path)
