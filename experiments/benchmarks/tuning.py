@@ -78,7 +78,7 @@ def measure(settings: Any, contender: Contender, seed: int, seeds: int, table: T
     variants = {
         "none": (race.untuned, 0),
         f"best of {len(grid)} means over {ALL_SEEDS} seeds": (best, len(grid) * ALL_SEEDS),
-        "race": (raced.best, cost(race.rounds)),
+        "race": (raced, cost(race.rounds)),
     }
     keys = keys_for(seed, Purpose.HELD_OUT, seeds)
     scores = contender.run(keys, [each for each, _ in variants.values()], [CLIP] * len(variants))

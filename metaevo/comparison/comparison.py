@@ -187,7 +187,7 @@ class Comparison:
             found = digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
-            tuned = tune(
+            best = tune(
                 contender,
                 meta_params,
                 space,
@@ -198,7 +198,8 @@ class Comparison:
                 comparable=self.comparable,
                 progress=progress,
             )
-            variants.append(Variant(f"{name} (tuned)", name, tuned.best, tuned.frames))
+            frames = cost(self.plans[name].rounds) * self.frames_per_seed
+            variants.append(Variant(f"{name} (tuned)", name, best, frames))
         return variants
 
     def comparable(self, fitness: np.ndarray) -> np.ndarray:

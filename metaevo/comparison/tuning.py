@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metaevo.comparison.evaluation import Contender, EvaluationConfig, JudgedSettings, Progress
-from metaevo.comparison.racing import Round, cost, race, rounds_of, seeds_within
+from metaevo.comparison.racing import Round, race, rounds_of, seeds_within
 from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.config.checks import Measure
 from metaevo.config.files import read_json, write_json_atomic
@@ -38,15 +38,6 @@ GRID_POINTS = SweepConfig().grid_points
 """Values of a range in a grid."""
 RACE = "race.json"
 """File of mean scores of the untuned setting and of later rounds, by round and setting."""
-
-
-class Tuned(NamedTuple):
-    """The result of tuning a contender."""
-
-    best: dict[str, float]
-    """the winning setting"""
-    frames: int
-    """environment steps of the race"""
 
 
 def tuning_space(
@@ -171,8 +162,8 @@ def tune(
     seed: int,
     comparable: Callable[[np.ndarray], np.ndarray],
     progress: Progress | None = None,
-) -> Tuned:
-    """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
+) -> dict[str, float]:
+    """Race settings on the tuning seeds, which all contenders share; return the winner.
 
     Args:
         contender: contender to tune.
@@ -241,8 +232,7 @@ def tune(
         return np.array([values[each] for each in left], dtype=np.float64)  # None becomes NaN
 
     untuned = len(records) if plan.is_trial is None else plan.is_trial
-    winner = race(len(candidates), untuned, plan.first_seeds, evaluate)
-    return Tuned(candidates[winner], cost(plan.rounds) * contender.frames_per_seed)
+    return candidates[race(len(candidates), untuned, plan.first_seeds, evaluate)]
 
 
 def _open(
