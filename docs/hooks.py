@@ -1,15 +1,15 @@
 """MkDocs hooks that build the site, and a command that stores a run's comparison in docs/results.
 
-Macros make tables in a page:
+A line with one of these links becomes a table. Without the site the link leads to its source:
 
-- `{{ results("ppo") }}`: the tables of docs/results/ppo.json, followed by day, machine and command;
-  `{{ results("ppo", "CartPole-v1") }}`: only the table with this title;
-- `{{ scores("optimizer_ppo", "256 held-out seeds") }}`: a picture of the tuned rows of a table;
-- `{{ kills() }}`: the table of docs/results/kills;
-- `{{ generality() }}`: the rows of the generality benchmark;
-- `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
-- `{{ settings("train", "purerl/ppo.py", "Config") }}`: the settings of a section of the config,
-  from the source of its dataclass.
+- `[Results: ppo](../results/ppo.json)`: the tables of the file, followed by day, machine and
+  command; `[Results: ppo, CartPole-v1](...)`: only the table with this title;
+- `[Scores: optimizer_ppo, 256 held-out seeds](...)`: a picture of the tuned rows of a table;
+- `[Settings: `train`, `Config`](../../purerl/ppo.py)`: the settings of a section of the config,
+  from the source of its dataclass;
+- `[Table: kills](...)`: the table of docs/results/kills;
+- `[Table: generality](...)`: the rows of the generality benchmark;
+- `[Table: zoo](...)`: the cards of the zoo's entries, with their pictures.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
 tests.faults.kills`, and by this file from a run's evaluation.json and config.yaml:
@@ -35,22 +35,23 @@ RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
 NOTEBOOK = ROOT / "examples" / "walkthrough.ipynb"
 ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
-MACROS = {
-    "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
-    "scores": re.compile(r'\{\{ scores\("([\w-]+)", "([^"]+)"\) \}\}'),
-    "settings": re.compile(r'\{\{ settings\("([\w.]+)", "([\w/.]+)", "(\w+)"\) \}\}'),
+LINKS = {
+    "results": re.compile(
+        r"^\[Results: ([\w-]+)(?:, (.+))?\]\((?:\.\./)?results/\1\.json\)$", re.M
+    ),
+    "scores": re.compile(r"^\[Scores: ([\w-]+), (.+)\]\(results/\1\.json\)$", re.M),
+    "settings": re.compile(r"^\[Settings: `([\w.]+)`, `(\w+)`\]\((?:\.\./)+([\w/]+\.py)\)$", re.M),
+    "table": re.compile(r"^\[Table: (\w+)\]\(.+\)$", re.M),
 }
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace every macro of a page."""
-    markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
-    markdown = MACROS["scores"].sub(lambda found: scores(*found.groups()), markdown)
-    markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
-    for name, macro in (("kills", kills), ("zoo", zoo), ("generality", generality)):
-        if (text := f"{{{{ {name}() }}}}") in markdown:
-            markdown = markdown.replace(text, macro())
-    return markdown
+    """Replace the links that stand for tables."""
+    tables = {"kills": kills, "zoo": zoo, "generality": generality}
+    markdown = LINKS["results"].sub(lambda found: results(*found.groups()), markdown)
+    markdown = LINKS["scores"].sub(lambda found: scores(*found.groups()), markdown)
+    markdown = LINKS["settings"].sub(lambda found: settings(found[1], found[3], found[2]), markdown)
+    return LINKS["table"].sub(lambda found: tables[found[1]](), markdown)
 
 
 def on_files(files: Any, config: Any) -> Any:

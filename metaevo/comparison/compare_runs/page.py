@@ -158,7 +158,7 @@ class _Plots:
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
             '<div id="groups" class="plot"></div>\n<p class="note">IQM and 95% interval of each '
-            f'group.</p>\n<h2>Plots</h2>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
+            f'group.</p>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
             '<div id="curves" class="plot"></div>\n'
             '<p class="note">Line: interquartile mean over seeds, up to the end of the shortest '
             "seed; band: 95% bootstrap interval. Click a name to hide it, double-click to isolate "

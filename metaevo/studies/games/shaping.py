@@ -185,7 +185,7 @@ class ShapingStudy(GameStudy):
             found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not self._is_constant_sum:
             lines = [
-                f"After joint move {step} {line.explained:.1%} of the values that opponents can "
+                f"After joint move {step}, {line.explained:.1%} of the values that opponents can "
                 f"reach lie along a line with factor {line.factor:.2f} that passes "
                 f"{abs(line.miss):.3g} from mutual defection."
                 for step, line in self.illustrate(meta_params).lines.items()
