@@ -109,7 +109,7 @@ class Evolution:
         self.problem, self.config, self.strategy_config = problem, config, strategy
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        self._solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        self._solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         self.strategy = strategies.make(strategy, self._solution)
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict
@@ -105,7 +106,7 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
         return population, state, told, own.best(told)
 
     size = strategy.population_size
-    steps = {"sigma": jnp.float32(config.sigma), "learning_rate": jnp.float32(config.learning_rate)}
+    steps = {"sigma": np.float32(config.sigma), "learning_rate": np.float32(config.learning_rate)}
     try:
         population, state, told, best = jax.eval_shape(rehearse, jax.random.key(0), steps, solution)
     except Exception as error:
@@ -115,7 +116,9 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
         raise ConfigError(
             f"strategy.algorithm = {show(config.algorithm)}: {method} raises {reason}"
         ) from error
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (size, *jnp.shape(leaf))), solution)
+    many = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((size, *jnp.shape(leaf)), leaf.dtype), solution
+    )
     for method, found, expected in (
         ("ask", population, many),
         ("tell", told, state),
