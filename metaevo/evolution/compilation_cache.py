@@ -40,9 +40,8 @@ def enable() -> None:
 def _remove_torn(folder: Path) -> None:
     """Remove programs that a killed process or a full disk has left half written.
 
-    JAX would warn of each whenever it is wanted, compile it again and not replace it. It notes when
-    a program was used, `...-atime`, after it has written the program, `...-cache`; both, and
-    reading, under a lock. A program without a note was not finished.
+    JAX would warn about each of them in every process and never replace it. JAX writes `...-atime`
+    after `...-cache`, so a program without it was not finished.
     """
     try:
         with FileLock(folder / ".lockfile", timeout=0):
@@ -56,7 +55,7 @@ def _remove_torn(folder: Path) -> None:
 
 
 def _processor() -> str:
-    """A digest of the processor's kind and of the instructions that it knows."""
+    """Return a digest of the processor's kind and instructions."""
     about = platform.processor() + platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

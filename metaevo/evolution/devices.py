@@ -44,8 +44,7 @@ CPU_FLAGS = {
 
 COMPILE_FLAGS = {"--xla_backend_optimization_level": "1"}
 """Flags that `setup` adds if JAX finds only CPUs. Compared with the default level 3, kernels are as
-fast, results agree up to rounding, and compilation takes three quarters of the time. The effect on
-other backends was not measured."""
+fast, results agree up to rounding, and compilation takes three quarters of the time."""
 
 CACHE_BYTES = 2 * 2**20
 """Second-level cache of a current CPU core, into which a chunk of agents should fit."""
@@ -124,8 +123,8 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
 def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
     """Give every leaf a leading axis with one copy per device, each on its device.
 
-    State that a `spread` function takes and returns keeps this axis. Its placement therefore never
-    changes, which avoids recompilation.
+    State that a `spread` function takes and returns keeps this axis and placement, which avoids
+    recompilation.
     """
     count, sharding = len(select(num_devices)), _sharding(num_devices)
 
@@ -201,23 +200,19 @@ def map_rows(
 ) -> PyTree:
     """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
 
-    Rows are distributed over the devices in chunks; each chunk is vmapped, and a device runs its
-    chunks one after another. The argument of `f` depends only on the row, not on the number of
-    devices or the chunk size. Rounding does depend on the chunk size, because XLA compiles
-    different matrix products for different shapes. Training is chaotic and amplifies this: returns
-    of the same PPO agent can differ by up to 20 between chunk sizes, as if its seed had changed.
+    Each chunk is vmapped, and a device runs its chunks one after another. The argument of `f`
+    depends only on the row. Rounding depends on the chunk size, because XLA compiles different
+    matrix products for different shapes, and training amplifies this: returns of the same PPO agent
+    can differ by up to 20 between chunk sizes, as if its seed had changed.
 
     Args:
-        f: maps a row's index (int32 scalar), and what its chunk shares, to a pytree of arrays.
+        f: maps a row's index (int32 scalar), and the values that its chunk shares, to a pytree.
         shared: maps the first row of a chunk to values that all its rows share. They are not
             batched, so a `lax.switch` or a loop length that depends on them costs one branch.
-        capacity: the number of rows that the result has room for (static).
-        num_rows: how many to evaluate (may be traced); the rest is left zero.
+        capacity: length of the result's leading axis (static).
+        num_rows: number of rows to evaluate (may be traced); the rest is left zero.
         chunk_size: rows that are vmapped on a device.
         num_devices: devices of the `spread`.
-
-    Returns:
-        the pytree with a leading axis [capacity].
     """
     stride = chunk_size * num_devices
     chunks = -(-capacity // stride)
@@ -312,17 +307,16 @@ class RowMap:
 
 
 def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = None) -> int:
-    """Choose how many rows (agents) a device evaluates at once.
+    """Choose how many of all rows (agents) a device evaluates at once.
 
-    On a CPU the parameters, optimizer state and batch of a chunk should stay in a core's cache,
-    because every gradient step reads all of this data. Larger chunks run from memory, and smaller
-    ones pay more overhead per operation. The limit is the number of agents that fit into 2 MiB,
-    rounded down to a power of two from 1 to 1024. On an accelerator, which a chunk should fill, the
-    limit is the number of agents that fit into half of the free memory. If a device has more rows
-    than the limit, they are split into chunks of about the same size.
+    On a CPU, the parameters, optimizer state and batch of a chunk should fit into a core's cache,
+    because every gradient step reads them; smaller chunks pay more overhead per operation. The
+    limit is the number of agents that fit into 2 MiB, rounded down to a power of two from 1 to
+    1024. On an accelerator, it is the number that fits into half of the free memory. More rows are
+    split into chunks of about the same size.
 
     Args:
-        rows: all rows of one evaluation.
+        rows: number of rows on all devices.
         bytes_per_row: working set of one row.
         num_devices: defaults to all devices of this process.
     """

@@ -1,8 +1,5 @@
 """`MetaProblem`, the interface between a problem and the strategies that evolve it.
 
-Every problem with this interface gets populations, devices, checkpoints, resume, tracking and
-plots.
-
 Example: find the minimum of a quadratic.
 
     class Quadratic:
@@ -64,7 +61,7 @@ class OnTask:
     """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
 
     def __init__(self, problem: Any, task: PyTree, *reference: jax.Array):
-        """Bind a task that `problem.draw` has returned, and the score of the reference on it."""
+        """Bind a task from `problem.draw`, and the score of the reference on it."""
         self.init, self.differentiable = problem.init, getattr(problem, "differentiable", True)
         self._problem, self._task, self._reference = problem, task, reference
 
@@ -91,13 +88,7 @@ def validation_tasks(problem: MetaProblem) -> int:
 
 
 def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
-    """Return a task; an empty tuple for a problem that is no distribution of tasks.
-
-    Args:
-        problem: any problem.
-        key: of a generation, of validation, or of an evaluation.
-        index: number of the task among those drawn with this key.
-    """
+    """Return task number `index` of a key; an empty tuple for a problem without tasks."""
     return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
 
 

@@ -144,11 +144,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
 
 
 def rehearse(name: str, env: Environment, params: PyTree) -> None:
-    """Trace a reset and a step without compiling, as a user's environment may raise anything.
-
-    Raises:
-        ConfigError: naming the environment.
-    """
+    """Trace a reset and a step; raise `ConfigError` if the environment fails or is unsuitable."""
 
     def play(key):
         _, state = env.reset(key, params)
