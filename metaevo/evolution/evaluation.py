@@ -109,6 +109,8 @@ def _check_shapes(shapes: PyTree, tree: PyTree, name: str, *, is_stacked: bool =
     if wanted != given:
         raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
     paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
+    if is_stacked and not leaves:
+        raise ConfigError(f"{name}: holds no array")
     front = np.shape(leaves[0])[:1] if is_stacked else ()
     for (path, like), leaf in zip(paths, leaves, strict=True):
         if np.shape(leaf) != (*front, *like.shape) or (is_stacked and front in ((), (0,))):

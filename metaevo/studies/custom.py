@@ -134,8 +134,6 @@ def find(name: str) -> type[Study]:
     cls = consent.load("study", name)
     if not (isinstance(cls, type) and issubclass(cls, Study)):
         raise ConfigError(f"study = {show(name)}: must be a class that derives from metaevo.Study")
-    if cls.make_problem is Study.make_problem:
-        raise ConfigError(f"study = {show(name)}: has no make_problem(settings)")
     if not issubclass(cls.Settings, StudySettings):
         raise ConfigError(
             f"study = {show(name)}: Settings must be a frozen dataclass that derives from "

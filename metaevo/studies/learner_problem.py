@@ -61,8 +61,8 @@ class LearnerProblem:
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, a gymnax
                 environment of your own as a class or an object; or several in a list.
             env_params: overrides of its parameters; with several environments, by their names.
-            tasks: instead of env, tasks by name with distributions of what is traced in them; see
-                `metaevo.Task`. `tasks_per_generation` of them are drawn in every generation.
+            tasks: instead of env, tasks by name with distributions of their traced settings; see
+                `metaevo.TaskDistribution`. Every generation draws `tasks_per_generation` tasks.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
                 dicts, and names of hand-written functions for other slots. With
                 `evaluation={"seeds": 0}` a durable evolution ends without its own comparison.
