@@ -114,9 +114,10 @@ def _check_shapes(shapes: PyTree, tree: PyTree, name: str, *, is_stacked: bool =
     front = np.shape(leaves[0])[:1] if is_stacked else ()
     for (path, like), leaf in zip(paths, leaves, strict=True):
         if np.shape(leaf) != (*front, *like.shape) or (is_stacked and front in ((), (0,))):
-            axes = ", ".join(["candidates"] * is_stacked + [str(each) for each in like.shape])
+            axes = ["candidates"] if is_stacked else []
+            axes += [str(each) for each in like.shape]
             place = f"{name}{jax.tree_util.keystr(path)}"
-            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be ({axes})")
+            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be ({', '.join(axes)})")
     return front[0] if is_stacked else 1
 
 
