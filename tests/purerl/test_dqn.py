@@ -234,24 +234,19 @@ def test_when_it_learns_and_when_the_target_follows():
 
 
 @pytest.mark.long
-def test_polyak_targets():
+def test_polyak_targets_and_exploration():
+    """An update here is one phase of 8 frames; the probability of random actions is linear."""
     config = replace(CONFIG, num_steps=2, target_update="polyak", gradient_steps=3)
-    states, _ = run_updates(config, 4)
+    hyperparams = HYPERPARAMS.replace(epsilon_end=0.1, epsilon_decay_steps=32.0)
+    states, metrics = run_updates(config, 4, hyperparams)
+    found = [m["epsilon"] for m in metrics]
+    np.testing.assert_allclose(found, [1.0, 0.775, 0.55, 0.325], rtol=1e-5)
+    assert states[0].epsilon == 1.0
     target = np.zeros(())
     for step in range(1, 7):  # two updates of three gradient steps after learning starts
         target = 0.75 * target + 0.25 * step
     moved = states[-1].target_params["params"]["action_head"]["bias"][0] - first_bias(states[0])
     assert moved == pytest.approx(target, rel=1e-4)
-
-
-@pytest.mark.long
-def test_exploration_is_linear_in_frames():
-    config = replace(CONFIG, total_timesteps=96, train_interval=24)
-    hyperparams = HYPERPARAMS.replace(epsilon_end=0.1, epsilon_decay_steps=96.0)
-    states, metrics = run_updates(config, 4, hyperparams)
-    found = [m["epsilon"] for m in metrics]
-    np.testing.assert_allclose(found, [1.0, 0.775, 0.55, 0.325], rtol=1e-5)
-    assert states[0].epsilon == 1.0
 
 
 def test_random_play_is_random_for_ever():

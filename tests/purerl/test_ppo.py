@@ -83,7 +83,7 @@ def problem(env, rng, **changes):
         (probes.TargetAction(), {}, True),
     ],
 )
-def test_gradient_of_the_loss(env, changes, clip_value):
+def test_gradient_of_the_loss_and_diagnostics(env, changes, clip_value):
     learner, params, batch = problem(env, np.random.default_rng(1), **changes)
     if not clip_value:
         learner = ppo.PPO(learner.config, env, losses.squared)
@@ -106,6 +106,19 @@ def test_gradient_of_the_loss(env, changes, clip_value):
     assert 0.1 < metrics["clip_fraction"] < 0.9  # the clip is at work, but not everywhere
     for leaf in jax.tree.leaves(grads):
         assert np.abs(leaf).max() > 1e-4
+
+    params, transition = reference.to_float64(params), exact.transition
+    head, value = reference.forward(params, transition.obs)
+    log_prob, entropy = reference.log_probs_and_entropy(params, head, transition.action)
+    log_ratio = log_prob - transition.log_prob
+    expected = {
+        "entropy": entropy,
+        "value_error": np.sqrt(np.mean((value - exact.target) ** 2)),
+        "clip_fraction": np.mean(np.abs(np.exp(log_ratio) - 1) > 0.2),
+        "approximate_kl": np.mean(np.exp(log_ratio) - 1 - log_ratio),
+    }
+    for name, number in expected.items():
+        assert metrics[name] == pytest.approx(number, rel=1e-3), name
 
 
 def test_learn_is_adam_on_the_clipped_gradient():
@@ -325,23 +338,6 @@ def test_meta_params_reach_every_slot():
     assert moved(0, 1, 0.1) == [False, True]
     assert moved(1, 0, 0.1) == [True, False]
     assert moved(1, 1, 0) == [False, False]
-
-
-def test_diagnostics():
-    learner, params, batch = problem(ENV, np.random.default_rng(3), normalize_advantages="none")
-    _, metrics = jax.jit(learner.loss)(params, batch, Context(HYPERPARAMS), None)
-    exact, params = reference.to_float64(batch), reference.to_float64(params)
-    head, value = reference.forward(params, exact.transition.obs)
-    log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.transition.action)
-    log_ratio = log_prob - exact.transition.log_prob
-    expected = {
-        "entropy": entropy,
-        "value_error": np.sqrt(np.mean((value - exact.target) ** 2)),
-        "clip_fraction": np.mean(np.abs(np.exp(log_ratio) - 1) > 0.2),
-        "approximate_kl": np.mean(np.exp(log_ratio) - 1 - log_ratio),
-    }
-    for name, value in expected.items():
-        assert metrics[name] == pytest.approx(value, rel=1e-3), name
 
 
 @pytest.mark.parametrize(
