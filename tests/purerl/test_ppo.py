@@ -13,7 +13,7 @@ from purerl.parts import losses
 from purerl.types import Context, EpisodeSums, Transition
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_optimizers import Adam
-from tests.purerl.parts.test_returns import brute_force
+from tests.purerl.parts.test_returns import brute_force_of_all
 
 KEY = jax.random.key(0)
 ENV = probes.Cycle()
@@ -221,14 +221,8 @@ def test_batch_holds_standardized_advantages_and_targets(rollouts):
     _, value = reference.forward(params, np.asarray(t.obs, np.float64).reshape(-1, 2))
     _, final = reference.forward(params, np.asarray(t.final_obs, np.float64).reshape(-1, 2))
     value, final = value.reshape(16, 4), final.reshape(16, 4)
-    advantage = np.stack(
-        [
-            brute_force(
-                *(x[:, n] for x in (t.reward, value, final, t.terminated, t.truncated)), 0.9, 0.8
-            )
-            for n in range(4)
-        ],
-        axis=1,
+    advantage = brute_force_of_all(
+        t.reward, value, final, t.terminated, t.truncated, gamma=0.9, lam=0.8
     )
     target = advantage + value
     standard = (advantage - advantage.mean()) / advantage.std()

@@ -9,7 +9,7 @@ from purerl import acting, envs, ppo
 from purerl.parts.evaluation import evaluate
 from purerl.types import Context
 from tests.purerl import reference, test_ppo
-from tests.purerl.parts.test_returns import brute_force
+from tests.purerl.parts.test_returns import brute_force_of_all
 from tests.purerl.test_ppo import ENV, HYPERPARAMS, KEY, SEEN, Recorder, replace
 
 STEPS, ENVS, SIZE = 8, 4, 3
@@ -89,16 +89,8 @@ def test_values_and_targets_are_those_of_an_unrolled_loop(rollouts):
         ended = np.zeros((1, STEPS * ENVS), bool)
         _, final, _, _ = reference.recurrent_forward(exact, *flat, ended)
         final = final.reshape(STEPS, ENVS)
-        advantage = np.stack(
-            [
-                brute_force(
-                    *(x[:, n] for x in (t.reward, value, final, t.terminated, t.truncated)),
-                    0.9,
-                    0.8,
-                )
-                for n in range(ENVS)
-            ],
-            axis=1,
+        advantage = brute_force_of_all(
+            t.reward, value, final, t.terminated, t.truncated, gamma=0.9, lam=0.8
         )
         np.testing.assert_allclose(batch.value, value.ravel(), atol=1e-5)
         np.testing.assert_allclose(batch.advantage, advantage.ravel(), atol=1e-4)

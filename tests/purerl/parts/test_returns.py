@@ -36,6 +36,12 @@ def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
     return advantages
 
 
+def brute_force_of_all(*rollout, gamma, lam):
+    """The same for all environments of a rollout [T, N]."""
+    columns = zip(*(np.transpose(each) for each in rollout), strict=True)
+    return np.stack([brute_force(*column, gamma, lam) for column in columns], axis=1)
+
+
 @st.composite
 def rollouts(draw):
     length = draw(st.sampled_from([1, 4, 9]))
