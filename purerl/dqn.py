@@ -19,7 +19,7 @@ import optax
 from annotated_types import Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.branches import cond
+from purerl.fast.branches import either
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
     exploration,
@@ -304,7 +304,7 @@ class DQN:
         state, metrics = jax.lax.scan(gradient_step, state, inputs)
         if config.target_update == "hard":
             due = state.phase % -(-config.target_interval // config.train_interval) == 0
-            target_params = cond(due, lambda: state.params, lambda: state.target_params)
+            target_params = either(due, state.params, state.target_params)
             state = state.replace(target_params=target_params)
         return state, jax.tree.map(jnp.mean, metrics)
 

@@ -4,13 +4,22 @@ In place of
 
     def cond(predicate, true_fun, false_fun, *operands):
         return jax.lax.cond(predicate, true_fun, false_fun, *operands)
+
+    def either(predicate, true_tree, false_tree):
+        return jax.tree.map(partial(jnp.where, predicate), true_tree, false_tree)
+
+For a GPU, the host reads the predicate of every conditional before it can launch more kernels.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from purerl.fast.switch import on_cpu
+from purerl.types import PyTree
 
 
 def cond(predicate: jax.Array, true_fun: Callable, false_fun: Callable, *operands: Any) -> Any:
@@ -23,9 +32,18 @@ def cond(predicate: jax.Array, true_fun: Callable, false_fun: Callable, *operand
     """
 
     def for_some(*operands):
-        return jax.lax.cond(predicate, true_fun, false_fun, *operands)
+        if on_cpu():
+            return jax.lax.cond(predicate, true_fun, false_fun, *operands)
+        return either(predicate, true_fun(*operands), false_fun(*operands))
 
     return jax.lax.cond(_for_any_agent(predicate), for_some, false_fun, *operands)
+
+
+def either(predicate: jax.Array, true_tree: PyTree, false_tree: PyTree) -> PyTree:
+    """Return one of two trees of the same shapes; a CPU copies neither."""
+    if on_cpu():
+        return cond(predicate, lambda: true_tree, lambda: false_tree)
+    return jax.tree.map(partial(jnp.where, predicate), true_tree, false_tree)
 
 
 @jax.custom_batching.custom_vmap

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl import fast
 from purerl.fast import branches
 
 RAN: list[int] = []
@@ -19,6 +20,14 @@ def increment_if(predicate, x):
     return branches.cond(predicate, expensive, lambda x: x, x)
 
 
+@pytest.fixture(params=["cpu", "cuda"], autouse=True)
+def platform(request):
+    """Trace for a CPU and as for a GPU."""
+    fast.trace_for(request.param)
+    yield
+    fast.trace_for(None)
+
+
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
 @pytest.mark.parametrize(
     ("predicates", "ran"),
@@ -31,6 +40,15 @@ def test_a_batch(predicates, ran, transform):
     jax.effects_barrier()
     np.testing.assert_array_equal(result, x + np.array(predicates))
     assert bool(RAN) == ran
+
+
+def test_either_of_two_trees():
+    trees = {"a": jnp.arange(3.0)}, {"a": -jnp.arange(3.0)}
+    for predicate in (True, False):
+        found = branches.either(jnp.array(predicate), *trees)
+        np.testing.assert_array_equal(found["a"], trees[not predicate]["a"])
+    signs = jax.vmap(branches.either, in_axes=(0, None, None))(jnp.array([True, False]), *trees)
+    np.testing.assert_array_equal(signs["a"], jnp.stack([each["a"] for each in trees]))
 
 
 def test_one_predicate_and_batches_of_batches():
