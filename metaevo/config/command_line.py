@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from metaevo.config import (
-    MAX_DEPTH,
     ConfigError,
-    default_of,
-    describe,
     dump_yaml,
     flatten,
     from_dict,
@@ -27,6 +24,8 @@ from metaevo.config import (
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import documentation
+from metaevo.config.validation import default_of, describe
+from metaevo.config.yaml_files import MAX_DEPTH
 
 T = TypeVar("T")
 

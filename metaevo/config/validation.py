@@ -184,14 +184,15 @@ def _number(kind: type[int] | type[float], value: Any) -> int | float:
 
 
 _LIMITS: dict[type, tuple[str, Callable[[Any, Any], bool], str]] = {
-    annotated_types.Gt: ("gt", operator.gt, "greater than"),
-    annotated_types.Ge: ("ge", operator.ge, "at least"),
-    annotated_types.Lt: ("lt", operator.lt, "less than"),
-    annotated_types.Le: ("le", operator.le, "at most"),
-    annotated_types.MultipleOf: ("multiple_of", lambda x, y: x % y == 0, "a multiple of"),
-    annotated_types.MinLen: ("min_length", lambda x, y: len(x) >= y, "of length at least"),
-    annotated_types.MaxLen: ("max_length", lambda x, y: len(x) <= y, "of length at most"),
+    annotated_types.Gt: ("gt", operator.lt, "greater than"),
+    annotated_types.Ge: ("ge", operator.le, "at least"),
+    annotated_types.Lt: ("lt", operator.gt, "less than"),
+    annotated_types.Le: ("le", operator.ge, "at most"),
+    annotated_types.MultipleOf: ("multiple_of", lambda unit, x: x % unit == 0, "a multiple of"),
+    annotated_types.MinLen: ("min_length", lambda least, x: len(x) >= least, "of length at least"),
+    annotated_types.MaxLen: ("max_length", lambda most, x: len(x) <= most, "of length at most"),
 }
+"""Attribute of the bound, whether a value is allowed by (bound, value), and a description."""
 
 
 def _limits(metadata: Iterable[Any]) -> Iterator[tuple[Callable[[Any], bool], str]]:
@@ -199,13 +200,9 @@ def _limits(metadata: Iterable[Any]) -> Iterator[tuple[Callable[[Any], bool], st
         if isinstance(each, annotated_types.GroupedMetadata):
             yield from _limits(each)
         elif type(each) in _LIMITS:
-            name, compare, words = _LIMITS[type(each)]
+            name, holds, words = _LIMITS[type(each)]
             bound = getattr(each, name)
-            yield functools.partial(_compare, compare, bound), f"{words} {bound}"
-
-
-def _compare(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
-    return compare(value, bound)
+            yield functools.partial(holds, bound), f"{words} {bound}"
 
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", list: "a list"}

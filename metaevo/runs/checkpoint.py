@@ -23,9 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, files, parse_json
+from metaevo.config import ConfigError, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
+from metaevo.config.yaml_files import parse_json
 from purerl.types import PyTree
 
 _TEMPORARY = ".unfinished-"

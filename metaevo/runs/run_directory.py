@@ -19,17 +19,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import (
-    MAX_BYTES,
-    ConfigError,
-    DiskError,
-    consent,
-    dump_yaml,
-    files,
-    mapping_of,
-)
+from metaevo.config import ConfigError, DiskError, consent, dump_yaml, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
+from metaevo.config.yaml_files import MAX_BYTES, mapping_of
 from metaevo.runs import metrics
 from metaevo.runs.metrics import Records
 from metaevo.runs.schema import Child, SavedConfig

@@ -83,7 +83,7 @@ def compare_runs(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
             "task before they are pooled"
         )
-    # High values of the scaled scores are better; those of a single task are shown as recorded.
+    # High scaled scores are better. Scores on a single task are shown as recorded.
     sign = -1 if chosen.lower_is_better and len(best) == 1 else 1
     groups = _group_results(grouping.group(list(scores), keys), scores, chosen, best, sign)
     pairs, comparisons = _pairs(groups, sign, decidable=chosen.direction is not None)

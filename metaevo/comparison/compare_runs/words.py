@@ -152,13 +152,13 @@ _NUMBERS: dict[str, Callable[[float], str]] = {
     "seeds_needed": _seeds_needed,
     "progress": "{:.0%}".format,
 }
-"""Formats of numbers by column, where they are not those of `Table`."""
+"""Formats of numbers by column, if `Table` would format them otherwise."""
 _ESTIMATES: dict[str, Callable[..., str]] = {
     "difference": partial(estimate, sign=True),
     "probability_of_improvement": partial(estimate, decimals=2),
     "reached_at": _reached,
 }
-"""Formats of a number and its interval by column, where they are not `estimate`."""
+"""Formats of a number and its interval by column; the others have `estimate`."""
 
 
 def _shown(heading: str, records: list[Record], note: str, *, highlight: bool) -> Table:

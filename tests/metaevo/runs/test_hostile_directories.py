@@ -1,4 +1,4 @@
-"""Run directories made by somebody else: nothing leads out of them, and nothing waits."""
+"""Untrusted run directories: no access outside of them, and no waiting at pipes."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A bar that lives while nothing is counted."""
+"""Progress bars: the clock runs between steps."""
 
 import io
 import threading
@@ -10,7 +10,7 @@ from metaevo.runs.progress import Progress
 
 
 class Terminal(io.StringIO):
-    """What says that it is a terminal."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -30,7 +30,7 @@ def test_the_clock_runs_in_a_stage_without_steps():
     with Progress(total=3, desc="compiling", file=terminal) as bar:
         before = terminal.getvalue().count("compiling")
         deadline = time.monotonic() + 30
-        while terminal.getvalue().count("compiling") < before + 3:  # nobody counts
+        while terminal.getvalue().count("compiling") < before + 3:  # without a step
             assert time.monotonic() < deadline
             time.sleep(0.01)
         bar.stage("tuning huber, 3 of 4")

@@ -1,4 +1,4 @@
-"""Run directories: what is written is complete, valid and written once."""
+"""Run directories: complete and valid files, locks, and disk errors."""
 
 import errno
 import json

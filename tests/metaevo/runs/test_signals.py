@@ -58,7 +58,7 @@ with StopOnSignal("go on with this", patience=0.5) as stop:
             time.sleep(0.01)
             stop.check()
     except StopRequestedError:
-        time.sleep(1)  # longer than the patience: nothing ends a run that is saying good-bye
+        time.sleep(1)  # longer than the patience, which ended with the check
         print("saved", flush=True)
 raise SystemExit(stop.exit_code)
 """

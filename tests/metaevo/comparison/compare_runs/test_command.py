@@ -41,14 +41,6 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
         result.table("rows")
 
 
-def test_one_run_and_one_key_need_no_list(make_run):
-    run = make_run("a", 100.0)
-    (group,) = metaevo.compare_runs(str(run), group_by="learning_rate").groups
-    assert group.label == analyse(run, group_by=["learning_rate"]).groups[0].label
-    with pytest.raises(ConfigError, match=r"score = 'zzz'.*final"):
-        metaevo.compare_runs(run, score="zzz")
-
-
 def test_few_seeds_are_undecided_with_the_number_that_would_decide(make_run):
     result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
     (pair,) = result.pairs
@@ -133,6 +125,10 @@ def test_metrics_scores_and_variants(make_run):
     scores = analyse(*paths, metric="evaluation:greedy policy")
     assert [row.iqm.value for row in scores.groups] == pytest.approx([140, 100], abs=0.1)
     assert scores.efficiency == []
+    (group,) = metaevo.compare_runs(str(paths[0]), group_by="learning_rate").groups  # no lists
+    assert group.count == 6
+    with pytest.raises(ConfigError, match=r"score = 'zzz'.*final"):
+        analyse(*paths, score="zzz")
     with pytest.raises(ConfigError, match=r"a: has no metric 'entrpy'; it has: entropy, .*greedy"):
         analyse(*paths, metric="entrpy")
     with pytest.raises(ConfigError, match="cannot be aligned by generations"):

@@ -94,33 +94,24 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
 # --- wandb --------------------------------------------------------------------------------------
 
 
-class FakeApi:
+def fake_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> Any:
     """The used part of wandb.Api, as documented."""
-
-    def __init__(self, runs: list[Any]) -> None:
-        self._runs = {run.id: run for run in runs}
-
-    def runs(self, path: str) -> Any:
-        assert path == "me/project"
-        return iter(self._runs.values())
-
-    def run(self, path: str) -> Any:
-        return self._runs[path.removeprefix("me/project/")]
-
-
-def fake_run(name: str, state: str, config: dict[str, Any], rows: list[dict[str, Any]]) -> Any:
-    return SimpleNamespace(id=name, state=state, config=config, scan_history=lambda: iter(rows))
+    found = {
+        f"me/project/{name}": SimpleNamespace(
+            id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
+        )
+        for name, state, config, rows in runs
+    }
+    return SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
 
 
 def test_online_runs_are_read_through_the_api():
     rows = [{"_step": i, "_runtime": 2.0 * i, "global_step": 10 * i, "charts/episodic_return": i}
             for i in range(3)]  # fmt: skip
-    api = FakeApi(
-        [
-            fake_run("r1", "finished", {"seed": 1, "lr": 0.1, "_wandb": {}}, rows),
-            fake_run("r2", "running", {"lr": 0.1}, rows[:2]),
-            fake_run("r3", "crashed", {}, []),
-        ]
+    api = fake_api(
+        ("r1", "finished", {"seed": 1, "lr": 0.1, "_wandb": {}}, rows),
+        ("r2", "running", {"lr": 0.1}, rows[:2]),
+        ("r3", "crashed", {}, []),
     )
     found = trackers.read_wandb("wandb:me/project", lambda: api)
     assert [source.state for source in found] == ["finished", "still going on", "crashed"]
@@ -133,6 +124,8 @@ def test_online_runs_are_read_through_the_api():
     assert found[2].seeds == []
     (one,) = trackers.read_wandb("wandb:me/project/r2", lambda: api)
     assert one.name == "wandb:me/project/r2"
+    with pytest.raises(ConfigError, match="there is no wandb run"):
+        trackers.read_wandb("wandb:me/project", fake_api)
 
 
 def test_a_server_that_does_not_answer_is_one_line():
@@ -141,8 +134,6 @@ def test_a_server_that_does_not_answer_is_one_line():
 
     with pytest.raises(ConfigError, match="wandb cannot be read: no route"):
         trackers.read_wandb("wandb:me/project", refuse)
-    with pytest.raises(ConfigError, match="there is no wandb run"):
-        trackers.read_wandb("wandb:me/project", lambda: FakeApi([]))
 
 
 @pytest.mark.long
