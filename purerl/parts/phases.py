@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from purerl.fast.branches import cond
 from purerl.parts import episodes
 from purerl.parts.replay import ReplayConfig
-from purerl.types import EpisodeSums, PyTree
+from purerl.types import EpisodeSums
 
 Collect = Callable[[Any, EpisodeSums, jax.Array], tuple[Any, EpisodeSums]]
 """`(state, sums [N], key) -> state, sums` after `train_interval` environment steps"""
@@ -19,7 +19,7 @@ Learn = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
 
 def run(
     config: ReplayConfig, state: Any, collect: Collect, learn: Learn, metrics: Sequence[str]
-) -> tuple[Any, EpisodeSums, dict[str, PyTree]]:
+) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
     """Go through the phases of one update; learning begins after `learning_starts` steps.
 
     Args:
