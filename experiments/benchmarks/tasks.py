@@ -56,8 +56,8 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
 
     Schedules anneal as in the whole training of which this is the beginning.
     """
-    from purerl import dqn, envs, lpg, ppo
-    from purerl.parts import losses, optimizers
+    from purerl import dqn, envs, lpg
+    from purerl.parts import optimizers
 
     work = WORK[name, task]
     frames = updates * work.frames_per_update
@@ -74,16 +74,21 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
         env, env_params = envs.make(task, size=10, smallest_size=4, max_steps_in_episode=750)
         learner = lpg.LPG(lpg.Config(frames), env, make_optimizer=optimizers.sgd)
         hyperparams = lpg.Hyperparams(learning_rate=40.0, prediction_coef=0.05)
-    elif task == "Breakout-MinAtar":  # configs/train/ppo_minatar.yaml
-        env, env_params = envs.make(task, observations="flat")
-        config = ppo.Config(
-            frames, num_envs=64, num_steps=128, num_minibatches=8, activation="relu"
-        )
-        learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
-        hyperparams = ppo.Hyperparams(learning_rate=5e-3, annealing_steps=float(work.whole))
     else:
-        env, env_params = envs.make(task)
-        learner = ppo.PPO(ppo.Config(frames), env, value_loss=losses.clipped_squared)
-        hyperparams = ppo.Hyperparams(annealing_steps=float(work.whole))
+        learner, env_params, hyperparams = make_ppo(task, frames, work.whole)
     assert learner.config.frames_per_update == work.frames_per_update
     return learner, env_params, hyperparams
+
+
+def make_ppo(task: str, frames: int, annealing_steps: int) -> tuple[Any, Any, Any]:
+    """Return the same for PPO: at CleanRL's settings, in MinAtar at PureJaxRL's."""
+    from purerl import envs, ppo
+    from purerl.parts import losses
+
+    env, env_params = envs.make(task, observations="flat")
+    config, hyperparams = ppo.Config(frames), ppo.Hyperparams()
+    if task == "Breakout-MinAtar":  # configs/train/ppo_minatar.yaml
+        config = ppo.Config(frames, num_envs=64, num_minibatches=8, activation="relu")
+        hyperparams = ppo.Hyperparams(learning_rate=5e-3)
+    hyperparams = hyperparams.replace(annealing_steps=float(annealing_steps))
+    return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, hyperparams

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt
 from tqdm import tqdm
 
 from experiments.benchmarks.tables import Cell
+from experiments.benchmarks.tasks import make_ppo
 from experiments.reproductions import torch_ppo
 from experiments.reproductions.comparison import Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
@@ -20,8 +21,6 @@ from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.torch_networks import Record
 from experiments.reproductions.training import make_population, train
 from metaevo.training.fitness import mean_returns
-from purerl import envs, ppo
-from purerl.parts import losses
 
 Count = Annotated[int, Gt(0)]
 WINDOWS, LAST = 50, 5
@@ -58,21 +57,6 @@ class Breakout(CartPole):
     env: ClassVar[str] = "Breakout-MinAtar"
 
 
-def _learner(settings: CartPole, frames: int) -> tuple[ppo.PPO, Any, ppo.Hyperparams]:
-    env, env_params = envs.make(settings.env, observations="flat")
-    if settings.env == "CartPole-v1":
-        config, hyperparams = ppo.Config(total_timesteps=frames), ppo.Hyperparams()
-    else:
-        config = ppo.Config(
-            total_timesteps=frames, num_envs=64, num_minibatches=8, activation="relu"
-        )
-        hyperparams = ppo.Hyperparams(learning_rate=5e-3)
-    # Agents that train for fewer steps anneal as if over the whole length.
-    hyperparams = hyperparams.replace(annealing_steps=float(settings.frames))
-    learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
-    return learner, env_params, hyperparams
-
-
 def run(settings: CartPole, output: Output) -> None:
     """Train PyTorch's agents, then the compiled ones."""
     curves: dict[str, Curve] = {}
@@ -86,7 +70,7 @@ def run(settings: CartPole, output: Output) -> None:
         curve = curves["PyTorch, one agent"] = _windows(records)
         final = float(np.nanmean(np.asarray(curve.returns)[:, -LAST:]))
         rows.append(["PyTorch, one agent", steps, seconds, steps / seconds, final, "1x", "1"])
-    learner, env_params, hyperparams = _learner(settings, settings.frames)
+    learner, env_params, hyperparams = make_ppo(settings.env, settings.frames, settings.frames)
     for agents in settings.agents:
         name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
         population = make_population(
@@ -117,7 +101,8 @@ def run(settings: CartPole, output: Output) -> None:
 
 
 def _pytorch(settings: CartPole, frames: int) -> list[Record]:
-    learner, _, hyperparams = _learner(settings, frames)
+    # Agents that train for fewer steps anneal as if over the whole length.
+    learner, _, hyperparams = make_ppo(settings.env, frames, settings.frames)
     config, records = learner.config, []
     total = config.num_updates * config.batch_size * settings.pytorch_seeds
     with tqdm(total=total, desc=f"{settings.env}, PyTorch", unit="step", leave=False) as bar:
@@ -149,7 +134,7 @@ def check(settings: CartPole) -> None:
     if not settings.agents:
         raise ValueError("agents must name at least one number")
     for frames in (settings.frames, settings.pytorch_frames or settings.frames):
-        _learner(settings, frames)
+        make_ppo(settings.env, frames, settings.frames)
 
 
 def _comparison(settings: type[CartPole], quick: dict[str, Any]) -> Comparison:

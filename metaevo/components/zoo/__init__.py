@@ -130,15 +130,8 @@ class Entry:
 
     def source(self) -> tuple[bytes, Path]:
         """Return the source of the component, and the file that holds it."""
-        ((path, digest),) = (
-            (self.path / name, digest)
-            for name, digest in self.card["files"].items()
-            if name.startswith("component/")
-        )
-        content = files.read(path)
-        if _sha256(content) != digest:
-            raise ConfigError(f"{self.name}: {path.name} is not what the entry was made with")
-        return content, path
+        (name,) = (name for name in self.card["files"] if name.startswith("component/"))
+        return files.read(self.path / name), self.path / name
 
 
 def is_name(text: Any) -> bool:
