@@ -26,18 +26,7 @@ NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
 
 @exit_on_config_error()
 def main(argv: Sequence[str], *, description: str | None) -> int:
-    """Print the list.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-
-    Returns:
-        0
-
-    Raises:
-        SystemExit: with code 2 if a name is unknown, or if no selected environment is installed.
-    """
+    """Print the list; return 0."""
     parser = Parser("envs", description)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names, suites or patterns")
     parser.add_argument("--speed", action="store_true", help="measure steps per second")

@@ -7,11 +7,11 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.comparison import Comparison, Entry, train
-from metaevo.comparison.entries import MakeContender, references
+from metaevo.comparison.entries import MakeContender, references, with_another
 from metaevo.comparison.evaluation import LEARNED, JudgedSettings, Progress, Scores
 from metaevo.components import learners
 from metaevo.components.component import Ablation, Found, Row
-from metaevo.components.parts import Part, of_key
+from metaevo.components.parts import Part
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
@@ -157,12 +157,9 @@ def _entry(
     function: Any = row.function
     if isinstance(function, str):
         function = HAND_WRITTEN[part.slot.name][function]
-    both = {"found": jax.device_get(learned.meta_params), "row": row.meta_params}
+    both = {"found": jax.device_get(learned.meta_params), "other": row.meta_params}
     if function not in made:
-        functions = {
-            slot: of_key("found", each) for slot, each in parts.evolved.functions().items()
-        }
-        functions[part.slot.name] = of_key("row", function)
+        functions = with_another(parts, part.slot.name, function)
         made[function] = Entry(contender(functions, both), both, learned.space)
     return made[function]._replace(meta_params=both)
 

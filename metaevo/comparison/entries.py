@@ -52,10 +52,9 @@ def entries_of(
     entries = {name: Entry(found, each, space) for name, each in learned.items()}
     first = next(iter(learned.values()))
     for name, each in (replacements or {}).items():
-        functions = {slot: of_key("found", own) for slot, own in evolved.functions().items()}
         (function,) = Evolved({each.part.name: each.part}, False).functions().values()
-        functions[each.part.slot.name] = of_key("replacement", function)
-        both = {"found": first, "replacement": each.meta_params}
+        functions = with_another(parts, each.part.slot.name, function)
+        both = {"found": first, "other": each.meta_params}
         entries[name] = Entry(contender(functions, both), both, space)
     programs: dict[tuple[str, ...], Contender] = {}
     for combination in combinations(parts, settings.learner, config.contenders):
@@ -72,6 +71,15 @@ def entries_of(
         name = " + ".join(combination.values())
         entries[name] = Entry(programs[key], chosen, tuning_space(config, settings, own))
     return entries
+
+
+def with_another(parts: Parts, slot: str, function: Callable[..., Any]) -> Functions:
+    """Return the learned functions with another one in a slot.
+
+    Their meta-parameters are a dict with `found`, of the learned ones, and `other`.
+    """
+    found = {name: of_key("found", own) for name, own in parts.evolved.functions().items()}
+    return {**found, slot: of_key("other", function)}
 
 
 def combinations(
