@@ -91,12 +91,9 @@ def _sync(run: RunDirectory, destination: Destination) -> int:
     where = f"{run.path} -> {destination.label}"
     try:
         send(run, destination)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except Exception as error:  # a failure of the service; the other runs are still sent
+    except Exception as error:  # the other runs are still sent
         reason = " ".join(str(error).split()) or type(error).__name__
         print(f"error: {where}: {reason[:300]}", file=sys.stderr)
-        return 1
+        return error.exit_code if isinstance(error, ConfigError) else 1
     print(f"{where}: sent")
     return 0

@@ -35,7 +35,12 @@ class MlflowRun:
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client, self._started = MlflowClient(uri), about.started
-        experiment = self._experiment(about.project, sqlite_file(uri))
+        if known := self._client.get_experiment_by_name(about.project):
+            experiment = known.experiment_id
+        else:
+            file = sqlite_file(uri)
+            where = None if file is None else (file.parent / f"{file.stem}_artifacts").as_uri()
+            experiment = self._client.create_experiment(about.project, artifact_location=where)
         found = self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{about.id}'")
         if found:
             run = found[0]
@@ -58,8 +63,8 @@ class MlflowRun:
             )
         self.id = str(run.info.run_id)
         settings = flatten({**about.config, "environment": about.environment}).items()
-        known = run.data.params  # parameters cannot change
-        params = [Param(key, str(value)) for key, value in settings if key not in known]
+        sent = run.data.params  # parameters cannot change
+        params = [Param(key, str(value)) for key, value in settings if key not in sent]
         self._client.log_batch(self.id, params=params)
 
     def log(self, records: list[PlainDict]) -> None:
@@ -85,10 +90,3 @@ class MlflowRun:
     def finish(self, *, completed: bool) -> None:
         """Set the final status."""
         self._client.set_terminated(self.id, "FINISHED" if completed else "KILLED")
-
-    def _experiment(self, name: str, file: Path | None) -> str:
-        experiment = self._client.get_experiment_by_name(name)
-        if experiment is not None:
-            return str(experiment.experiment_id)
-        where = None if file is None else (file.parent / f"{file.stem}_artifacts").as_uri()
-        return str(self._client.create_experiment(name, artifact_location=where))

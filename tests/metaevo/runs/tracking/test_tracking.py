@@ -1,7 +1,6 @@
 """Real wandb and MLflow: what they have of a run, sent live, later, twice, and in vain."""
 
 import os
-import shutil
 import sqlite3
 import time
 
@@ -87,18 +86,6 @@ def test_mlflow_has_every_value_once_and_nested_runs(sent):
     assert child["params"]["rate"] == "0.2"
     assert child["metrics"]["update/mean_return"] == [[0, 0.2], [1, 1.2]]
     assert child["status"] == "FINISHED"
-
-
-def test_a_second_sync_changes_nothing(sent, tmp_path):
-    run, uri = sent
-    before = read_mlflow(uri)
-    copy = shutil.copytree(run.path, tmp_path / "run")
-    sync(copy, "--wandb", "offline", "--mlflow", uri)
-    after = read_mlflow(uri)
-    assert {name: one["metrics"] for name, one in after.items()} == {
-        name: one["metrics"] for name, one in before.items()
-    }
-    assert len(list((copy / "wandb").glob("offline-run-*"))) == 3
 
 
 class FakeRun:
