@@ -77,12 +77,7 @@ def tracking_uri(text: str) -> str:
             f"mlflow = {text!r}: must be local (the database ./{LOCAL_DATABASE}), sqlite:///FILE, "
             "http://HOST:PORT or the URI of another database"
         )
-    if (file := sqlite_file(text)) is not None:
-        return f"sqlite:///{file.absolute()}"
+    database, _, file = text.partition(":///")
+    if database.partition("+")[0] == "sqlite" and file:
+        return f"sqlite:///{Path(file).absolute()}"
     return text
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """Return the file of a sqlite URI."""
-    head, _, file = uri.partition(":///")
-    return Path(file) if head.partition("+")[0] == "sqlite" and file else None

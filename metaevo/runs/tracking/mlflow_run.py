@@ -6,7 +6,6 @@ from pathlib import Path
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.tracking.destination import sqlite_file
 from metaevo.runs.tracking.mirror import About, files_in, numbers_of
 
 RUN_ID = "metaevo.run_id"
@@ -38,8 +37,10 @@ class MlflowRun:
         if known := self._client.get_experiment_by_name(about.project):
             experiment = known.experiment_id
         else:
-            file = sqlite_file(uri)
-            where = None if file is None else (file.parent / f"{file.stem}_artifacts").as_uri()
+            where = None
+            if uri.startswith("sqlite:///"):
+                file = Path(uri.removeprefix("sqlite:///"))
+                where = file.with_name(f"{file.stem}_artifacts").as_uri()
             experiment = self._client.create_experiment(about.project, artifact_location=where)
         found = self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{about.id}'")
         if found:
