@@ -121,7 +121,7 @@ def _heard(
         talks, size = talking(environment, config.messenger.message, config, learner)
         if (heard := _observed(config, spoken)) != size:
             raise ConfigError(
-                f"it talks about observations of {heard} numbers; those of {env_name} have {size}"
+                f"it is for observations of {heard} numbers; {env_name} has {size} numbers"
             )
     return env_name, talks, TalkParams(env_params, spoken, config.scale)
 

@@ -82,7 +82,7 @@ def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
 def observe(world: World, player: int) -> jax.Array:
     """Return a player's observation [27]: one-hot positions, relative to its own cell.
 
-    They are those of the other player, a coin in its own colour, and a coin in the other colour.
+    Positions of the other player, of a coin in its own colour, and of a coin in the other colour.
     """
     here = world.players[player]
     other = jax.nn.one_hot(_from(here, world.players[1 - player]), CELLS)
@@ -193,8 +193,8 @@ class CoinGame(Environment):
     def reset_env(self, key: jax.Array, params: CoinParams) -> tuple[jax.Array, CoinState]:
         """Begin the first episode."""
         world, memory = start(key), self.player.begin(params.player)
-        nothing = jnp.zeros(2)
-        state = CoinState(world, jnp.int32(0), nothing, memory, nothing, jnp.zeros((2, 2)))
+        zeros = jnp.zeros(2)
+        state = CoinState(world, jnp.int32(0), zeros, memory, zeros, jnp.zeros((2, 2)))
         return observe(world, 1), state
 
     def step_env(

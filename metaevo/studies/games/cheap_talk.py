@@ -153,46 +153,40 @@ class CheapTalkStudy(GameStudy):
         """Evaluate evolved and hand-written channels on fresh victims."""
         settings = self.settings
         weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
+        programs: dict[tuple[Any, ...], FreshAgents[Any]] = {}
 
-        def compiled(
-            victim: Victim, measure: Callable[[Task, jax.Array, Hyperparams], R], seeds: int
-        ) -> FreshAgents[R]:
-            task = victims.make_task(settings, victim, speaks=True)
+        def results_of(
+            victim: Victim, measure: Callable[[Task, jax.Array, Hyperparams], R], count: int
+        ) -> dict[str, R]:
+            """Return the results [victims] by channel."""
+            program = victim.learner, victim.train, measure
+            if program not in programs:  # learning rates share a program
+                task = victims.make_task(settings, victim, speaks=True)
+                programs[program] = FreshAgents(
+                    settings,
+                    weights,
+                    lambda key, row: measure(
+                        victims.with_channel(task, row["speaker"]), key, row["hyperparams"]
+                    ),
+                    frames=num_frames(victim.train),
+                    bytes_per_agent=working_set(task, victim.hyperparams, None),
+                    seeds=count,
+                )
 
-            def run(key: jax.Array, row: PlainDict) -> R:
-                return measure(victims.with_channel(task, row["speaker"]), key, row["hyperparams"])
-
-            return FreshAgents(
-                settings,
-                weights,
-                run,
-                frames=num_frames(victim.train),
-                bytes_per_agent=working_set(task, victim.hyperparams, None),
-                seeds=seeds,
-            )
-
-        def rows(victim: Victim) -> Callable[[jax.Array, str], PlainDict]:
             def make_row(key: jax.Array, name: str) -> PlainDict:
                 own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
                 speaker = channels.speaker(name, own_key, weights[name], dropout)
                 hyperparams = jax.tree.map(jnp.float32, victim.hyperparams)
                 return {"speaker": speaker, "hyperparams": hyperparams}
 
-            return make_row
+            return programs[program](make_row, f"comparing: {victim.name}", check_stop)
 
         seeds, first = settings.evaluation.seeds, self.victims[0]
-        results: dict[str, dict[str, VictimResult]] = {}
-        programs: dict[tuple[str, Any], FreshAgents[VictimResult]] = {}
-        for victim in self.victims:
-            key = victim.learner, victim.train  # learning rates share a program
-            if key not in programs:
-                programs[key] = compiled(victim, self._measure, seeds)
-            stage = f"comparing: {victim.name}"
-            results[victim.name] = programs[key](rows(victim), stage, check_stop)
+        results = {victim.name: results_of(victim, self._measure, seeds) for victim in self.victims}
         networks, config = {}, first.train
         if network_diagnostics.supports(config):
-            few = compiled(first, network_diagnostics.trace, min(network_diagnostics.SEEDS, seeds))
-            traces = few(rows(first), "comparing: inside the networks", check_stop)
+            few = min(network_diagnostics.SEEDS, seeds)
+            traces = results_of(first, network_diagnostics.trace, few)
             networks = network_diagnostics.summarise(traces, config.frames_per_update, figures)
         trained = results[first.name]
         plots.plot_learning_curves(
@@ -210,7 +204,7 @@ class CheapTalkStudy(GameStudy):
         }
         return GameResult(
             {name: sign * np.asarray(each.fitness, np.float64) for name, each in trained.items()},
-            "There is nothing to tune of silence, constants, random networks and noise.",
+            "Silence, constants, random networks and noise have no settings to tune.",
             sum(num_frames(each.train) for each in self.victims),
             {
                 "role": settings.role,

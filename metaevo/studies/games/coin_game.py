@@ -142,8 +142,8 @@ class CoinStudy(GameStudy):
         cells = {name: [_measures(episodes[name]) for episodes in played] for name in names}
         return GameResult(
             {name: _own(played[0][name]) for name in names},
-            "There is nothing to tune of hand-written players; the naive learner has the "
-            "opponent's settings.",
+            "Hand-written players have no settings to tune; the naive learner has those of its "
+            "opponent.",
             self.agents.frames * len(played),
             SCORES.to_plain(list(self._rates), cells),
         )

@@ -228,7 +228,7 @@ class SteeringStudy(GameStudy):
             channel: {steerer: mean(each) for steerer, each in row.items()}
             for channel, row in found[0].items()
         }
-        budget = "There is nothing to tune of silence and random networks."
+        budget = "Silence and random networks have no settings to tune."
         return GameResult(scores, budget, self._frames, {"steering": cells})
 
     def title(self, generations: int) -> tuple[str, str]:

@@ -102,7 +102,7 @@ def make_task(settings: TalkSettings, victim: Victim, *, speaks: bool = False) -
 
 
 def read_sample(settings: CheapTalkSettings) -> dict[str, Entry]:
-    """Return the distributions of what is drawn for each victim.
+    """Return the distributions from which each victim draws its parameters.
 
     Raises:
         ConfigError: naming the key that does not fit.
