@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from metaevo.config.plain import PlainDict
 from metaevo.reports import plots
 from metaevo.reports.numbers import estimate
 
@@ -26,6 +27,8 @@ class ScoreRow(NamedTuple):
     """whether its dot is filled"""
 
 
+_DOT: PlainDict = {"markersize": 9, "markeredgewidth": 2}
+"""Size of the dots, also in the legend."""
 REACH = 2.0
 """Differences further out than so many times the learned one's reach are named, not drawn."""
 
@@ -104,24 +107,11 @@ def _rows(
                       transform=axes.get_yaxis_transform())  # fmt: skip
         else:
             axes.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
-            axes.plot(
-                middle,
-                at,
-                "o",
-                color=color,
-                markersize=9,
-                markeredgewidth=2,
-                markerfacecolor=color if row.tuned else "white",
-            )
-        axes.text(
-            1.03,
-            at,
-            written(middle, low, high),
-            va="center",
-            fontsize=9.5,
-            color=plots.INK,
-            transform=axes.get_yaxis_transform(),
-        )
+            face = color if row.tuned else "white"
+            axes.plot(middle, at, "o", color=color, markerfacecolor=face, **_DOT)
+        text = written(middle, low, high)
+        place = axes.get_yaxis_transform()
+        axes.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
     names = [plots._plain(row.name).replace(" (", "\n(") for row in rows]
     axes.set_yticks(np.arange(len(rows)), names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
@@ -139,19 +129,11 @@ def _explain(axes: Axes, rows: Sequence[ScoreRow], learned: str) -> None:
     marks = {True: ("tuned", plots.GREY), False: ("not tuned", "white")}
     for tuned in sorted({bool(row.tuned) for row in rows}, reverse=True):
         label, face = marks[tuned]
-        axes.add_line(
-            Line2D(
-                [],
-                [],
-                marker="o",
-                color=plots.GREY,
-                linewidth=3,
-                markersize=8,
-                markeredgewidth=2,
-                markerfacecolor=face,
-                label=f"{label}: IQM and 95% interval",
-            )
+        line = Line2D(
+            [], [], marker="o", color=plots.GREY, linewidth=3, markerfacecolor=face, **_DOT
         )
+        line.set_label(f"{label}: IQM and 95% interval")
+        axes.add_line(line)
     if any(row.name == learned for row in rows):
         axes.add_line(
             Line2D([], [], color=plots.LEARNED, alpha=0.2, linewidth=9,
