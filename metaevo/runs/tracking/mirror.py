@@ -1,7 +1,6 @@
 """Sends a run directory to a destination, through the client of its service."""
 
 import dataclasses
-import functools
 import os
 import re
 import threading
@@ -79,6 +78,7 @@ class Mirror:
         """Prepare to send a run; raises `ConfigError` if a file is damaged, or is a link."""
         files.refuse_links(run.path)
         self._run, self._destination = run, destination
+        self._opened: WandbRun | MlflowRun | None = None
         self._records = _Tail(run.metrics_path, check_record)
         self._children = _Tail(run.tracked_path, check_child)
         saved, path = run.read_config(), run.path.absolute()
@@ -94,14 +94,16 @@ class Mirror:
             folder=path,
         )
 
-    @functools.cached_property
     def _remote(self) -> "WandbRun | MlflowRun":
-        return open_remote(self._destination, self._about)
+        """Open the run at the service, the first time."""
+        if self._opened is None:
+            self._opened = open_remote(self._destination, self._about)
+        return self._opened
 
     def catch_up(self) -> None:
         """Send the new records."""
         if records := list(self._records.read()):
-            self._remote.log(records)
+            self._remote().log(records)
         for child in self._children.read():
             if "child" in child:
                 self._send_child(child)
@@ -110,8 +112,8 @@ class Mirror:
         """Send the artifacts and the status, and close the run."""
         for path in (self._run.path / name for name in ARTIFACTS):
             if path.exists():
-                self._remote.log_artifact(path)
-        self._remote.finish(completed=self._run.report_path.is_file())
+                self._remote().log_artifact(path)
+        self._remote().finish(completed=self._run.report_path.is_file())
 
     def _send_child(self, child: Child) -> None:
         about, name = self._about, child["child"]
@@ -122,7 +124,7 @@ class Mirror:
             job_type=child["job_type"],
             config={**flatten(about.config), **child["config"]},
         )
-        remote = open_remote(self._destination, own, self._remote.id)
+        remote = open_remote(self._destination, own, self._remote().id)
         remote.log(child["records"])
         remote.finish(completed=True)
 

@@ -2,11 +2,13 @@
 
 import os
 import sqlite3
+import threading
 import time
 
 import pytest
 
 from metaevo.commands.sync import main
+from metaevo.runs.tracking import mirror
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror
 from metaevo.runs.tracking.tracker import mirrored
@@ -143,6 +145,34 @@ def test_a_run_is_sent_while_it_continues_and_goes_on_after_a_resume(tmp_path):
     stored = read_mlflow(uri)["run"]
     assert stored["status"] == "FINISHED"
     assert [step for step, _ in stored["metrics"]["generation/frames"]] == [0, 1, 2, 3, 4]
+
+
+class Service:
+    """Takes everything."""
+
+    id = "id"
+
+    def __init__(self, taken):
+        self.log = taken.extend
+
+    def finish(self, *, completed):
+        pass
+
+
+def test_a_service_that_hangs_does_not_hold_up_another(tmp_path, monkeypatch):
+    run, hanging, taken = make_run(tmp_path / "run"), threading.Event(), []
+
+    def open_remote(destination, *_):
+        if destination.service == "mlflow":
+            hanging.wait(60)
+        return Service(taken)
+
+    monkeypatch.setattr(mirror, "open_remote", open_remote)
+    to = [Destination("mlflow", "http://nowhere", "p"), Destination("wandb", "offline", "p")]
+    with mirrored(run, to, wait=5.0):
+        log_generations(run, [3])
+    assert [record["generation"] for record in taken] == [0, 1, 2, 3]
+    hanging.set()
 
 
 @pytest.mark.parametrize("fault", ["silent", "dead", "no key", "locked", "no database"])
