@@ -191,7 +191,8 @@ def _type(annotation: ast.expr) -> str:
     text = ast.unparse(Plain().visit(annotation))
     if text.startswith("Literal["):
         return text[8:-1].replace("'", "`")
-    return re.sub(r"tuple\[([\w ]+), \.\.\.\]", r"list of \1", text)
+    text = re.sub(r"tuple\[([\w ]+), \.\.\.\]", r"list of \1", text)
+    return text.replace("PlainDict", "mapping")
 
 
 def _default(value: ast.expr) -> str:
