@@ -43,15 +43,6 @@ def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
     assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
 
 
-class Failing:
-    """An evolution for which there is too little memory."""
-
-    chunk_size = 8
-
-    def run_block(self, state, generations):
-        raise jax.errors.JaxRuntimeError(FULL)
-
-
 @pytest.mark.long
 def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
     first = failing(8)
@@ -79,7 +70,7 @@ def test_other_failures_are_not_hidden():
 def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
-        blocks.run_block(Failing(), None, 1)
+        blocks.run_block(failing(8), None, 1)
 
 
 class Sized:

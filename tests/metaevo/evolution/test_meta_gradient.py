@@ -33,13 +33,6 @@ class Rounded(Quadratic):
         return Evaluation(x, {})
 
 
-class Neighbour(Quadratic):
-    """Computed by something that JAX has no derivative of."""
-
-    def evaluate(self, key, meta_params):
-        return Evaluation(jnp.sum(jnp.nextafter(meta_params, 1.0)), {})
-
-
 class Whole(Quadratic):
     """Of whole numbers."""
 
@@ -75,7 +68,6 @@ def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
     ("problem", "changes", "key"),
     [
         (Rounded(), {}, "while_loop"),
-        (Neighbour(), {}, "nextafter"),
         (Whole(), {}, "int32"),
         (Quadratic(), {"settings": {"window": 0}}, "window = 0"),
         (Quadratic(), {"settings": {"windw": 2}}, "'windw'"),

@@ -78,19 +78,16 @@ def test_nothing_is_learned_from_a_tie(name, mode):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_tie_at_the_start_is_survived(name):
-    this = stepper(name)
-    states = this.run("all failed", "tied", "normal", "normal")
-    assert all(is_finite(this.best(state)) for state in states[1:])
-
-
-@pytest.mark.parametrize("name", EVERY)
 def test_failed_candidates_do_not_poison(name):
     this = stepper(name)
-    state = this.run("some failed", "some failed", "normal")[-1]
-    assert is_finite(this.best(state))
-    if this.strategy.has_mean:
-        assert is_finite(state.mean)
+    for modes in (
+        ("some failed", "some failed", "normal"),
+        ("all failed", "tied", "normal", "normal"),
+    ):
+        states = this.run(*modes)[1:]
+        assert all(is_finite(this.best(state)) for state in states)
+        if this.strategy.has_mean:
+            assert is_finite(states[-1].mean)
 
 
 def test_failed_candidates_rank_last():
