@@ -68,9 +68,10 @@ def test_other_failures_are_not_hidden():
 
 
 def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
+    this = failing(8)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
-        blocks.run_block(failing(8), None, 1)
+        blocks.run_block(this, None, 1)
 
 
 class Sized:
