@@ -21,7 +21,6 @@ import argparse
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from scipy import stats
 
 from metaevo.evolution import devices
 
@@ -38,6 +36,13 @@ if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
 
 from experiments.benchmarks.machine import save
+from experiments.benchmarks.meta_gradient_results import (
+    Estimate,
+    Evolved,
+    add_scores,
+    draw,
+    table_of_estimates,
+)
 from experiments.benchmarks.processes import progress
 from experiments.benchmarks.tables import Table
 from metaevo.config import from_dict, load_yaml, merge, presets
@@ -46,8 +51,6 @@ from metaevo.evolution.meta_gradient import LARGEST
 from metaevo.evolution.problem import MetaProblem, ascend
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import StrategyConfig
-from metaevo.reports import plots
-from metaevo.reports.numbers import estimate
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
@@ -69,28 +72,6 @@ STRATEGIES = {
         for rate in (0.05, 0.005)
     },
 }
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The quality of an estimate of the gradient."""
-
-    window: int | None
-    """updates; None: evolution's estimate"""
-    noise: float
-    """agents for which the mean is as long as its standard error"""
-    cosine: float
-    """cosine to the gradient through the whole training"""
-    norm: float
-    """median length of one agent's gradient"""
-    clipped: float
-    """share of the agents"""
-    step: float
-    """the best length in `STEPS`"""
-    gain: float
-    """gain in fitness of that step"""
-    error: float
-    """1.96 standard errors of the gain"""
 
 
 class Landscape:
@@ -254,16 +235,6 @@ def _gain(
     return STEPS[best], float(judged.mean()), error
 
 
-@dataclass(frozen=True)
-class Evolved:
-    """Evolutions with one strategy."""
-
-    scores: list[float]
-    """[seeds] scores of the means on fresh agents"""
-    trained: float
-    """number of agents in an evolution"""
-
-
 def at_equal_compute(
     problem: MetaProblem, seconds: float, seeds: int, tests: int
 ) -> tuple[list[float], dict[str, Evolved]]:
@@ -298,78 +269,6 @@ def at_equal_compute(
             progress(f"{name}, seed {seed}: {starts[seed]:.1f} -> {scores[-1]:.1f} in {done}")
         result[name] = Evolved(scores, generations / seeds * evolution.evaluations)
     return starts, result
-
-
-def table_of_estimates(found: dict[str, list[Estimate]]) -> Table:
-    """Print the estimates of each component."""
-    columns = "window", "agents until signal = noise", "cosine to the whole", "median norm"
-    table = Table("component", *columns, "clipped", "a step gains [95%]", "its length")
-    for name, each in found.items():
-        for row in each:
-            evolution = row.window is None
-            gain = row.gain, row.gain - row.error, row.gain + row.error
-            table.row(
-                name.replace("_", " "),
-                "evolution" if row.window is None else row.window,
-                f"{row.noise:,.0f}" if np.isfinite(row.noise) else "more than measured",
-                "" if evolution else f"{row.cosine:.2f}",
-                f"{row.norm:.2g}",
-                "" if evolution else f"{row.clipped:.0%}",
-                estimate(*gain, sign=True),
-                f"{row.step:g}",
-            )
-    return table
-
-
-def add_scores(table: Table, name: str, starts: list[float], found: dict[str, Evolved]) -> None:
-    """Print the scores of each strategy, and the differences from the first strategy."""
-    first, *others = found.values()
-    cells = [f"{np.mean(starts):.1f}"]
-    for each in found.values():
-        several = ", ".join(f"{score:.0f}" for score in each.scores)
-        cells.append(f"{np.mean(each.scores):.1f}: {several} ({each.trained:,.0f})")
-    for other in others:
-        cells.append(_difference(np.subtract(other.scores, first.scores)))
-    table.row(name, *cells)
-
-
-def _difference(differences: np.ndarray) -> str:
-    """Return the mean with Student's t interval, because there are few seeds."""
-    middle = float(differences.mean())
-    if len(differences) < 2:
-        return f"{middle:+.1f}"
-    ends = stats.t.interval(0.95, len(differences) - 1, middle, stats.sem(differences))
-    return estimate(middle, *map(float, ends), sign=True)
-
-
-def draw(found: dict[str, list[Estimate]], path: Path) -> None:
-    """Draw the noise, the truncation's bias and the gain of a step over the window."""
-    figure = plots._figure(4.2)
-    panels = figure.subplots(1, 3)
-    columns = {
-        "noise": "agents until signal = noise",
-        "cosine": "cosine to the whole training",
-        "gain": "gain of a step",
-    }
-    colors = plots.BLUE, plots.LEARNED, plots.GREEN
-    for axes, (key, label) in zip(panels, columns.items(), strict=True):
-        plots._style(axes, "window (updates)", label).set_xscale("log", base=2)
-        for (name, (*rows, evolution)), color in zip(found.items(), colors, strict=False):
-            name = name.replace("_", " ")
-            windows = [row.window for row in rows]
-            values = np.array([getattr(row, key) for row in rows])
-            values[~np.isfinite(values)] = np.nan
-            errors = [row.error if key == "gain" else 0.0 for row in rows]
-            axes.errorbar(windows, values, yerr=errors, fmt="o-", color=color, label=name)
-            if np.isfinite(level := getattr(evolution, key)):
-                dashes = (0, (3, 3))
-                axes.axhline(level, color=color, linestyle=dashes, label=f"{name}, evolution")
-            axes.set_xticks(windows, [str(window) for window in windows])
-        axes.minorticks_off()
-    panels[0].set_yscale("log")
-    panels[2].axhline(0, color=plots.GREY, linewidth=0.8)
-    plots._legend(figure, *panels)
-    plots._save(figure, path)
 
 
 def main() -> None:
