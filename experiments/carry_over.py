@@ -3,7 +3,7 @@
 python experiments/carry_over.py                       # all cells; can be stopped and goes on
 timeout -s INT 20m python experiments/carry_over.py    # in pieces
 python experiments/carry_over.py --slot policy_loss --sizes 2 36 --tasks 1 4 16 --seeds 0 1
-python experiments/carry_over.py --json cells.json --figure scores.png
+python experiments/carry_over.py --json cells.json --figure scores.png    # leaves out its cells
 
 A cell is a size (the evolved numbers of a rule), a number of training tasks and a seed; all cells
 use the same frames. A cell's rule is scored on its training tasks and on the tasks of the benchmark
@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -174,6 +174,15 @@ def measure(cell: Cell, pool: Benchmark, folder: Path) -> PlainDict:
     return found
 
 
+def finished(path: Path | None) -> dict[Cell, PlainDict]:
+    """Return the cells of a file of results, which may not be there yet."""
+    if path is None or not path.exists():
+        return {}
+    cells = json.loads(path.read_text())["cells"]
+    names = [each.name for each in fields(Cell)]
+    return {Cell(**{name: each[name] for name in names}): each for each in cells}
+
+
 def _scores(result: GeneralityResult) -> PlainDict:
     assert result.score is not None
     return {
@@ -258,7 +267,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--folder", type=Path, default=Path("runs/carry_over"))
-    parser.add_argument("--json", type=Path, help="file for all finished cells")
+    parser.add_argument("--json", type=Path, help="all finished cells, read and written")
     parser.add_argument("--figure", type=Path, help="PNG file")
     args = parser.parse_args(argv)
     pool = from_dict(Benchmark, load_yaml(POOL))
@@ -270,15 +279,17 @@ def main(argv: Sequence[str]) -> int:
     references = args.folder / "references.json"
     if not references.exists():
         measure_references(pool, args.folder, references, lambda: None)
+    known = finished(args.json)
     cells: list[PlainDict] = []
     for cell in _grid(args):
         print(f"== {cell.name}", file=sys.stderr, flush=True)
-        cells.append(measure(cell, pool, args.folder))
-        rows = summary(cells)
+        if cell not in known:
+            known[cell] = measure(cell, pool, args.folder)
+        cells.append(known[cell])
         if args.json:
-            write_json_atomic(args.json, {"cells": cells})
+            write_json_atomic(args.json, {"cells": list(known.values())})
         if args.figure:
-            draw(rows, args.figure)
+            draw(summary(cells), args.figure)
     print(table(summary(cells)))
     return 0
 

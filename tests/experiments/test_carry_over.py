@@ -76,3 +76,20 @@ def test_the_summary_has_the_mean_over_seeds(tmp_path):
     assert rows[3]["unseen"]["mean"] == pytest.approx(3.3)
     carry_over.draw(rows, tmp_path / "scores.png")
     assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cells_on_record_are_not_measured_again(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(cell, pool, folder):
+        measured.append(cell)
+        scores = {"score": float(cell.tasks)}
+        return {**vars(cell), "training": scores, "unseen": scores}
+
+    monkeypatch.setattr(carry_over, "measure", measure)
+    (tmp_path / "references.json").write_text("{}")
+    json = ["--folder", str(tmp_path), "--json", str(tmp_path / "cells.json")]
+    carry_over.main(["--sizes", "5", "--tasks", "1", "--seeds", "0", *json])
+    carry_over.main(["--sizes", "5", "--tasks", "1", "4", "--seeds", "0", *json])
+    assert [each.tasks for each in measured] == [1, 4]
+    assert list(carry_over.finished(tmp_path / "cells.json")) == measured
