@@ -7,7 +7,7 @@ have a state, such as a momentum.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from purerl.types import PyTree
 
 RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
+Rate = jax.Array | float
+"""[] a learning rate."""
 CERTAIN = 1e-4
 """Smallest probability of an action in a fixed strategy, so that logits are finite."""
 
@@ -34,9 +36,9 @@ class Player(NamedTuple):
         >>> momentum = Player(init, step)
     """
 
-    init: Callable[[jax.Array], Any]
+    init: Callable[[jax.Array], PyTree]
     """`first policy [5] -> state`; the state is any pytree of arrays"""
-    step: Callable[[Game, Any, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+    step: Callable[[Game, Rate, jax.Array, jax.Array, PyTree], tuple[jax.Array, PyTree]]
     """`(game, learning rate, own policy, other policy, state) -> (next policy, next state)`; the
     game is from the player's point of view, policies are logits [5], each from its owner's"""
 
@@ -58,7 +60,7 @@ def play(
     theirs: Player,
     start: jax.Array,
     *,
-    rates: tuple[Any, Any] = (1.0, 1.0),
+    rates: tuple[Rate, Rate] = (1.0, 1.0),
     steps: int = 100,
 ) -> Episode:
     """Play a meta-episode.
@@ -98,25 +100,25 @@ def gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
     return jax.grad(_total, argnums=1)(game, own, other)
 
 
-def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) -> Player:
+def stateless(choose: Callable[[Game, Rate, jax.Array, jax.Array], jax.Array]) -> Player:
     """Return a player without a state, from `(game, rate, own, other) -> next policy`."""
 
     def step(
-        game: Game, rate: Any, own: jax.Array, other: jax.Array, state: PyTree
-    ) -> tuple[jax.Array, Any]:
+        game: Game, rate: Rate, own: jax.Array, other: jax.Array, state: PyTree
+    ) -> tuple[jax.Array, PyTree]:
         return choose(game, rate, own, other), state
 
     return Player(lambda policy: (), step)
 
 
 @stateless
-def naive(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
+def naive(game: Game, rate: Rate, own: jax.Array, other: jax.Array) -> jax.Array:
     """Follow the gradient of the player's discounted payoffs; the other policy counts as fixed."""
     return own + rate * gradient(game, own, other)
 
 
 @stateless
-def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
+def lola(game: Game, rate: Rate, own: jax.Array, other: jax.Array) -> jax.Array:
     """Follow the gradient of the player's value after the other player's next naive step.
 
     This is the exact form, which differentiates through the step (Foerster et al. 2018, "Learning
@@ -131,7 +133,7 @@ def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
 
 
 def _respond(
-    game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array
+    game: Game, rate: Rate, own: jax.Array, other: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Take gradient steps from the first policy against the other's current policy, as in MAML."""
     del own
@@ -155,18 +157,18 @@ def fixed(probabilities: Sequence[float] | np.ndarray) -> Player:
     return constant(logits(probabilities))
 
 
-def one_of(players: Sequence[Player], index: Any) -> Player:
+def one_of(players: Sequence[Player], index: jax.Array | int) -> Player:
     """Select a player by a traced index; all players' states are carried.
 
     If the index is not batched, only the selected player's step is executed.
     """
 
-    def init(policy: jax.Array) -> list[Any]:
+    def init(policy: jax.Array) -> list[PyTree]:
         return [each.init(policy) for each in players]
 
     def step(
-        game: Game, rate: Any, own: jax.Array, other: jax.Array, states: list[Any]
-    ) -> tuple[jax.Array, list[Any]]:
+        game: Game, rate: Rate, own: jax.Array, other: jax.Array, states: list[PyTree]
+    ) -> tuple[jax.Array, list[PyTree]]:
         def branch(place):
             def chosen(rate, own, other, states):
                 policy, state = players[place].step(game, rate, own, other, states[place])
@@ -175,7 +177,7 @@ def one_of(players: Sequence[Player], index: Any) -> Player:
             return chosen
 
         branches = [branch(place) for place in range(len(players))]
-        found: tuple[jax.Array, list[Any]] = jax.lax.switch(
+        found: tuple[jax.Array, list[PyTree]] = jax.lax.switch(
             index, branches, rate, own, other, states
         )
         return found

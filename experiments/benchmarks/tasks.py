@@ -2,6 +2,11 @@
 
 from typing import Any, NamedTuple
 
+from purerl.types import EnvParams, Hyperparams
+
+Trainee = tuple[Any, EnvParams, Hyperparams]
+"""A learner bound to an environment, the environment's parameters, hyperparameters."""
+
 MIN_UPDATES = 4
 
 
@@ -51,7 +56,7 @@ LEARNERS = tuple(dict.fromkeys(learner for learner, _ in WORK))
 TASKS = tuple(dict.fromkeys(task for _, task in WORK))
 
 
-def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
+def make_learner(name: str, task: str, updates: int) -> Trainee:
     """Return a learner bound to an environment, the environment's parameters, hyperparameters.
 
     Schedules anneal as in the whole training of which this is the beginning.
@@ -80,7 +85,7 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
     return learner, env_params, hyperparams
 
 
-def make_ppo(task: str, frames: int, annealing_steps: int) -> tuple[Any, Any, Any]:
+def make_ppo(task: str, frames: int, annealing_steps: int) -> Trainee:
     """Return the same for PPO: at CleanRL's settings, in MinAtar at PureJaxRL's."""
     from purerl import envs, ppo
     from purerl.parts import losses

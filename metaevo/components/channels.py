@@ -22,7 +22,7 @@ from purerl.envs.talking import Talking, TalkParams
 from purerl.parts import channels
 from purerl.parts.channels import Messenger, Weights
 from purerl.parts.own_task import sampler
-from purerl.types import Channel
+from purerl.types import Channel, Environment, EnvParams
 
 NONE = "none"
 SETTING = "channel"
@@ -49,7 +49,10 @@ class ChannelConfig:
 
 
 def talking(
-    environment: tuple[str, Any, Any], channel: Channel, config: ChannelConfig, learner: str
+    environment: tuple[str, Environment, EnvParams],
+    channel: Channel,
+    config: ChannelConfig,
+    learner: str,
 ) -> tuple[Talking, int]:
     """Return an environment in which a channel talks, and the size of its observations.
 
@@ -80,10 +83,10 @@ def talking(
 
 def hear(
     name: str,
-    environments: list[tuple[str, Any, Any]],
+    environments: list[tuple[str, Environment, EnvParams]],
     learner: str,
     run_path: Path | None = None,
-) -> list[tuple[str, Any, Any]]:
+) -> list[tuple[str, Environment, EnvParams]]:
     """Return environments (name, environment, parameters) in which a channel talks.
 
     Constants, random networks and noise are the same ones for every agent of every run.
@@ -107,8 +110,8 @@ def hear(
 
 
 def _heard(
-    name: str, environment: tuple[str, Any, Any], learner: str, run_path: Path | None
-) -> tuple[str, Any, Any]:
+    name: str, environment: tuple[str, Environment, EnvParams], learner: str, run_path: Path | None
+) -> tuple[str, Environment, EnvParams]:
     env_name, _, env_params = environment
     if name in channels.HAND_WRITTEN:
         config = ChannelConfig() if name == "random" else ChannelConfig(hidden_sizes=(1,))

@@ -15,18 +15,18 @@ import jax.numpy as jnp
 from metaevo.evolution import devices
 from purerl.types import PyTree
 
-Draw = Callable[[Any, Any], PyTree]
+Draw = Callable[[jax.Array | bool, jax.Array | int], PyTree]
 """`(validating, number) -> task`: a task of validation, or else of the generation."""
-KeyOf = Callable[[Any, Any, Any], jax.Array]
+KeyOf = Callable[[jax.Array | bool, jax.Array | int, jax.Array | int], jax.Array]
 """`(validating, number, index) -> key`: of agent number `index` on that task."""
 
 
 class Scores(NamedTuple):
     """Mean scores of the reference; both are empty tuples without references."""
 
-    own: Any
+    own: PyTree
     """[tasks] on the tasks of the generation"""
-    validation: Any
+    validation: PyTree
     """[validation_tasks] on the validation tasks; NaN before they are trained"""
     agents: jax.Array | int
     """[] agents that were just trained on each validation task"""
@@ -57,11 +57,11 @@ class References:
     chunk_size: int
     num_devices: int
 
-    def init(self) -> Any:
+    def init(self) -> PyTree:
         """Return the scores on the validation tasks before they are trained."""
         return jnp.full(self.validation_tasks, jnp.nan) if self.seeds else ()
 
-    def train(self, draw: Draw, key_of: KeyOf, due: jax.Array, known: Any) -> Scores:
+    def train(self, draw: Draw, key_of: KeyOf, due: jax.Array, known: PyTree) -> Scores:
         """Train the references of a generation, inside a `spread` function.
 
         `due`, [] bool, is whether there is a validation; `known` are the scores on the validation

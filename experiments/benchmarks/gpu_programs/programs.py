@@ -1,6 +1,7 @@
 """Programs to compile for a GPU: trainings of the learners, generations of evolutions."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.benchmarks.gpu_programs.deviceless import Compiled, Target, finished
-from experiments.benchmarks.tasks import WORK, make_learner
+from experiments.benchmarks.tasks import WORK, Trainee, make_learner
 from metaevo.components import registry
 from metaevo.config import from_dict, load_yaml, merge, presets
 from metaevo.evolution import devices
@@ -43,7 +44,7 @@ Program = Callable[[Target, int], Work]
 """`(target, agents) -> work`"""
 
 
-def _training(make: Callable[[], tuple[Any, Any, Any]], part: str | None = None) -> Program:
+def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
     """Return the program that trains agents side by side.
 
     Args:
@@ -86,26 +87,26 @@ def _suite(learner: str, task: str, part: str | None = None) -> Program:
     return _training(lambda: make_learner(learner, task, UPDATES), part)
 
 
-def _recurrent() -> tuple[Any, Any, Any]:
+def _recurrent() -> Trainee:
     env, env_params = envs.make("CartPole-v1")
     frames = UPDATES * WORK["ppo", "CartPole-v1"].frames_per_update
     config = ppo.Config(frames, recurrent_size=32)
     return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, ppo.Hyperparams()
 
 
-def _ant() -> tuple[Any, Any, Any]:
+def _ant() -> Trainee:
     env, env_params = envs.make("brax/ant")
     config = ppo.Config(UPDATES * 64 * 64, num_envs=64, num_steps=64, num_minibatches=16)
     return ppo.PPO(config, env), env_params, ppo.Hyperparams()
 
 
-def _prioritized() -> tuple[Any, Any, Any]:
+def _prioritized() -> Trainee:
     env, env_params = envs.make("CartPole-v1")
     config = dqn.Config(UPDATES * 1000, replay="prioritized", learning_starts=1000)
     return dqn.DQN(config, env), env_params, dqn.Hyperparams()
 
 
-def _q_learning() -> tuple[Any, Any, Any]:
+def _q_learning() -> Trainee:
     env, env_params = envs.make("GridWorld", observations="index", size=8, slip_probability=0.2)
     config = q_learning.Config(total_timesteps=UPDATES * 500, num_steps=500)
     return q_learning.QLearning(config, env), env_params, q_learning.Hyperparams()
@@ -156,7 +157,7 @@ def evolution_of(preset: str, target: Target, candidates: int, **changes: Any) -
         return Evolution(problem, settings.strategy, evolution_settings, seed=0)
 
 
-def _devices_of(target: Target) -> Any:
+def _devices_of(target: Target) -> AbstractContextManager[object]:
     """Let `metaevo.evolution` use a target's devices in place of those that are there."""
     return mock.patch.object(devices, "select", return_value=list(target.devices))
 
