@@ -158,7 +158,9 @@ class Evolution:
         if chunk_size == self.chunk_size:
             return self
         config = replace(self.config, chunk_size=chunk_size)
-        return Evolution(self.problem, self.strategy_config, config, seed=int(self.traced.seed))
+        other = Evolution(self.problem, self.strategy_config, config, seed=int(self.traced.seed))
+        other.traced = self.traced
+        return other
 
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""

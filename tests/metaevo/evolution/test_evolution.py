@@ -1,5 +1,7 @@
 """The outer loop on problems with known answers: optimum, keys, failures, blocks, devices."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -295,6 +297,14 @@ def test_other_step_sizes_and_seeds_compile_nothing(name):
     assert_same(devices.first(state), devices.first(expected_state))
     with pytest.raises(ValueError, match="only sigma and learning_rate"):
         first.with_settings(5, evolution(algorithm=name, population_size=8).strategy_config)
+
+
+def test_another_chunk_size_keeps_seed_and_step_sizes():
+    first = evolution(config={"chunk_size": 4})
+    changed = first.with_settings(5, replace(first.strategy_config, sigma=0.17, learning_rate=0.23))
+    smaller = changed.with_chunk_size(2)
+    assert smaller.chunk_size == 2
+    assert smaller.traced == changed.traced != first.traced
 
 
 class SelfPlay(Quadratic):
