@@ -72,7 +72,8 @@ def command_line() -> str:
             word = f"{word.partition('=')[0]}=..."
         if not {before, word} & {"--save", "--json", "--figure"}:
             words.append(word)
-    program = ["-m", f"experiments.benchmarks.{module.stem}"]
+    name = module.parent.name if module.stem == "__main__" else module.stem
+    program = ["-m", f"experiments.benchmarks.{name}"]
     if module.name == "benchmark.py":
         program = ["experiments/benchmark.py"]
     return shlex.join(["python", *program, *words])

@@ -33,6 +33,8 @@ COLUMNS = (
     "syncs / update", "GB / update", "GB needed", "M frames/s",
 )  # fmt: skip
 
+NOTE = "Estimated for a GPU that was not there; see the command's help for the assumptions."
+
 
 class Measured(NamedTuple):
     """Costs of a program, by its parts."""
@@ -128,9 +130,8 @@ def main(argv: Sequence[str]) -> int:
                 args.hlo.mkdir(parents=True, exist_ok=True)
                 (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.text)
             table.row(*row(name, work, measure(work, target.bandwidth)))
-    if args.save is not None:
-        note = "Estimated for a GPU that was not there; see the command's help for the assumptions."
-        save(args.save, {f"Programs for the {args.target.upper()}": table}, note)
+            if args.save is not None:
+                save(args.save, {f"Programs for the {args.target.upper()}": table}, NOTE)
     return 0
 
 

@@ -145,7 +145,8 @@ def evolution_of(preset: str, target: Target, candidates: int, **changes: Any) -
     """
     changes = merge({"strategy": {"population_size": candidates}}, changes)
     raw = merge(load_yaml(presets.find(preset)), changes)
-    raw.setdefault("evolve", preset.split("/")[0].removeprefix("evolve_"))
+    if "study" not in raw:
+        raw.setdefault("evolve", preset.split("/")[0].removeprefix("evolve_"))
     study = studies.find(raw)
     settings = from_dict(study.settings(raw, None), raw)
     problem = study.make(settings).problem({})
