@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 from purerl import acting, envs
+from purerl.parts import episodes
 from purerl.parts.evaluation import evaluate
 from tests.purerl import probes, reference
 
@@ -56,7 +57,7 @@ def test_targets_by_hand(sac):
     env_params = learner.env.default_params
     hyperparams = sac.Hyperparams(gamma=0.9)
     state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
-    sums = sac.episodes.zero_sums(4)
+    sums = episodes.zero_sums(4)
     state, _ = jax.jit(learner.collect)(state, sums, KEY, env_params)
     batch = jax.jit(learner.make_batch)(state, KEY, hyperparams)
     rewards = np.asarray(state.ring.reward)[:8]
