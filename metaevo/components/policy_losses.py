@@ -16,6 +16,8 @@ ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
 SCALARS = 2
 """Arguments of a policy loss after meta_params and context: logarithm of the ratio, advantage."""
+COMPARED = "clipped_surrogate", "dpo"
+"""The hand-written losses in the picture."""
 RATIO_LIMIT = 2.0
 """The picture shows ratios from 1 / RATIO_LIMIT to RATIO_LIMIT."""
 CAPTIONS = {
@@ -32,7 +34,7 @@ def policy_curves(
     hyperparams: Hyperparams,
     advantage: float,
 ) -> dict[str, PolicyCurve]:
-    """Return learned and hand-written losses against the ratio, at one advantage.
+    """Return learned losses, PPO's clip and DPO against the ratio, at one advantage.
 
     Drifts are zero at ratio 1: a constant in a loss has no gradient. `learned` has slot functions
     by the names of their curves.
@@ -52,7 +54,7 @@ def policy_curves(
 
     curves = {name: curve(function, meta_params) for name, function in learned.items()}
     functions = losses.HAND_WRITTEN["policy_loss"]
-    return curves | {name: curve(function, None) for name, function in functions.items()}
+    return curves | {name: curve(functions[name], None) for name in COMPARED}
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:

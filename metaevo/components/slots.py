@@ -182,8 +182,10 @@ SLOTS: dict[str, Slot] = {
         Slot(
             "make_optimizer",
             trace=_gradient_step,
-            # Adam's steps have the size of its learning rate; these depend on the gradient's.
+            # Adam's steps have the size of its learning rate; these depend on the gradient's, and
+            # all of lion's have the size of Adam's largest.
             own_space={
+                "lion": {"learning_rate": _log_uniform(1e-5, 1e-2)},
                 "momentum": {"learning_rate": _log_uniform(1e-4, 1.0)},
                 "rmsprop": {"learning_rate": _log_uniform(1e-5, 1e-1)},
                 "sgd": {"learning_rate": _log_uniform(1e-3, 10.0)},

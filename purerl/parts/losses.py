@@ -32,6 +32,10 @@ class PolicyLossHyperparams(struct.PyTreeNode):
 
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """largest distance of the probability ratio from 1"""
+    clip_epsilon_high: Annotated[float, Gt(0)] = 0.28
+    """largest distance of the ratio above 1 under clip_higher"""
+    kl_coef: Annotated[float, Gt(0)] = 3.0
+    """weight of the divergence from the old policy under kl_penalty"""
     dpo_alpha: Annotated[float, Gt(0)] = 2.0
     """scale of the discovered policy loss's drift for positive advantages"""
     dpo_beta: Annotated[float, Gt(0)] = 0.6
@@ -105,9 +109,66 @@ def clipped_surrogate(
 ) -> jax.Array:
     """PPO's clipped surrogate objective, negated (Schulman et al. 2017, equation 7)."""
     del meta_params
-    ratio = jnp.exp(log_ratio)
     clip = context.hyperparams.clip_epsilon
-    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+    return _clipped_surrogate(log_ratio, advantage, clip, clip)
+
+
+def clip_higher(
+    meta_params: MetaParams,
+    context: Context,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """PPO's objective with more room up than down, negated: DAPO (Yu et al. 2025, equation 10).
+
+    The ratio is clipped to [1 - clip_epsilon, 1 + clip_epsilon_high].
+    """
+    del meta_params
+    hyperparams = context.hyperparams
+    return _clipped_surrogate(
+        log_ratio, advantage, hyperparams.clip_epsilon, hyperparams.clip_epsilon_high
+    )
+
+
+def _clipped_surrogate(
+    log_ratio: jax.Array, advantage: jax.Array, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    ratio = jnp.exp(log_ratio)
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - low, 1.0 + high) * advantage)
+
+
+def kl_penalty(
+    meta_params: MetaParams,
+    context: Context,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """PPO with a penalty for KL(old, new), negated (Schulman et al. 2017, equation 8).
+
+    `hyperparams.kl_coef` is constant. The divergence is estimated from the sampled actions by
+    ratio - 1 - log(ratio), which is never negative (Schulman 2020, "Approximating KL divergence").
+    """
+    del meta_params
+    ratio = jnp.exp(log_ratio)
+    divergence = ratio - 1.0 - log_ratio
+    return context.hyperparams.kl_coef * divergence - ratio * advantage
+
+
+def spo(
+    meta_params: MetaParams,
+    context: Context,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """Simple policy optimisation, negated: SPO (Xie et al. 2024).
+
+    ratio * advantage - |advantage| / (2 clip_epsilon) (ratio - 1)^2: its maximum is at a distance
+    of `hyperparams.clip_epsilon` from 1.
+    """
+    del meta_params
+    ratio = jnp.exp(log_ratio)
+    penalty = jnp.abs(advantage) / (2.0 * context.hyperparams.clip_epsilon)
+    return penalty * jnp.square(ratio - 1.0) - ratio * advantage
 
 
 def dpo(
@@ -137,6 +198,12 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
         "huber": huber,
         "sloped_squared": sloped_squared,
     },
-    "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
+    "policy_loss": {
+        "clipped_surrogate": clipped_surrogate,
+        "dpo": dpo,
+        "clip_higher": clip_higher,
+        "kl_penalty": kl_penalty,
+        "spo": spo,
+    },
 }
 """Hand-written losses of each slot by their names in configs; the first is the reference."""

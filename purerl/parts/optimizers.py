@@ -1,7 +1,8 @@
 """Hand-written optimizers for the slot `make_optimizer`, and their hyperparameters.
 
 Each clips the global norm of the gradient first, and anneals its learning rate. On a CPU the
-parameters are one vector, which takes fewer operations and changes results by rounding only.
+parameters are one vector, which takes fewer operations and changes results by rounding only; Muon
+needs their matrices. Constants without a hyperparameter are optax's defaults.
 """
 
 from typing import Annotated, Self
@@ -11,9 +12,14 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Gt, Interval
 from flax import struct
+from optax import contrib
 
 from purerl.fast.gradient_steps import flattened
+from purerl.parts import parameters
 from purerl.types import Context, MakeOptimizer, MetaParams
+
+MUON_SIZE = 0.2
+"""Root mean square of Muon's steps in learning rates (Liu et al. 2025, section 2.2)."""
 
 
 class Hyperparams(struct.PyTreeNode):
@@ -28,7 +34,9 @@ class Hyperparams(struct.PyTreeNode):
     max_grad_norm: Annotated[float, Gt(0)] = 0.5
     """limit of the gradient's global norm; .inf for none"""
     adam_epsilon: Annotated[float, Gt(0)] = 1e-5
-    """added to the root of Adam's second moment"""
+    """added to the root of the second moment of Adam and its variants"""
+    weight_decay: Annotated[float, Ge(0)] = 1e-2
+    """share of the parameters, times the learning rate, that adamw and lion subtract in a step"""
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
     """share of the previous step that the optimizer momentum adds"""
     rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
@@ -66,18 +74,95 @@ def sgd(meta_params: MetaParams, context: Context) -> optax.GradientTransformati
     return _optimizer(context, optax.identity())
 
 
+def adamw(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Adam with decoupled decay of all parameters (Loshchilov & Hutter 2019)."""
+    del meta_params
+    direction = optax.scale_by_adam(eps=context.hyperparams.adam_epsilon)
+    return _optimizer(context, _with_weight_decay(context, direction))
+
+
+def nadam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Adam with Nesterov momentum (Dozat 2016)."""
+    del meta_params
+    epsilon = context.hyperparams.adam_epsilon
+    return _optimizer(context, optax.scale_by_adam(eps=epsilon, nesterov=True))
+
+
+def amsgrad(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Adam with the largest second moment so far (Reddi et al. 2018)."""
+    del meta_params
+    return _optimizer(context, optax.scale_by_amsgrad(eps=context.hyperparams.adam_epsilon))
+
+
+def radam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Adam without division in the first five steps, then rectified (Liu et al. 2020)."""
+    del meta_params
+    return _optimizer(context, optax.scale_by_radam(eps=context.hyperparams.adam_epsilon))
+
+
+def lion(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Steps of one size along a momentum's sign, and weight decay (Chen et al. 2023)."""
+    del meta_params
+    return _optimizer(context, _with_weight_decay(context, optax.scale_by_lion()))
+
+
+def muon(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+    """Orthogonalised momentum (Jordan et al. 2024) for the torsos' kernels, NAdam for the rest.
+
+    The steps are scaled to the size of Adam's (Liu et al. 2025). A kernel of a convolution is the
+    matrix of all its inputs and its filters.
+    """
+    del meta_params
+
+    def matrix(depth: float, leaf: jax.Array) -> contrib.MuonDimensionNumbers | None:
+        is_hidden = depth < 1 and leaf.ndim > 1
+        inputs = tuple(range(leaf.ndim - 1))
+        return contrib.MuonDimensionNumbers(inputs, -1) if is_hidden else None
+
+    steps = contrib.muon(
+        _annealed_learning_rate(context),
+        eps=context.hyperparams.adam_epsilon,
+        muon_weight_dimension_numbers=lambda params: jax.tree.map(
+            matrix, parameters.depth(params), params
+        ),
+        consistent_rms=MUON_SIZE,
+    )
+    return _clipped(context, steps)
+
+
+def schedule_free_adam(
+    meta_params: MetaParams, context: Context
+) -> optax.GradientTransformationExtraArgs:
+    """Schedule-free Adam (Defazio et al. 2024): a running mean in the place of momentum.
+
+    The agent acts with the parameters of the gradient, which are 0.9 of that mean and 0.1 of the
+    last steps.
+    """
+    del meta_params
+    step_size = _annealed_learning_rate(context)
+    adam = optax.scale_by_adam(b1=0.0, eps=context.hyperparams.adam_epsilon)
+    steps = optax.chain(adam, optax.scale_by_learning_rate(step_size))
+    return flattened(_clipped(context, contrib.schedule_free(steps, step_size)))
+
+
 def _optimizer(
     context: Context, direction: optax.GradientTransformation
 ) -> optax.GradientTransformationExtraArgs:
     """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
-    hyperparams = context.hyperparams
-    return flattened(
-        optax.chain(
-            optax.clip_by_global_norm(hyperparams.max_grad_norm),
-            direction,
-            scale_by_annealed_learning_rate(context),
-        )
-    )
+    return flattened(_clipped(context, direction, scale_by_annealed_learning_rate(context)))
+
+
+def _clipped(
+    context: Context, *parts: optax.GradientTransformation
+) -> optax.GradientTransformationExtraArgs:
+    """Return transformations, one after another, of the clipped gradient."""
+    return optax.chain(optax.clip_by_global_norm(context.hyperparams.max_grad_norm), *parts)
+
+
+def _with_weight_decay(
+    context: Context, direction: optax.GradientTransformation
+) -> optax.GradientTransformationExtraArgs:
+    return optax.chain(direction, optax.add_decayed_weights(context.hyperparams.weight_decay))
 
 
 def annealed(context: Context) -> jax.Array | float:
@@ -94,17 +179,18 @@ def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransform
 
     The learning rate decreases from `hyperparams.learning_rate` to `final_learning_rate` times it.
     """
-    hyperparams = context.hyperparams
 
     def update(updates, state, params=None, *, progress, frames, **extra_args):
         del params, extra_args
-        done = annealed(context.replace(progress=progress, frames=frames))
-        step_size = hyperparams.learning_rate * (
-            1.0 + (hyperparams.final_learning_rate - 1.0) * done
-        )
+        step_size = _annealed_learning_rate(context.replace(progress=progress, frames=frames))
         return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+def _annealed_learning_rate(context: Context) -> jax.Array:
+    hyperparams, done = context.hyperparams, annealed(context)
+    return hyperparams.learning_rate * (1.0 + (hyperparams.final_learning_rate - 1.0) * done)
 
 
 HAND_WRITTEN: dict[str, MakeOptimizer] = {
@@ -113,5 +199,12 @@ HAND_WRITTEN: dict[str, MakeOptimizer] = {
     "momentum": momentum,
     "rmsprop": rmsprop,
     "sgd": sgd,
+    "adamw": adamw,
+    "nadam": nadam,
+    "amsgrad": amsgrad,
+    "radam": radam,
+    "lion": lion,
+    "muon": muon,
+    "schedule_free": schedule_free_adam,
 }
 """Optimizers by their names in configs; the first is the reference, also by its older name."""

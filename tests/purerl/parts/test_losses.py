@@ -12,7 +12,13 @@ from purerl.ppo import Hyperparams
 from purerl.types import Context
 
 HYPERPARAMS = Hyperparams(
-    clip_epsilon=0.25, value_clip_epsilon=0.3, huber_delta=0.8, dpo_alpha=1.5, dpo_beta=0.5
+    clip_epsilon=0.25,
+    clip_epsilon_high=0.4,
+    kl_coef=2.0,
+    value_clip_epsilon=0.3,
+    huber_delta=0.8,
+    dpo_alpha=1.5,
+    dpo_beta=0.5,
 )
 CONTEXT = Context(HYPERPARAMS)
 numbers = st.floats(-4, 4, width=32)
@@ -63,6 +69,37 @@ def test_clipped_surrogate(ratio, advantage, expected, slope):
     value, derivative = jax.value_and_grad(loss)(jnp.float32(ratio))
     assert value == pytest.approx(expected, rel=1e-5)
     assert derivative == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "ratio", "advantage", "expected", "slope"),
+    [
+        # up to 1.4, down to 0.75
+        (losses.clip_higher, 1.3, 2.0, -2.6, -2.0),
+        (losses.clip_higher, 1.5, 2.0, -2.8, 0.0),
+        (losses.clip_higher, 0.8, -2.0, 1.6, 2.0),
+        (losses.clip_higher, 0.5, -2.0, 1.5, 0.0),
+        (losses.clip_higher, 1.5, -2.0, 3.0, 2.0),
+        # 2 (ratio - 1 - log ratio) - ratio * advantage: at 2 and 1/2 with log 2 = 0.693147
+        (losses.kl_penalty, 1.0, 3.0, -3.0, -3.0),
+        (losses.kl_penalty, 2.0, 1.0, 2 * 0.306853 - 2.0, 2 * 0.5 - 1.0),
+        (losses.kl_penalty, 0.5, -1.0, 2 * 0.193147 + 0.5, 2 * -1.0 + 1.0),
+        # |advantage| / 0.5 (ratio - 1)^2 - ratio * advantage: flat at 1.25 and at 0.75
+        (losses.spo, 1.0, 2.0, -2.0, -2.0),
+        (losses.spo, 1.25, 2.0, 0.25 - 2.5, 0.0),
+        (losses.spo, 1.5, 2.0, 1.0 - 3.0, 2.0),
+        (losses.spo, 0.75, -2.0, 0.25 + 1.5, 0.0),
+    ],
+)
+def test_other_surrogates(loss, ratio, advantage, expected, slope):
+    """By hand, with a clip of 0.25 below and 0.4 above, and a penalty of 2."""
+
+    def of_ratio(ratio):
+        return loss(None, CONTEXT, jnp.log(ratio), jnp.float32(advantage))
+
+    value, derivative = jax.value_and_grad(of_ratio)(jnp.float32(ratio))
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert derivative == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
 @given(log_ratio=st.floats(-1, 1, width=32), advantage=numbers)
