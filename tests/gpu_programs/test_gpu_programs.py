@@ -1,14 +1,17 @@
 """Programs compiled for a GPU (`make test-gpu-programs`): forbidden parts, known costs."""
 
+import json
 import math
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from experiments.benchmarks.gpu_programs import deviceless
-from experiments.benchmarks.gpu_programs.hlo import Program
 from experiments.benchmarks.gpu_programs.programs import PROGRAMS
 from metaevo.config import ConfigError
 from purerl import fast
@@ -30,7 +33,7 @@ def h100():
 def test_a_program_needs_neither_float64_nor_lapack_nor_the_host(h100, name):
     make, agents = PROGRAMS[name]
     work = make(h100, min(agents))
-    program = Program(work.compiled.text, h100.bandwidth)
+    program = work.compiled.program(h100.bandwidth)
     for each in program.instructions():
         assert not re.search(r"\bf64\[", each.type), each
         if each.op == "custom-call":
@@ -43,7 +46,7 @@ def test_a_program_needs_neither_float64_nor_lapack_nor_the_host(h100, name):
 def test_a_generation_on_eight_gpus_communicates_once():
     several = deviceless.target("h100", devices=8)
     work = PROGRAMS["evolve-value-loss"][0](several, 512)
-    program = Program(work.compiled.text, several.bandwidth)
+    program = work.compiled.program(several.bandwidth)
     ops = [each.op.removesuffix("-start") for each in program.instructions()]
     assert sum(op in COLLECTIVES for op in ops) == 1
 
@@ -54,7 +57,7 @@ def test_launches_and_flops_of_a_known_program(h100):
 
     size = 256
     shape = jax.ShapeDtypeStruct((size, size), jnp.float32)
-    whole = Program(h100.compile(product, shape, shape).text, h100.bandwidth).whole
+    whole = h100.compile(product, shape, shape).program(h100.bandwidth).whole
     assert whole.total.flops == 10 * 2 * size**3
     (loop,) = whole.loops
     assert loop.trips == 10
@@ -67,7 +70,7 @@ def test_bytes_and_seconds_of_a_known_program(h100):
         return jax.lax.fori_loop(0, 10, lambda _, carry: jnp.sin(carry) + y, x)
 
     shape = jax.ShapeDtypeStruct((1 << 24,), jnp.float32)
-    (loop,) = Program(h100.compile(sines, shape, shape).text, h100.bandwidth).whole.loops
+    (loop,) = h100.compile(sines, shape, shape).program(h100.bandwidth).whole.loops
     moved = 3 * 4 * (1 << 24)  # two arrays are read, one is written
     assert moved <= loop.body.total.bytes <= 1.001 * moved
     assert loop.body.total.seconds == pytest.approx(moved / h100.bandwidth, rel=0.1)
@@ -77,11 +80,22 @@ def test_a_loop_with_a_length_of_the_device_asks_the_host(h100):
     def halve(x):
         return jax.lax.while_loop(lambda x: jnp.sum(x) > 1, lambda x: x / 2, x)
 
-    whole = Program(
-        h100.compile(halve, jax.ShapeDtypeStruct((1000,), jnp.float32)).text, h100.bandwidth
-    ).whole
+    compiled = h100.compile(halve, jax.ShapeDtypeStruct((1000,), jnp.float32))
+    whole = compiled.program(h100.bandwidth).whole
     assert whole.loops[0].trips is None
     assert whole.total.syncs == 1
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_an_update_with_metaevo_s_flags_is_one_graph_that_never_asks_the_host(name, tmp_path):
+    saved = tmp_path / "table.json"
+    command = "-m", "experiments.benchmarks.gpu_programs", name, "--agents", "2", "--save", saved
+    clean = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    subprocess.run([sys.executable, *command], env=clean, check=True, timeout=500)
+    (table,) = json.loads(saved.read_text())["tables"]
+    (row,) = (dict(zip(table["columns"], each, strict=True)) for each in table["rows"])
+    assert row["syncs / update"] == "0"
+    assert int(row["% in graphs"]) >= 99
 
 
 def test_an_unknown_target_is_refused_in_one_line():

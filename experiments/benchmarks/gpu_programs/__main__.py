@@ -5,10 +5,11 @@ python -m experiments.benchmarks.gpu_programs                      # all program
 python -m experiments.benchmarks.gpu_programs ppo dqn --target h200 --agents 1 2048
 python -m experiments.benchmarks.gpu_programs --save docs/results/gpu_programs.json
 
-The optimised program has exact numbers of kernel launches and host round trips, and the bytes that
-its kernels read and write. The estimated speed assumes that a kernel takes max(2 µs, bytes / the
-memory's bandwidth) and that a round trip to the host takes 10 µs. It leaves out arithmetic, caches
-and launches that overlap.
+Programs are compiled with the flags that `metaevo` sets (`metaevo.devices.setup`). The optimised
+program has exact numbers of kernel launches and host round trips, and the bytes that its kernels
+read and write. The estimated speed assumes that a kernel takes max(2 µs, bytes / the memory's
+bandwidth), inside a CUDA graph or not, and that a round trip to the host takes 10 µs. It leaves out
+arithmetic, caches and launches that overlap.
 """
 
 import argparse
@@ -21,8 +22,12 @@ from experiments.benchmarks.gpu_programs import environment
 
 environment.setup()
 
+from metaevo.evolution import devices
+
+devices.setup()
+
 from experiments.benchmarks.gpu_programs import deviceless
-from experiments.benchmarks.gpu_programs.hlo import Cost, Loop, Part, Program
+from experiments.benchmarks.gpu_programs.hlo import Cost, Loop, Part
 from experiments.benchmarks.gpu_programs.programs import PROGRAMS, Work
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
@@ -30,7 +35,7 @@ from metaevo.config import ConfigError, exit_on_config_error
 
 COLUMNS = (
     "program", "agents", "launches / env step", "launches / gradient step", "launches / update",
-    "syncs / update", "GB / update", "GB needed", "M frames/s",
+    "% in graphs", "syncs / update", "GB / update", "GB needed", "M frames/s",
 )  # fmt: skip
 
 NOTE = "Estimated for a GPU that was not there; see the command's help for the assumptions."
@@ -57,7 +62,7 @@ def measure(work: Work, bandwidth: float) -> Measured:
         work: the program.
         bandwidth: of the GPU's memory, bytes per second.
     """
-    whole = Program(work.compiled.text, bandwidth).whole
+    whole = work.compiled.program(bandwidth).whole
     update = whole.total
     if (loop := _longest(whole, work.updates)) is not None and work.updates > 1:
         whole, update = loop.body, loop.body.total
@@ -94,6 +99,7 @@ def row(name: str, work: Work, measured: Measured) -> list[str]:
         f"{work.agents:,}",
         *steps,
         f"{update.launches:,.0f}",
+        f"{100 * update.graphed / update.launches:.0f}",
         f"{update.syncs:,.0f}",
         f"{update.bytes / 1e9:.3g}",
         f"{measured.memory / 2**30:.3g}",

@@ -5,13 +5,15 @@ The description decides the kernels and which loops become CUDA graphs.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
 
+from experiments.benchmarks.gpu_programs.hlo import Program
 from metaevo.config import ConfigError
 from purerl import fast
 from purerl.types import PyTree
@@ -28,6 +30,12 @@ class Compiled:
     """the optimised module"""
     bytes_needed: int
     """memory for arguments, results and temporaries"""
+    graphed: frozenset[str]
+    """names of the instructions that run inside CUDA graphs"""
+
+    def program(self, bandwidth: float) -> Program:
+        """Return the costs, for a memory of so many bytes per second."""
+        return Program(self.text, bandwidth, self.graphed)
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,35 @@ class Target:
 
 def finished(lowered: Any) -> Compiled:
     """Compile a lowered function."""
-    compiled = lowered.compile()
+    with TemporaryDirectory() as folder:
+        compiled = lowered.compile(compiler_options={"xla_dump_to": folder})
+        graphed = frozenset(_graphed(Path(folder)))
     memory = compiled.memory_analysis()
     needed = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return Compiled(compiled.as_text(), needed + memory.temp_size_in_bytes)
+    return Compiled(compiled.as_text(), needed + memory.temp_size_in_bytes, graphed)
+
+
+def _graphed(folder: Path) -> Iterator[str]:
+    """Yield the names of the instructions inside CUDA graphs, which XLA calls command buffers.
+
+    XLA writes the steps of a program as lines with a number, indented below what contains them. A
+    second file has the instruction of each number. Without graphs the first is missing.
+    """
+    names = {}
+    for path in folder.glob("*thunk_metadata.txt"):
+        for block in path.read_text().split("thunk_metadata {"):
+            number = re.search(r"thunk_id: (\d+)", block)
+            name = re.search(r'profile_annotation: "([^"]*)"', block)
+            if number and name:
+                names[int(number.group(1))] = name.group(1)
+    for path in folder.glob("*thunk_sequence_after_thunk_passes.txt"):
+        graph: int | None = None  # indentation of the graph that contains a line
+        for line in re.finditer(r"^( *)(\d+): (\w+)", path.read_text(), re.MULTILINE):
+            indentation = len(line.group(1))
+            if graph is not None and indentation > graph:
+                yield names[int(line.group(2))]
+            else:
+                graph = indentation if line.group(3) == "kCommandBuffer" else None
 
 
 def target(name: str, *, devices: int = 1) -> Target:

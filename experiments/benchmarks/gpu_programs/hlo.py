@@ -1,12 +1,13 @@
 """Costs of an optimised GPU program, read from its text: kernels, bytes, flops, host round trips.
 
-A kernel takes max(launch, bytes / bandwidth) seconds. A loop costs its body times its trips; a loop
-with an unknown number of trips, or a conditional, also waits for the host.
+A kernel takes max(launch, bytes / bandwidth) seconds. A loop costs its body times its trips. A loop
+with an unknown number of trips, or a conditional, also waits for the host. In a CUDA graph neither
+does, but each iteration evaluates the condition of its loop and passes it to the graph.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class Cost:
     """of matrix products"""
     syncs: float = 0.0
     """waits for the host"""
+    graphed: float = 0.0
+    """kernels inside CUDA graphs"""
     seconds: float = 0.0
     """estimated"""
 
@@ -102,14 +105,15 @@ class _Instruction(NamedTuple):
 class Program:
     """An optimised program for one GPU."""
 
-    def __init__(self, text: str, bandwidth: float):
+    def __init__(self, text: str, bandwidth: float, graphed: Set[str] = frozenset()):
         """Parse the program.
 
         Args:
             text: of the optimised module, `compiled.as_text()`.
             bandwidth: of the GPU's memory, bytes per second.
+            graphed: names of the instructions inside CUDA graphs.
         """
-        self.bandwidth = bandwidth
+        self.bandwidth, self.graphed = bandwidth, graphed
         self.computations: dict[str, dict[str, _Instruction]] = {}
         self.entry = ""
         for name, is_entry, instructions in _computations(text):
@@ -147,14 +151,13 @@ class Program:
     def _loop(self, each: _Instruction) -> Loop:
         trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', each.attributes)
         body = self._part(each.attribute("body"))
-        if trips is None:  # the host reads the condition after every iteration
-            body.own += self._part(each.attribute("condition")).own
-            body.own += Cost(syncs=1, seconds=SYNC_SECONDS)
+        if trips is None or each.name in self.graphed:
+            body.own += self._part(each.attribute("condition")).own + self._choice(each)
         scope = re.search(r'op_name="([^"]*)"', each.attributes)
         return Loop(scope.group(1) if scope else "", int(trips.group(1)) if trips else None, body)
 
     def _conditional(self, each: _Instruction) -> Cost:
-        """The cost of the most expensive branch, and of the host that chooses it."""
+        """The cost of the most expensive branch, and of choosing it."""
         listed = re.search(r"branch_computations=\{([^}]*)\}", each.attributes)
         pattern = r"(?:true|false)_computation=%?([\w.\-]+)"
         names = (
@@ -164,7 +167,13 @@ class Program:
         )
         branches = [self._part(name).total for name in names]
         most = max(branches, key=lambda cost: cost.launches)
-        return most + Cost(syncs=1, seconds=SYNC_SECONDS)
+        return most + self._choice(each)
+
+    def _choice(self, each: _Instruction) -> Cost:
+        """The cost of a predicate, which a kernel passes to the graph, or the host reads."""
+        if each.name in self.graphed:
+            return Cost(launches=1, graphed=1, seconds=LAUNCH_SECONDS)
+        return Cost(syncs=1, seconds=SYNC_SECONDS)
 
     def _kernel(self, each: _Instruction, table: dict[str, _Instruction]) -> Cost:
         if each.op == "fusion":
@@ -177,7 +186,8 @@ class Program:
             )
             flops = _flops(each, table)
         seconds = max(LAUNCH_SECONDS, moved / self.bandwidth)
-        return Cost(launches=1, bytes=moved, flops=flops, seconds=seconds)
+        graphed = each.name in self.graphed
+        return Cost(launches=1, bytes=moved, flops=flops, graphed=graphed, seconds=seconds)
 
     def _fusion(self, each: _Instruction) -> tuple[float, float]:
         """Bytes and flops of a fusion; slices and updates in place count what they touch."""

@@ -57,6 +57,21 @@ def test_the_users_flags_are_respected():
     assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
 
 
+def test_flags_for_gpus_are_set_where_jax_has_a_plugin_for_cuda():
+    (name, value), *_ = devices.GPU_FLAGS.items()
+    assert name not in devices.xla_flags("", set())
+    assert f"{name}={value}" in devices.xla_flags("", {"xla_cuda12"}).split()
+    assert devices.xla_flags(f"{name}=", {"xla_cuda12"}).count(name) == 1
+
+
+def test_xla_knows_the_flags_for_gpus():
+    """It ends the process for a flag, or a value, that it does not know."""
+    show = "import jax; print(jax.device_count())"
+    flags = " ".join(f"{name}={value}" for name, value in devices.GPU_FLAGS.items())
+    assert python(show, XLA_FLAGS=flags) == "1"
+    assert python(show, XLA_FLAGS=f"{flags}S") != "1"
+
+
 # --- Rows ---------------------------------------------------------------------------------------
 
 
