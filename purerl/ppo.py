@@ -336,6 +336,7 @@ class PPO:
             hyperparams,
             progress=jnp.minimum(frames / whole, 1.0),
             num_updates=num_updates,
+            num_epochs=self.config.update_epochs,
             frames=frames,
         )
 

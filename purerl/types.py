@@ -52,6 +52,8 @@ class Context(struct.PyTreeNode):
     dormancy: PyTree = None
     """activity of the unit that each parameter feeds; see
     `purerl.parts.parameters.dormancy`"""
+    num_epochs: int = 1
+    """passes over the data of an update, where there are epochs"""
     component: Any = None
     """hyperparameters of a learned part, if any; learners do not use them"""
 

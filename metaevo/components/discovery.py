@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import channels, learners, players, registry, zoo
+from metaevo.components import channels, learners, players, published, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -82,7 +82,8 @@ def load(
 
     Args:
         run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
-            to stderr. Or `zoo:NAME`, an entry of the zoo. Of cheap talk, a channel
+            to stderr. Or `zoo:NAME`, an entry of the zoo; or a file of published weights
+            (`metaevo.components.published`). Of cheap talk, a channel
             for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
             `purerl.games`.
         slot: that the function is to fill; needed if several parts were evolved.
@@ -119,7 +120,7 @@ def load(
         raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
     part = parts[slot or has]
     reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
-    before = about.get("learner")  # None if earlier versions saved it
+    before = published.LEARNER if about is None else about.get("learner")  # None in older files
     if learner is not None and reads and isinstance(before, str):
         missing = sorted(reads & learners.find(before).told - learners.find(learner).told)
         if missing:
@@ -136,6 +137,8 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     Raises:
         ConfigError: as `load` does.
     """
+    if published.is_file_name(run_dir):
+        return published.load(run_dir)
     run, entry = _opened(run_dir)
     if entry is not None and entry.function is not None:
         raise ConfigError(f"{entry.name} is the hand-written {entry.function}: nothing evolved it")

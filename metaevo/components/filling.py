@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import discovery, learners, seen, zoo
+from metaevo.components import discovery, learners, published, seen, zoo
 from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, files
 from metaevo.runs import checkpoint
@@ -21,7 +21,10 @@ def slots_of(learner: str) -> list[str]:
 def describe(slot: str) -> str:
     """Return the allowed values of such a setting, in words."""
     known = ", ".join(HAND_WRITTEN[slot])
-    return f"{known}, the directory of a run that evolved one, or zoo:NAME (metaevo zoo lists them)"
+    others = "the directory of a run that evolved one, or zoo:NAME (metaevo zoo lists them)"
+    if slot == published.SLOT:
+        others = f"a file of published weights (docs/how-to/components.md), {others}"
+    return f"{known}, {others}"
 
 
 def fill(
@@ -31,7 +34,8 @@ def fill(
 
     Args:
         slot: to be filled.
-        name: of a hand-written function or an entry of the zoo, or the directory of a run.
+        name: of a hand-written function, an entry of the zoo or a file of published weights, or the
+            directory of a run.
         learner: the learner that has the slot.
         run_path: an existing run; its copy of the evolved function is used.
         trust_source: whether source code that a run has saved may be executed.
@@ -45,6 +49,11 @@ def fill(
     if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
         directory = copy_of(run_path, slot)
     if zoo.is_name(name) and (str(directory) == name or zoo.is_same(name, directory)):
+        try:
+            return discovery.load(name, slot=slot, learner=learner)
+        except ConfigError as error:
+            raise ConfigError(f"{slot} = {name!r}: {error}") from error
+    if str(directory) == name and published.is_file_name(name):
         try:
             return discovery.load(name, slot=slot, learner=learner)
         except ConfigError as error:
@@ -67,6 +76,12 @@ def keep(run_path: Path, slot: str, name: str) -> None:
     """Copy an evolved function into the run that learns with it: a run needs no other one."""
     copy = RunDirectory(copy_of(run_path, slot))
     if name in HAND_WRITTEN[slot] or copy.meta_params.exists():
+        return
+    if published.is_file_name(name):
+        found = published.find(name)
+        evolved, meta_params = published.load(name)
+        learner, about = published.LEARNER, published.seen(found)
+        discovery.save(copy, evolved, meta_params, 0, learner, about)
         return
     source, sources = RunDirectory(Path(name)), {}
     if zoo.is_name(name):

@@ -7,16 +7,19 @@ units are dormant, and when to explore: the policy's parameters get learned nois
 
     u = 1e-3 m exp(1e-3 e),    for the policy + 1e-3 d noise;    parameters -= u - mean of u
 
-The learner's learning rate and clipping are not used. It can be evolved from random weights only.
+The learner's learning rate is not used. It can be evolved from random weights only.
+`metaevo.components.published` reads the authors' weights, for which the inputs are exactly as in
+their code (`Config.published`).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
 from metaevo.components.component import Ablation, Component, Found
@@ -25,6 +28,7 @@ from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
 from purerl.parts import parameters
+from purerl.types import Context, PyTree
 
 SLOT = "make_optimizer"
 TOLD = frozenset({"progress", "epoch", "key", "dormancy"})
@@ -41,16 +45,27 @@ NORMALISED = (
 )
 """The inputs that are divided by their root mean square over an array of parameters."""
 INPUTS = *NORMALISED, "training", "layer", "epoch", "dormancy"
-MEMORY, HIDDEN, OUTPUTS = 8, 16, 3
+OUTPUTS = 3
 STEP = 1e-3
 LARGEST = 1e4
 """Of an output: what explodes is counted as diverged, but no step is infinite."""
 LARGEST_EXPONENT = 10.0
+TINY = 1e-9
+"""The least norm by which a gradient is divided."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """OPEN has no settings."""
+    """The sizes of the networks, and which inputs they see."""
+
+    memory_size: Annotated[int, Gt(0)] = 8
+    """units of the GRU; the authors' optimizer for several tasks has 16"""
+    hidden_size: Annotated[int, Gt(0)] = 16
+    """units of the two hidden layers; the authors' optimizer for several tasks has 32"""
+    published: bool = False
+    """as in the authors' code: gradients of policy and value are each clipped (max_grad_norm),
+    logarithms begin at 1e-13 instead of 1e-8, training and epoch end at 1, the dormancy of heads is
+    told, and the logarithm of the standard deviation counts as a layer"""
 
 
 class State(NamedTuple):
@@ -59,37 +74,44 @@ class State(NamedTuple):
     momenta: jax.Array
     """[len(DECAYS), P]"""
     memory: jax.Array
-    """[MEMORY, P]"""
+    """[memory_size, P]"""
 
 
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the slot function of `purerl.types.MakeOptimizer`."""
-    del config
 
     def make_optimizer(meta_params, context):
-        del context
-
         def init(params):
             size = ravel_pytree(params)[0].size
-            return State(jnp.zeros((len(DECAYS), size)), jnp.zeros((MEMORY, size)))
+            memory = jnp.zeros((config.memory_size, size))
+            return State(jnp.zeros((len(DECAYS), size)), memory)
 
         def update(
             updates, state, params, *, progress, epoch=None, key=None, dormancy=None, **more
         ):
             del more
             gradient, unravel = ravel_pytree(updates)
+            policy = parameters.for_each(parameters.of_policy(params), params)
+            if config.published:
+                limit = context.hyperparams.max_grad_norm
+                of_policy, of_value = policy * gradient, (1.0 - policy) * gradient
+                gradient = _clip(of_policy, limit) + _clip(of_value, limit)
+                progress, epoch = _until_one(context, progress, epoch)
             decays = DECAYS[:, None]
             momenta = decays * state.momenta + (1.0 - decays) * gradient[None]
             values, _ = ravel_pytree(params)
             told = dormancy if dormancy is not None else jax.tree.map(jnp.ones_like, params)
             active, _ = ravel_pytree(told)
-            layer = parameters.for_each(parameters.depth(params), params)
+            layer = parameters.for_each(_layers(config, params), params)
+            if not config.published:
+                active = jnp.where(layer < 1, active, 1.0)
 
             def of_all(scalar):
                 return jnp.full_like(values, 0.0 if scalar is None else scalar)
 
             sizes = [leaf.size for leaf in jax.tree.leaves(params)]
-            normalised = _normalised(_inputs(values, momenta, gradient), sizes)
+            floor = 1e-13 if config.published else 1e-8
+            normalised = _normalised(_inputs(values, momenta, gradient, floor), sizes)
             others = jnp.stack([of_all(progress), layer, of_all(epoch), active])
             memory = _gru(meta_params["gru"], jnp.concatenate([normalised, others]), state.memory)
             outputs = jnp.clip(_mlp(meta_params, memory), -LARGEST, LARGEST)
@@ -97,13 +119,18 @@ def make(config: Config) -> Component:
             exponent = jnp.clip(STEP * exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
             steps = STEP * size * jnp.exp(exponent)
             if key is not None:
-                policy = parameters.for_each(parameters.of_policy(params), params)
                 steps += STEP * spread * policy * jax.random.normal(key, steps.shape)
             return unravel(jnp.mean(steps) - steps), State(momenta, memory)
 
         return optax.GradientTransformationExtraArgs(init, update)
 
-    return Component(_init, make_optimizer)
+    return Component(lambda key: _init(config, key), make_optimizer)
+
+
+def size(config: Config) -> int:
+    """Return how many numbers it has."""
+    shapes = jax.eval_shape(lambda key: _init(config, key), jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
 def ablations(found: Found) -> list[Ablation]:
@@ -119,8 +146,44 @@ def ablations(found: Found) -> list[Ablation]:
     return [without_inputs(found, without)]
 
 
-def _init(key: jax.Array) -> PlainDict:
+def _clip(gradient: jax.Array, limit: jax.Array) -> jax.Array:
+    norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
+    return gradient * jnp.minimum(1.0, limit / jnp.maximum(norm, TINY))
+
+
+def _until_one(
+    context: Context, progress: jax.Array, epoch: jax.Array | None
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the progress and the epoch so that the last update and the last epoch have 1."""
+    updates, epochs = context.num_updates, context.num_epochs
+    progress = progress * updates / jnp.maximum(updates - 1, 1)
+    return progress, None if epoch is None else epoch * epochs / jnp.maximum(epochs - 1, 1)
+
+
+def _layers(config: Config, params: PyTree) -> PyTree:
+    """Return the relative depth of each array, see `parameters.depth`.
+
+    In the authors' code a policy's log_std is a layer of its own, after the head.
+    """
+    depth = parameters.depth(params)
+    policy = parameters.of_policy(params)
+    depths = [d for d, own in zip(*map(jax.tree.leaves, (depth, policy)), strict=True) if own]
+    paths = jax.tree.leaves_with_path(params)
+    has_std = any(getattr(path[-1], "key", None) == "log_std" for path, _ in paths if path)
+    if not (config.published and has_std):
+        return depth
+    before = len(set(depths)) - 1  # layers before the head
+
+    def of_array(path: tuple[Any, ...], depth: float, own: bool) -> float:
+        is_std = getattr(path[-1], "key", None) == "log_std"
+        return depth * before / (before + 1) if own and not is_std else depth
+
+    return jax.tree.map_with_path(of_array, depth, policy)
+
+
+def _init(config: Config, key: jax.Array) -> PlainDict:
     """Draw weights [outputs, inputs] as flax's `GRUCell`, `Dense` and `LayerNorm` do."""
+    memory, hidden = config.memory_size, config.hidden_size
     keys = jax.random.split(key, 5)
     memory_keys = jax.random.split(keys[1], 3)
 
@@ -129,28 +192,28 @@ def _init(key: jax.Array) -> PlainDict:
         return {"kernel": kernel.T, "bias": jnp.zeros(outputs)}
 
     def norm():
-        return {"scale": jnp.ones(HIDDEN), "bias": jnp.zeros(HIDDEN)}
+        return {"scale": jnp.ones(hidden), "bias": jnp.zeros(hidden)}
 
-    gates = [dense(each, len(INPUTS), MEMORY) for each in jax.random.split(keys[0], 3)]
+    gates = [dense(each, len(INPUTS), memory) for each in jax.random.split(keys[0], 3)]
     return {
         "gru": {
             "inputs": jnp.concatenate([gate["kernel"] for gate in gates]),
-            "bias": jnp.zeros(3 * MEMORY),
-            "memory": jnp.concatenate([orthogonal()(each, (MEMORY,) * 2) for each in memory_keys]),
-            "memory_bias": jnp.zeros(MEMORY),
+            "bias": jnp.zeros(3 * memory),
+            "memory": jnp.concatenate([orthogonal()(each, (memory,) * 2) for each in memory_keys]),
+            "memory_bias": jnp.zeros(memory),
         },
-        "first": dense(keys[2], MEMORY, HIDDEN),
+        "first": dense(keys[2], memory, hidden),
         "first_norm": norm(),
-        "second": dense(keys[3], HIDDEN, HIDDEN),
+        "second": dense(keys[3], hidden, hidden),
         "second_norm": norm(),
-        "output": dense(keys[4], HIDDEN, OUTPUTS),
+        "output": dense(keys[4], hidden, OUTPUTS),
     }
 
 
-def _inputs(values: jax.Array, momenta: jax.Array, gradient: jax.Array) -> jax.Array:
+def _inputs(values: jax.Array, momenta: jax.Array, gradient: jax.Array, floor: float) -> jax.Array:
     """The inputs that are normalised, [15, P]."""
     seen = jnp.concatenate([momenta, gradient[None]])
-    both = jnp.stack([jnp.sign(seen), jnp.log(jnp.abs(seen) + 1e-8)], axis=1)
+    both = jnp.stack([jnp.sign(seen), jnp.log(jnp.abs(seen) + floor)], axis=1)
     return jnp.concatenate([values[None], both.reshape(-1, values.size)])
 
 
@@ -163,7 +226,7 @@ def _normalised(rows: jax.Array, sizes: list[int]) -> jax.Array:
 
 
 def _gru(weights: dict[str, jax.Array], inputs: jax.Array, memory: jax.Array) -> jax.Array:
-    """A gated recurrent unit (Cho et al. 2014) on [19, P] and [8, P], with flax's biases."""
+    """A gated recurrent unit (Cho et al. 2014) on [19, P] and memory, with flax's biases."""
     of_inputs = weights["inputs"] @ inputs + weights["bias"][:, None]
     of_memory = weights["memory"] @ memory
     reset, update, new = jnp.split(of_inputs, 3)
@@ -178,7 +241,7 @@ def _sigmoid(x: jax.Array) -> jax.Array:
 
 
 def _mlp(weights: PlainDict, x: jax.Array) -> jax.Array:
-    """Map [8, P] to [3, P]."""
+    """Map [memory_size, P] to [3, P]."""
     for name in ("first", "second"):
         # LayerNorm (Ba et al. 2016): its mean is taken away from the few weights, not from x; and
         # its sum of squares is spelt out, so that XLA makes it part of what follows.
@@ -186,8 +249,8 @@ def _mlp(weights: PlainDict, x: jax.Array) -> jax.Array:
         x = (kernel - jnp.mean(kernel, axis=0, keepdims=True)) @ x + (bias - jnp.mean(bias))[
             :, None
         ]
-        square = sum(x[index] * x[index] for index in range(HIDDEN))
-        x = x * jax.lax.rsqrt(square / HIDDEN + 1e-6)[None]
+        square = sum(x[index] * x[index] for index in range(len(x)))
+        x = x * jax.lax.rsqrt(square / len(x) + 1e-6)[None]
         norm = weights[f"{name}_norm"]
         x = jax.nn.relu(x * norm["scale"][:, None] + norm["bias"][:, None])
     return weights["output"]["kernel"] @ x + weights["output"]["bias"][:, None]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.components import zoo
+from metaevo.components import published, zoo
 from metaevo.config import files
 from metaevo.config.checks import Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -91,11 +91,14 @@ def by_rule(rule: str | Path) -> list[SeenTask]:
     Earlier versions recorded only the environments, or nothing, in copies and distilled parts.
 
     Args:
-        rule: `zoo:NAME`, or the directory of a run, of a copy or of a saved part.
+        rule: `zoo:NAME`, a file of published weights, or the directory of a run, of a copy or of a
+            saved part.
 
     Raises:
         ConfigError: if the entry or the directory cannot be read.
     """
+    if published.is_file_name(rule):
+        return in_settings(published.seen(published.find(rule)))
     run = RunDirectory(zoo.find(str(rule)).path if zoo.is_name(rule) else Path(rule))
     if os.path.lexists(run.path / zoo.CARD):
         card: _Card = files.read_json(run.path / zoo.CARD, _Card)

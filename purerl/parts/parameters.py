@@ -13,6 +13,8 @@ from purerl.types import PyTree
 
 POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"
 """Parts of `purerl.parts.networks.ActorCritic` that the policy uses, including a shared torso."""
+HEADS = "policy_head", "value_head"
+"""The output layers of `ActorCritic`."""
 TINY = 1e-9
 """If a layer's mean activity is smaller, all its units are dormant."""
 
@@ -53,17 +55,23 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
 
     This is the mean |activation| of the unit over observations, divided by the mean over the layer
     (Sokar et al. 2023, "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1
-    for an average unit. Parameters that do not feed a hidden unit get 1. The activity of a filter
-    is its mean over positions. Inputs of the network are [B, *obs_shape]; the result has the
-    structure of `params`.
+    for an average unit. The units of a head are its outputs. Parameters that feed neither a hidden
+    unit nor an output get 1. The activity of a filter is its mean over positions. Inputs of the
+    network are [B, *obs_shape]; the result has the structure of `params`.
     """
-    entering = entering_activations(network, params, obs)
+    outputs = _layer_outputs(network, params, obs)
+    entering = _entering(outputs)
 
     def of_array(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         torso, layer = _layer(path)
-        if layer is None:
+        head = next((name for name in _names(path) if name in HEADS), None)
+        if layer is not None:
+            activity = ACTIVATIONS[network.config.activation](entering[torso][layer])
+        elif head is not None:
+            activity = outputs[head]["__call__"][0]
+        else:
             return jnp.ones_like(leaf)
-        activity = jnp.abs(ACTIVATIONS[network.config.activation](entering[torso][layer]))
+        activity = jnp.abs(activity)
         activity = jnp.mean(activity.reshape(-1, activity.shape[-1]), axis=0)
         score = activity / jnp.maximum(jnp.mean(activity), TINY)
         return jnp.broadcast_to(score.reshape((1,) * (leaf.ndim - 1) + (-1,)), leaf.shape)
@@ -76,6 +84,11 @@ def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[s
 
     `network` is one of `purerl.parts.networks`, and its inputs are [B, *obs_shape].
     """
+    return _entering(_layer_outputs(network, params, obs))
+
+
+def _layer_outputs(network: Any, params: PyTree, obs: jax.Array) -> dict[str, Any]:
+    """Return the outputs of all layers [B, ..., units], as flax captures them."""
     kinds = nn.Dense | nn.Conv | nn.LayerNorm
     _, seen = network.apply(
         params,
@@ -83,14 +96,19 @@ def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[s
         capture_intermediates=lambda module, _: isinstance(module, kinds),
         mutable=["intermediates"],
     )
+    found: dict[str, Any] = seen["intermediates"]
+    return found
+
+
+def _entering(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return which of the outputs enter an activation function, by torso and layer."""
 
     def of_torso(layers: dict[str, Any]) -> dict[str, Any]:
         last = {name: layers.get(name.replace("Dense", "LayerNorm"), layers[name])
                 for name in layers if not name.startswith("LayerNorm")}  # fmt: skip
         return {name: each["__call__"][0] for name, each in last.items()}
 
-    torsos = seen["intermediates"].items()
-    return {name: of_torso(layers) for name, layers in torsos if name.endswith("torso")}
+    return {name: of_torso(layers) for name, layers in outputs.items() if name.endswith("torso")}
 
 
 def for_each(values: Any, params: PyTree) -> jax.Array:

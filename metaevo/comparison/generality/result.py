@@ -65,6 +65,7 @@ def result(
         "rule": rule.text if rule.text.startswith("zoo:") else rule.name,
         "slot": rule.slot,
         "key": rule.key,
+        **({} if rule.weights is None else {"weights": rule.weights.source()}),
         "learning_rates": list(rates),
         "seeds": benchmark.seeds,
         "complete": len(scores) == len(benchmark.tasks),

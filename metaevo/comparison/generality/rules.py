@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, registry, seen, zoo
+from metaevo.components import discovery, filling, published, registry, seen, zoo
+from metaevo.components.parts import Part
+from metaevo.components.published import Published
 from metaevo.config import ConfigError, show, to_dict
 from purerl.learners import HAND_WRITTEN, LEARNERS
 
@@ -15,17 +17,21 @@ class Rule(NamedTuple):
     """A rule that fills a slot of PPO."""
 
     text: str
-    """name as in the settings: `adam`, `zoo:NAME`, or a directory"""
+    """name as in the settings: `adam`, `zoo:NAME`, a directory, or a file of published weights"""
     slot: str
     key: str
     """digest that identifies the rule: it changes with every number and every line of source"""
     seen: tuple[str, ...]
     """environments that the rule was evolved on"""
     trust_source: bool = False
+    weights: Published | None = None
+    """where it comes from, if its authors have published it"""
 
     @property
     def name(self) -> str:
         """Short name, for tables and folders."""
+        if self.weights is not None:
+            return self.weights.name
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 
@@ -33,28 +39,30 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     """Return the rule with this name.
 
     Args:
-        text: a hand-written function for a PPO slot, `zoo:NAME`, or a run's directory.
+        text: a hand-written function for a PPO slot, `zoo:NAME`, a run's directory, or a file of
+            published weights.
         trust_source: execute the component's source code saved in the run.
 
     Raises:
         ConfigError: if there is no such rule, or it does not fit into PPO.
     """
-    slots = filling.slots_of(LEARNER)
+    slots, weights = filling.slots_of(LEARNER), None
     for slot in slots:
         if text in HAND_WRITTEN[slot]:
             return Rule(text, slot, digest_of_text(f"{slot} {text}"), ())
     if zoo.is_name(text):
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
+    elif published.is_file_name(text):
+        weights = published.find(text)
+        slot, key = published.SLOT, key_of_weights(weights)
     elif os.path.isdir(text):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:
             parts = ", ".join(evolved.parts)
             raise ConfigError(f"{text} holds several parts ({parts}); the benchmark takes one")
         (part,) = evolved.parts.values()
-        source = registry.source_of(part.module) or b""
-        about = [part.source, to_dict(part.config), digest(meta_params), registry.digest(source)]
-        slot, key = part.slot.name, digest_of_text(str(about))
+        slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
@@ -63,10 +71,22 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(
             f"{show(text)} is no rule{hint}; it must be the directory of a run that evolved one, "
-            f"or one of {', '.join(known)}"
+            f"a file of published weights, or one of {', '.join(known)}"
         )
     if slot not in slots:
         has = ", ".join(LEARNERS[LEARNER].slots)
         raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
     filling.fill(slot, text, LEARNER, trust_source=trust_source)
-    return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source)
+    return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source, weights)
+
+
+def key_of_weights(rule: Published) -> str:
+    """Return the key of a published rule, for which its file is not needed."""
+    (part,) = published.part(rule).parts.values()
+    return _key_of_part(part, rule.sha256)
+
+
+def _key_of_part(part: Part, weights: str) -> str:
+    source = registry.source_of(part.module) or b""
+    about = [part.source, to_dict(part.config), weights, registry.digest(source)]
+    return digest_of_text(str(about))

@@ -83,7 +83,8 @@ class Plain:
             rows = [row / np.sqrt(np.mean(row**2) + 1e-5) for row in rows]
             for index in range(gradients[name].size):
                 own = [row[index] for row in rows]
-                x = np.array([*own, progress, depth, epoch, dormancy[name][index]])
+                active = dormancy[name][index] if depth < 1 else 1.0  # not told of heads
+                x = np.array([*own, progress, depth, epoch, active])
                 m, e, d = self.network((name, index), x)
                 steps[name, index] = 1e-3 * m * np.exp(1e-3 * e)
                 if policy:

@@ -31,7 +31,7 @@ def test_dormancy_of_dense_layers(shared):
     params = drawn(network, OBS)
     found = dormancy(network, params, OBS)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
-    for torso in ("actor_torso",) if shared else ("actor_torso", "critic_torso"):
+    for torso in ("critic_torso", "actor_torso")[shared:]:
         x = np.asarray(OBS)
         for layer in ("Dense_0", "Dense_1"):
             weights = params["params"][torso][layer]
@@ -39,7 +39,11 @@ def test_dormancy_of_dense_layers(shared):
             kernel = np.broadcast_to(ratio(x), weights["kernel"].shape)
             np.testing.assert_allclose(found[torso][layer]["kernel"], kernel, rtol=1e-4)
             np.testing.assert_allclose(found[torso][layer]["bias"], ratio(x), rtol=1e-4)
-    assert (found["policy_head"]["kernel"] == 1).all()
+    head = params["params"]["policy_head"]
+    logits = x @ np.asarray(head["kernel"]) + np.asarray(head["bias"])
+    np.testing.assert_allclose(found["policy_head"]["bias"], ratio(logits), rtol=1e-4)
+    np.testing.assert_allclose(found["policy_head"]["kernel"][2], ratio(logits), rtol=1e-4)
+    np.testing.assert_allclose(found["value_head"]["kernel"], 1, rtol=1e-6)  # a single unit
 
 
 def test_dormancy_of_filters_and_dead_layers():

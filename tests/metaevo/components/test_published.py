@@ -1,0 +1,105 @@
+"""Published weights: the authors' updates, and files that are none of them."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.record_open import CASES, Case, our_updates
+from metaevo.__main__ import main
+from metaevo.comparison.generality.rules import key_of_weights, rule_of
+from metaevo.components import discovery, filling, published, seen
+from metaevo.config import ConfigError
+
+RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_updates_are_those_of_the_authors_code(number):
+    """Six steps of OPEN's code (experiments/record_open.py), whose largest are 2e-3."""
+    recorded = dict(RECORDED[number])
+    updates, noise = recorded.pop("updates"), [*map(np.float32, recorded.pop("noise"))]
+    case = Case(**recorded)
+    assert case == CASES[number]
+    found = our_updates(case, case.weights(), noise)
+    np.testing.assert_allclose(found, updates, rtol=0, atol=1e-7)
+    swapped = case.weights()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    assert np.abs(np.subtract(our_updates(case, swapped, noise), updates)).max() > 1e-6
+
+
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    """A file that is taken for OPEN's of Freeway."""
+    path = tmp_path / "freeway.npy"
+    np.save(path, CASES[0].weights())
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    rules = [each._replace(sha256=digest) if each.name == "open-freeway" else each
+             for each in published.RULES]  # fmt: skip
+    monkeypatch.setattr(published, "RULES", tuple(rules))
+    return path
+
+
+def same(a, b):
+    return jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), a, b))
+
+
+def test_a_run_keeps_its_copy(weights, tmp_path):
+    _, numbers = filling.fill("make_optimizer", str(weights), "ppo")
+    assert same(numbers, published.unflatten(CASES[0].weights(), CASES[0].config))
+    assert sum(leaf.size for leaf in jax.tree.leaves(numbers)) == 1211
+    run = tmp_path / "run"
+    filling.keep(run, "make_optimizer", str(weights))
+    name = str(weights)
+    weights.unlink()  # a run needs no other file
+    _, copied = filling.fill("make_optimizer", name, "ppo", run)
+    assert same(numbers, copied)
+    envs = seen.environments(filling.seen_by("make_optimizer", name, run))
+    assert envs == ("Freeway-MinAtar",)
+    assert discovery.load_all(filling.copy_of(run, "make_optimizer"))[0].parts["open"].config == (
+        CASES[0].config
+    )
+
+
+def test_it_is_a_rule_of_the_benchmark(weights):
+    rule = rule_of(str(weights))
+    assert (rule.name, rule.slot) == ("open-freeway", "make_optimizer")
+    assert rule.seen == ("Freeway-MinAtar",)
+    assert rule.weights.source()["licence"] == "Apache-2.0"
+    keys = {key_of_weights(each) for each in published.RULES}
+    assert rule.key in keys
+    assert len(keys) == 7
+
+
+def test_it_needs_a_learner_with_epochs(weights):
+    with pytest.raises(ConfigError, match=r"does not tell it: epoch"):
+        filling.fill("make_optimizer", str(weights), "dqn")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        (np.zeros(1211, np.float32), "SHA-256 begins with"),
+        (np.zeros(1210, np.float32), "holds float32 [1210]: must be float32, 1,211 or 3,571"),
+        (np.zeros(1211), "holds float64 [1211]"),
+        (np.array([{}], dtype=object), "is not an array of numbers"),
+        (b"", "is not an array of numbers"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train --make_optimizer", "generality"])
+def test_other_files_are_one_line(content, message, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if isinstance(content, bytes):
+        Path("w.npy").write_bytes(content)
+    elif content is not None:
+        np.save("w.npy", content, allow_pickle=True)
+    with pytest.raises(SystemExit) as stopped:
+        raise SystemExit(main([*command.split(), "w.npy"]))
+    error = capsys.readouterr().err
+    assert (stopped.value.code, error.count("\n")) == (2, 1)
+    assert message in error
+    assert "w.npy" in error
