@@ -222,23 +222,12 @@ def kills() -> str:
 
 
 def generality() -> str:
-    """Return the rows of the benchmark of generality, the highest score first."""
-    from metaevo.comparison.generality import rows
+    """Return the rows of the benchmark of generality, the highest score first, with filters."""
+    from metaevo.comparison.generality import leaderboard, rows
 
     found = rows.entered()
-    columns = ["rule", "slot", "score [95%]", "tasks", *rows.parts_of(found[0])]
-    cells = [
-        [
-            f"`{each['rule']}`",
-            each["slot"],
-            f"**{rows.score_of(each)}**",
-            each["score"]["tasks"],
-            *rows.parts_of(each).values(),
-        ]
-        for each in found
-    ]
     note = f"Version {found[0]['version']}, {found[0]['seeds']} agents a task."
-    return f"{_markdown(columns, cells)}\n\n<small>{note} `metaevo generality RULE`</small>"
+    return f"{leaderboard.html(found)}\n\n<small>{note} `metaevo generality RULE`</small>"
 
 
 def zoo() -> str:
