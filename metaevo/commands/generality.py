@@ -1,12 +1,17 @@
 """Command line of `metaevo generality`."""
 
+import argparse
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from metaevo.comparison.generality import result, rows
+import numpy as np
+
+from metaevo.comparison.generality import result, rows, submission
 from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.comparison.generality.references import measure_references
-from metaevo.comparison.generality.tasks import benchmark
+from metaevo.comparison.generality.rules import is_own
+from metaevo.comparison.generality.tasks import Benchmark, benchmark
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
@@ -39,6 +44,12 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
     )
+    parser.add_argument(
+        "--submit", action="store_true", help=f"also write {submission.FILE}, for --check"
+    )
+    parser.add_argument(
+        "--check", type=Path, metavar="FILE", help="check a submission of RULE, do not measure it"
+    )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
     found = benchmark()
@@ -51,8 +62,11 @@ def main(argv: list[str], *, description: str | None) -> int:
             "tasks",
             lambda check_stop: measure_references(found, folder, args.references, check_stop),
         )
+    if args.check is not None:
+        return _check(args, found)
     if args.rule is None:
-        if args.tasks is not None or args.learning_rates is not None or args.output is not None:
+        others = args.tasks, args.learning_rates, args.output
+        if args.submit or any(each is not None for each in others):
             raise ConfigError(
                 "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
                 "directory of a run"
@@ -60,6 +74,8 @@ def main(argv: list[str], *, description: str | None) -> int:
         print(rows.table(rows.entered()).text())
         print("\nmetaevo generality RULE measures another.")
         return 0
+    if args.submit and args.tasks is not None:
+        raise ConfigError("--submit: a submission has all tasks; leave out --tasks")
     job = prepare(
         args.rule,
         tasks=args.tasks,
@@ -74,6 +90,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         about = {**judged.content, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
         judged.draw(folder)
+        if args.submit:
+            command = shlex.join(["metaevo", "generality", *argv])
+            sent = submission.submission(found, about, command)
+            files.write_json_atomic(folder / submission.FILE, sent)
         print(result.table(about, found).text())
         if about["score"] is not None and about["complete"]:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
@@ -81,3 +101,24 @@ def main(argv: list[str], *, description: str | None) -> int:
         print(f"\n{result.headline(about)}")
 
     return work_in(folder, "tasks", work)
+
+
+def _check(args: argparse.Namespace, found: Benchmark) -> int:
+    """Check a submission, print what was trained again, return the exit code."""
+    others = args.tasks, args.learning_rates, args.output
+    if args.submit or any(each is not None for each in others):
+        raise ConfigError("--check: takes a RULE only; leave out the rest")
+    content, where = submission.read(args.check), str(args.check)
+    name = args.rule or content["row"]["rule"]
+    if args.rule is None and not is_own(name):
+        raise ConfigError(
+            f"{where}: is of {name}, which is not metaevo's: name its file, directory or weights "
+            "(metaevo generality RULE --check FILE)"
+        )
+    rates = content["row"]["learning_rates"]
+    job = prepare(name, tasks=None, learning_rates=rates, trust_source=args.trust_source)
+    submission.check(content, where, found, job.rule, job.references)
+    print(f"{where}: complete, of {job.rule.name} as it is; training a tenth again")
+    submission.repeat(content, where, found, job.rule, np.random.default_rng())
+    print(f"accepted: {result.headline({**content['row'], 'complete': True})}")
+    return 0

@@ -80,6 +80,12 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source, weights)
 
 
+def is_own(text: str) -> bool:
+    """Whether a name is of metaevo's own rules, a hand-written function or an entry of the zoo."""
+    slots = filling.slots_of(LEARNER)
+    return any(text in HAND_WRITTEN[slot] for slot in slots) or zoo.is_name(text)
+
+
 def key_of_weights(rule: Published) -> str:
     """Return the key of a published rule, for which its file is not needed."""
     (part,) = published.part(rule).parts.values()

@@ -15,9 +15,9 @@ from metaevo.commands import generality as command
 from metaevo.comparison.generality import judge, measure, references, result, rows
 from metaevo.comparison.generality.measure import key_of, rates_of
 from metaevo.comparison.generality.references import measure_references
-from metaevo.comparison.generality.rules import Rule, rule_of
+from metaevo.comparison.generality.rules import Rule, key_of_weights, rule_of
 from metaevo.comparison.generality.tasks import benchmark, read_references
-from metaevo.components import discovery, parts, value_loss
+from metaevo.components import discovery, parts, published, value_loss
 from metaevo.config import to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
@@ -45,11 +45,20 @@ def test_the_references_are_of_the_list_and_leave_a_scale():
         assert each["learning_rate"] in LIST.learning_rates["default"]
 
 
+def key_of_rule(row):
+    """The digest of a row's rule as it is now; of published weights without their file."""
+    if "weights" not in row:
+        return rule_of(row["rule"]).key
+    (rule,) = (each for each in published.RULES if each.name == row["rule"])
+    assert row["weights"] == rule.source()
+    return key_of_weights(rule)
+
+
 def test_the_rows_of_the_page_are_what_their_scores_say():
     ends = read_references()["tasks"]
     for row in rows.entered():
         assert row["version"] == LIST.version
-        assert row["key"] == rule_of(row["rule"]).key, f"{row['rule']} has changed: measure again"
+        assert row["key"] == key_of_rule(row), f"{row['rule']} has changed: measure again"
         assert row["complete"]
         scores = result.normalised(row["tasks"], ends)
         unseen = [each for name, each in scores.items() if name not in row["seen"]]
@@ -119,7 +128,9 @@ def run(capsys, *argv):
 @pytest.mark.usefixtures("tiny")
 def test_what_was_measured_is_kept_and_from_python_it_is_the_same(tmp_path, capsys, monkeypatch):
     output = tmp_path / "out"
-    assert run(capsys, "huber", "--output", output)[0] == 0
+    assert run(capsys, "huber", "--output", output, "--submit")[0] == 0
+    code, out, _ = run(capsys, "--check", output / "submission.json")
+    assert (code, "cartpole: the same scores" in out) == (0, True)
     kept = json.loads((output / "result.json").read_text())
     assert list(kept["tasks"]) == ["cartpole"]
     (tmp_path / "empty").mkdir()
@@ -183,6 +194,10 @@ def test_rules_are_found_by_name():
         "adam --learning_rates 1",
         "adam --learning_rates 1 2 3 nan",
         "adam --references x.json",
+        "adam --submit --tasks grid",
+        "--submit",
+        "--check nothing.json",
+        "adam --check nothing.json --submit",
     ],
 )
 def test_bad_input_is_one_line(line, capsys, tmp_path, monkeypatch):

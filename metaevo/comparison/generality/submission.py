@@ -1,0 +1,171 @@
+"""Submissions to the leaderboard: a row with what is needed to check it, and the check."""
+
+import math
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+from annotated_types import Len
+
+from metaevo import statistics
+from metaevo.comparison.generality import result
+from metaevo.comparison.generality.measure import Bench, key_of, rates_of
+from metaevo.comparison.generality.rules import Rule
+from metaevo.comparison.generality.tasks import Benchmark
+from metaevo.config import ConfigError, files, show
+from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.run_directory import commit
+
+FILE = "submission.json"
+REPEATED = 10
+"""A check trains one of so many tasks again."""
+SAME = 1e-4
+"""Relative difference below which scores are the same."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    learning_rate: Number
+    scores: Annotated[list[Measure], Len(2)]
+
+
+@dataclass(frozen=True)
+class _Part:
+    iqm: Number
+    interval: Annotated[list[Number], Len(2, 2)]
+    tasks: Index
+
+
+@dataclass(frozen=True)
+class _Row:
+    version: Index
+    rule: Text
+    slot: Text
+    key: Text
+    learning_rates: Annotated[list[Number], Len(1)]
+    seeds: Index
+    seen: list[Text]
+    score: _Part
+    tasks: dict[str, _Task]
+
+
+@dataclass(frozen=True)
+class _Submission:
+    row: _Row
+    tasks: dict[str, Text]
+    command: Text
+    versions: dict[str, Text]
+
+
+def submission(benchmark: Benchmark, row: PlainMapping, command: str) -> PlainDict:
+    """Return a submission.
+
+    Args:
+        benchmark: on which the row was measured.
+        row: content of result.json.
+        command: which measured it.
+    """
+    return {
+        "row": row,
+        "tasks": {name: key_of(benchmark, name) for name in row["tasks"]},
+        "command": command,
+        "versions": {
+            "commit": commit(),
+            "python": platform.python_version(),
+            "jax": jax.__version__,
+            "processor": platform.machine(),
+        },
+    }
+
+
+def read(path: Path) -> PlainDict:
+    """Return a submission, of which only the shape is checked.
+
+    Raises:
+        ConfigError: if it cannot be read, or something is missing.
+    """
+    content: PlainDict = files.read_json(path, _Submission)
+    return content
+
+
+def check(
+    content: PlainMapping, where: str, benchmark: Benchmark, rule: Rule, references: PlainMapping
+) -> None:
+    """Check that a submission is complete, of this benchmark and of this rule.
+
+    Args:
+        content: from `read`.
+        where: the file, for messages.
+        benchmark: as it is now.
+        rule: which the checker has named.
+        references: scores of random play and tuned PPO by task.
+
+    Raises:
+        ConfigError: naming the first key that is wrong.
+    """
+
+    def refuse(key: str, found: object, allowed: str) -> None:
+        raise ConfigError(f"{where}: {key} = {show(found)}: must be {allowed}")
+
+    row, tasks = content["row"], content["row"]["tasks"]
+    if row["version"] != benchmark.version:
+        refuse("row.version", row["version"], f"{benchmark.version}: measure again")
+    if missing := [name for name in benchmark.tasks if name not in tasks]:
+        refuse("row.tasks", list(tasks), f"the whole list; missing: {', '.join(missing)}")
+    for name in tasks:
+        if name not in benchmark.tasks:
+            refuse("row.tasks", name, "a task of the list")
+        if content["tasks"].get(name) != key_of(benchmark, name):
+            refuse(f"tasks.{name}", content["tasks"].get(name), "the digest of the task's settings")
+        task, at = tasks[name], f"row.tasks.{name}"
+        if len(task["scores"]) != benchmark.seeds:
+            refuse(f"{at}.scores", task["scores"], f"{benchmark.seeds} scores")
+        if task["learning_rate"] not in row["learning_rates"]:
+            refuse(f"{at}.learning_rate", task["learning_rate"], "one of row.learning_rates")
+    if (row["slot"], row["key"]) != (rule.slot, rule.key):
+        refuse("row.key", row["key"], f"{rule.key}, the digest of {rule.name} in {rule.slot}")
+    rates = rates_of(benchmark, rule, row["learning_rates"])
+    anew = result.result(benchmark, rule, rates, tasks, references)
+    if row["seen"] != anew["seen"]:
+        refuse("row.seen", row["seen"], f"{anew['seen']}: the environments that the rule has seen")
+    iqm = None if anew["score"] is None else anew["score"]["iqm"]
+    if iqm is None or not math.isclose(iqm, row["score"]["iqm"], rel_tol=1e-6):
+        refuse("row.score.iqm", row["score"]["iqm"], f"{iqm}, of the scores of its tasks")
+
+
+def repeat(
+    content: PlainMapping,
+    where: str,
+    benchmark: Benchmark,
+    rule: Rule,
+    rng: np.random.Generator,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Train a random tenth of the tasks again, with the submission's learning rates.
+
+    On the same processor and versions the scores are the same; on another one, rounding makes
+    other agents of the same keys, which are compared as samples.
+
+    Raises:
+        ConfigError: if scores differ by more than chance.
+    """
+    names = list(benchmark.tasks)
+    for name in rng.choice(names, math.ceil(len(names) / REPEATED), replace=False).tolist():
+        kept = content["row"]["tasks"][name]
+        again = Bench(benchmark, name, rule).score(kept["learning_rate"])
+        before = np.array(kept["scores"], dtype=np.float64)
+        if np.allclose(again, before, rtol=SAME, equal_nan=True):
+            report(f"{name}: the same scores")
+            continue
+        tables = statistics.fill_missing({"again": again, "before": before})
+        found = statistics.compare(tables["again"], tables["before"])
+        low, high = found.difference_interval
+        about = f"{name}: {found.difference:+.3g} [{low:.3g}, {high:.3g}] when trained again"
+        if found.conclusion in ("better", "worse"):
+            raise ConfigError(f"{where}: {about}: more than chance")
+        report(f"{about}: within chance, but not the same (another processor or version?)")

@@ -1,0 +1,117 @@
+"""Submissions to the leaderboard: complete ones are accepted, all others name what is wrong."""
+
+import copy
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from metaevo.comparison.generality import result, submission
+from metaevo.comparison.generality.rules import rule_of
+from metaevo.comparison.generality.tasks import benchmark
+from metaevo.config import ConfigError
+
+LIST = dataclasses.replace(
+    benchmark(), tasks={name: benchmark().tasks[name] for name in ("cartpole", "grid")}
+)
+RULE = rule_of("dpo")
+RATES = list(LIST.learning_rates["default"])
+ENDS = {name: {"random": [0.0, 0.1], "tuned": [1.0, 1.1]} for name in LIST.tasks}
+
+
+def submitted():
+    measured = {
+        name: {"learning_rate": RATES[1], "scores": [0.5, None, *np.linspace(0, 1, 6)]}
+        for name in LIST.tasks
+    }
+    row = result.result(LIST, RULE, RATES, measured, ENDS)
+    content = submission.submission(LIST, row, "metaevo generality dpo --submit")
+    return json.loads(json.dumps(content))
+
+
+def saved(content, tmp_path):
+    path = tmp_path / "submission.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def checked(content, tmp_path, rule=RULE):
+    found = submission.read(saved(content, tmp_path))
+    submission.check(found, "x.json", LIST, rule, ENDS)
+
+
+def test_what_was_measured_is_accepted(tmp_path):
+    checked(submitted(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("row.version", 99, "row.version = 99: must be 1: measure again"),
+        ("row.tasks.grid", None, "missing: grid"),
+        ("row.tasks.grid.scores", [1.0, 2.0], "row.tasks.grid.scores"),
+        ("row.tasks.grid.scores", None, "has no 'row.tasks.grid.scores'"),
+        ("row.tasks.grid.learning_rate", 0.123, "one of row.learning_rates"),
+        ("row.tasks.grid.scores", [0.9] * 8, "row.score.iqm"),
+        ("row.tasks.other", {"learning_rate": RATES[0], "scores": [0.0] * 8}, "a task of the list"),
+        ("row.key", "0000", "row.key = '0000': must be"),
+        ("row.slot", "value_loss", "row.key"),
+        ("row.seen", ["grid"], "row.seen"),
+        ("row.score.iqm", 3.0, "row.score.iqm = 3.0"),
+        ("row.learning_rates", [0.1], "learning_rate"),
+        ("tasks.grid", "0000", "tasks.grid = '0000': must be the digest"),
+        ("versions", None, "has no 'versions'"),
+        ("row.score", None, "has no 'row.score'"),
+    ],
+)
+def test_what_is_wrong_is_named(path, value, message, tmp_path):
+    content = submitted()
+    *outer, last = path.split(".")
+    inner = content
+    for key in outer:
+        inner = inner[key]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    with pytest.raises(ConfigError) as error:
+        checked(content, tmp_path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_another_rule_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"row.key.*digest of spo in policy_loss"):
+        checked(submitted(), tmp_path, rule_of("spo"))
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (lambda scores: scores, "the same scores"),
+        (lambda scores: scores + 0.01, "within chance"),
+        (lambda scores: scores + 2.0, None),
+    ],
+)
+def test_a_tenth_is_trained_again(change, lines, monkeypatch):
+    content, trained, said = submitted(), [], []
+
+    class Bench:
+        def __init__(self, benchmark, task, rule):
+            trained.append(task)
+
+        def score(self, rate):
+            assert rate == RATES[1]
+            kept = content["row"]["tasks"][trained[-1]]["scores"]
+            return change(np.array(kept, dtype=float))
+
+    monkeypatch.setattr(submission, "Bench", Bench)
+    arguments = copy.deepcopy(content), "x.json", LIST, RULE, np.random.default_rng(0), said.append
+    if lines is None:
+        with pytest.raises(ConfigError, match="more than chance"):
+            submission.repeat(*arguments)
+    else:
+        submission.repeat(*arguments)
+        assert lines in said[0]
+    assert len(trained) == 1  # a tenth of two, rounded up
