@@ -92,13 +92,15 @@ def main(argv: list[str], *, description: str | None) -> int:
         judged.draw(folder)
         if args.submit:
             command = shlex.join(["metaevo", "generality", *argv])
-            sent = submission.submission(found, about, command)
+            sent = submission.submission(found, about, command, job.rule.learner)
             files.write_json_atomic(folder / submission.FILE, sent)
         print(result.table(about, found).text())
         if about["score"] is not None and about["complete"]:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about]).text()}")
         print(f"\n{result.headline(about)}")
+        if job.unable:
+            print(f"{job.rule.name} cannot be trained on {', '.join(job.unable)}")
 
     return work_in(folder, "tasks", work)
 
@@ -117,7 +119,7 @@ def _check(args: argparse.Namespace, found: Benchmark) -> int:
         )
     rates = content["row"]["learning_rates"]
     job = prepare(name, tasks=None, learning_rates=rates, trust_source=args.trust_source)
-    submission.check(content, where, found, job.rule, job.references)
+    submission.check(content, where, found, job.rule, job.references, job.unable)
     print(f"{where}: complete, of {job.rule.name} as it is; training a tenth again")
     submission.repeat(content, where, found, job.rule, np.random.default_rng())
     print(f"accepted: {result.headline({**content['row'], 'complete': True})}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
-from metaevo.comparison.generality.rules import Rule, rule_of
+from metaevo.comparison.generality.rules import WHOLE, Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
@@ -89,6 +89,8 @@ class Job(NamedTuple):
     """learning rates that the rule is tuned over"""
     references: PlainMapping
     """scores of random play and tuned PPO by task"""
+    unable: Sequence[str] = ()
+    """tasks on which the rule, a whole learner, cannot be trained"""
 
 
 def generality(
@@ -98,7 +100,7 @@ def generality(
     learning_rates: Sequence[float] | None = None,
     trust_source: bool = False,
 ) -> GeneralityResult:
-    """Measure how well a rule trains PPO on a fixed list of 16 small tasks.
+    """Measure how well a rule trains PPO, or how well a learner trains, on 16 small tasks.
 
     The rule's learning rate is tuned on each task; fresh agents are then trained and scored. The
     results are not saved; use the command `metaevo generality` to keep finished tasks.
@@ -109,8 +111,9 @@ def generality(
         >>> pandas.DataFrame(result.table())
 
     Args:
-        rule: the name of a hand-written function, `zoo:NAME`, or the directory of a run or of a
-            saved component.
+        rule: the name of a hand-written function or of a learner, `FILE.py:NAME` of a learner,
+            `zoo:NAME`, a file of published weights, or the directory of a run or of a saved
+            component.
         tasks: names of tasks; by default all.
         learning_rates: four values to tune over; defaults to the benchmark's values.
         trust_source: execute the source code that the directory has saved.
@@ -144,8 +147,26 @@ def prepare(
         kept = references.get(task)
         if kept is None or kept["key"] != key_of(found, task):
             raise ConfigError(f"{task}: the references are of another list of tasks")
-        Bench(found, task, bound)
-    return Job(found, chosen, bound, rates, references)
+    unable = _unable(found, chosen, bound)
+    able = [task for task in chosen if task not in unable]
+    return Job(found, able, bound, rates, references, unable)
+
+
+def _unable(found: Benchmark, tasks: Sequence[str], rule: Rule) -> list[str]:
+    """Return the tasks that a whole learner cannot be trained on, such as continuous ones.
+
+    Raises:
+        ConfigError: if it can be trained on none, or if another rule fails on one.
+    """
+    unable = []
+    for task in tasks:
+        try:
+            Bench(found, task, rule)
+        except ConfigError:
+            unable.append(task)
+            if rule.slot != WHOLE or len(unable) == len(tasks):
+                raise
+    return unable
 
 
 def judge(
@@ -172,7 +193,9 @@ def judge(
             bar.stage(f"{task}, {number} of {len(job.tasks)}")
             check_stop()
             measured[task] = measure(job.benchmark, task, job.rule, job.rates, folder, progress)
-    content = result.result(job.benchmark, job.rule, job.rates, measured, job.references)
+    content = result.result(
+        job.benchmark, job.rule, job.rates, measured, job.references, job.unable
+    )
     return GeneralityResult(
         content["rule"],
         content["slot"],

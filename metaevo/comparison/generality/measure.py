@@ -11,7 +11,7 @@ from annotated_types import Len
 from metaevo import statistics
 from metaevo.comparison.comparison import digest_of_text
 from metaevo.comparison.generality.rules import Rule
-from metaevo.comparison.generality.tasks import DEFAULT, Benchmark
+from metaevo.comparison.generality.tasks import DEFAULT, LEARNER, Benchmark
 from metaevo.comparison.kept import kept_in
 from metaevo.config import ConfigError, from_dict
 from metaevo.config.checks import Measure, Number, Text
@@ -43,7 +43,7 @@ class Bench:
             ConfigError: naming the task, if it cannot be built.
         """
         self.benchmark, self.task = benchmark, task
-        raw = {**benchmark.settings(task), rule.slot: rule.text}
+        raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
             settings: Any = from_dict(training_class(raw), raw)
             bound, meta_params = make_task(settings, trust_source=rule.trust_source)
@@ -117,7 +117,8 @@ def measure(
         `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null for
         agents without a score.
     """
-    key = digest_of_text(str([key_of(benchmark, task), rule.slot, rule.key, list(rates)]))
+    about = [key_of(benchmark, task, rule.learner), rule.slot, rule.key, list(rates)]
+    key = digest_of_text(str(about))
 
     def work() -> PlainDict:
         bench = Bench(benchmark, task, rule)
@@ -135,7 +136,8 @@ def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
     return rates[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
 
 
-def key_of(benchmark: Benchmark, task: str) -> str:
+def key_of(benchmark: Benchmark, task: str, learner: str = LEARNER) -> str:
     """Return a digest of everything in the benchmark that trainings on a task depend on."""
-    about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, benchmark.settings(task)]
+    settings = benchmark.settings(task, learner)
+    about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, settings]
     return digest_of_text(str(about))

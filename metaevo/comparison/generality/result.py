@@ -44,14 +44,18 @@ def result(
     rates: Sequence[float],
     measured: Mapping[str, PlainMapping],
     references: Mapping[str, PlainMapping],
+    unable: Sequence[str] = (),
 ) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
-    Tasks that the rule's evolution saw count in `all` only. Arguments as for `normalised`.
+    Tasks that the rule's evolution saw count in `all` only. On the tasks `unable` it cannot be
+    trained. Other arguments as for `normalised`.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
     unseen = [name for name in scores if name not in seen]
+
+    frames = sum(benchmark.frames[benchmark.tasks[name].horizon] for name in scores)
 
     def of(names: Iterable[str]) -> PlainDict | None:
         strata = [scores[name] for name in names]
@@ -68,7 +72,9 @@ def result(
         **({} if rule.weights is None else {"weights": rule.weights.source()}),
         "learning_rates": list(rates),
         "seeds": benchmark.seeds,
-        "complete": len(scores) == len(benchmark.tasks),
+        "tuning_frames": frames * len(rates) * benchmark.tuning_seeds,
+        "complete": len(scores) + len(unable) == len(benchmark.tasks),
+        "unable": list(unable),
         "seen": seen,
         "score": of(unseen),
         "all": of(scores),

@@ -1,23 +1,31 @@
 """Rules to benchmark, by name: hand-written functions, zoo entries and evolved components."""
 
 import difflib
+import inspect
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, published, registry, seen, zoo
+from metaevo.components import discovery, filling, learners, published, registry, seen, zoo
 from metaevo.components.parts import Part
 from metaevo.components.published import Published
-from metaevo.config import ConfigError, show, to_dict
+from metaevo.config import ConfigError, files, show, to_dict
+from metaevo.config.plain import PlainDict
+from purerl.custom import is_custom
 from purerl.learners import HAND_WRITTEN, LEARNERS
+
+WHOLE = "learner"
+"""The slot of a rule that is a whole learner."""
 
 
 class Rule(NamedTuple):
-    """A rule that fills a slot of PPO."""
+    """A rule that fills a slot of PPO, or a whole learner."""
 
     text: str
-    """name as in the settings: `adam`, `zoo:NAME`, a directory, or a file of published weights"""
+    """name as in the settings: `adam`, `zoo:NAME`, a directory, a file of published weights, or
+    `dqn`, `FILE.py:NAME`"""
     slot: str
     key: str
     """digest that identifies the rule: it changes with every number and every line of source"""
@@ -28,10 +36,22 @@ class Rule(NamedTuple):
     """where it comes from, if its authors have published it"""
 
     @property
+    def learner(self) -> str:
+        """Name of the learner that trains."""
+        return self.text if self.slot == WHOLE else LEARNER
+
+    @property
+    def settings(self) -> PlainDict:
+        """Settings of a training that name the rule."""
+        return {} if self.slot == WHOLE else {self.slot: self.text}
+
+    @property
     def name(self) -> str:
         """Short name, for tables and folders."""
         if self.weights is not None:
             return self.weights.name
+        if self.slot == WHOLE:
+            return learners.short_name(self.text)
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 
@@ -39,8 +59,8 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     """Return the rule with this name.
 
     Args:
-        text: a hand-written function for a PPO slot, `zoo:NAME`, a run's directory, or a file of
-            published weights.
+        text: a hand-written function for a PPO slot, `zoo:NAME`, a run's directory, a file of
+            published weights, or a learner.
         trust_source: execute the component's source code saved in the run.
 
     Raises:
@@ -50,6 +70,8 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     for slot in slots:
         if text in HAND_WRITTEN[slot]:
             return Rule(text, slot, digest_of_text(f"{slot} {text}"), ())
+    if text in LEARNERS or (is_custom(text) and not zoo.is_name(text)):
+        return Rule(text, WHOLE, _key_of_learner(text), ())
     if zoo.is_name(text):
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
@@ -67,11 +89,12 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
         known += [entry.name for entry in entries if entry.card["slot"] in slots]
-        close = difflib.get_close_matches(text, known, n=1)
+        close = difflib.get_close_matches(text, [*known, *LEARNERS], n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(
             f"{show(text)} is no rule{hint}; it must be the directory of a run that evolved one, "
-            f"a file of published weights, or one of {', '.join(known)}"
+            "a file of published weights, a learner (FILE.py:NAME), or one of "
+            f"{', '.join([*known, *LEARNERS])}"
         )
     if slot not in slots:
         has = ", ".join(LEARNERS[LEARNER].slots)
@@ -81,15 +104,24 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
 
 
 def is_own(text: str) -> bool:
-    """Whether a name is of metaevo's own rules, a hand-written function or an entry of the zoo."""
+    """Whether a name is of one of metaevo's rules: a function, a learner or an entry of the zoo."""
     slots = filling.slots_of(LEARNER)
-    return any(text in HAND_WRITTEN[slot] for slot in slots) or zoo.is_name(text)
+    is_function = any(text in HAND_WRITTEN[slot] for slot in slots)
+    return is_function or text in LEARNERS or zoo.is_name(text)
 
 
 def key_of_weights(rule: Published) -> str:
     """Return the key of a published rule, for which its file is not needed."""
     (part,) = published.part(rule).parts.values()
     return _key_of_part(part, rule.sha256)
+
+
+def _key_of_learner(text: str) -> str:
+    """Return the key of a learner: of its name, and of its file if it is none of purerl's."""
+    entry, source = learners.find(text), b""
+    if text not in LEARNERS:
+        source = files.read(Path(inspect.getfile(inspect.unwrap(entry.make))))
+    return digest_of_text(str([WHOLE, learners.short_name(text), registry.digest(source)]))
 
 
 def _key_of_part(part: Part, weights: str) -> str:

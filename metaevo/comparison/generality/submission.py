@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from metaevo import statistics
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, rates_of
 from metaevo.comparison.generality.rules import Rule
-from metaevo.comparison.generality.tasks import Benchmark
+from metaevo.comparison.generality.tasks import LEARNER, Benchmark
 from metaevo.config import ConfigError, files, show
 from metaevo.config.checks import Index, Measure, Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -62,17 +62,20 @@ class _Submission:
     versions: dict[str, Text]
 
 
-def submission(benchmark: Benchmark, row: PlainMapping, command: str) -> PlainDict:
+def submission(
+    benchmark: Benchmark, row: PlainMapping, command: str, learner: str = LEARNER
+) -> PlainDict:
     """Return a submission.
 
     Args:
         benchmark: on which the row was measured.
         row: content of result.json.
         command: which measured it.
+        learner: which trained.
     """
     return {
         "row": row,
-        "tasks": {name: key_of(benchmark, name) for name in row["tasks"]},
+        "tasks": {name: key_of(benchmark, name, learner) for name in row["tasks"]},
         "command": command,
         "versions": {
             "commit": commit(),
@@ -94,7 +97,12 @@ def read(path: Path) -> PlainDict:
 
 
 def check(
-    content: PlainMapping, where: str, benchmark: Benchmark, rule: Rule, references: PlainMapping
+    content: PlainMapping,
+    where: str,
+    benchmark: Benchmark,
+    rule: Rule,
+    references: PlainMapping,
+    unable: Sequence[str] = (),
 ) -> None:
     """Check that a submission is complete, of this benchmark and of this rule.
 
@@ -104,6 +112,7 @@ def check(
         benchmark: as it is now.
         rule: which the checker has named.
         references: scores of random play and tuned PPO by task.
+        unable: tasks on which the rule, a whole learner, cannot be trained.
 
     Raises:
         ConfigError: naming the first key that is wrong.
@@ -115,12 +124,12 @@ def check(
     row, tasks = content["row"], content["row"]["tasks"]
     if row["version"] != benchmark.version:
         refuse("row.version", row["version"], f"{benchmark.version}: measure again")
-    if missing := [name for name in benchmark.tasks if name not in tasks]:
+    if missing := [name for name in benchmark.tasks if name not in (*tasks, *unable)]:
         refuse("row.tasks", list(tasks), f"the whole list; missing: {', '.join(missing)}")
     for name in tasks:
         if name not in benchmark.tasks:
             refuse("row.tasks", name, "a task of the list")
-        if content["tasks"].get(name) != key_of(benchmark, name):
+        if content["tasks"].get(name) != key_of(benchmark, name, rule.learner):
             refuse(f"tasks.{name}", content["tasks"].get(name), "the digest of the task's settings")
         task, at = tasks[name], f"row.tasks.{name}"
         if len(task["scores"]) != benchmark.seeds:
@@ -130,7 +139,7 @@ def check(
     if (row["slot"], row["key"]) != (rule.slot, rule.key):
         refuse("row.key", row["key"], f"{rule.key}, the digest of {rule.name} in {rule.slot}")
     rates = rates_of(benchmark, rule, row["learning_rates"])
-    anew = result.result(benchmark, rule, rates, tasks, references)
+    anew = result.result(benchmark, rule, rates, tasks, references, unable)
     if row["seen"] != anew["seen"]:
         refuse("row.seen", row["seen"], f"{anew['seen']}: the environments that the rule has seen")
     iqm = None if anew["score"] is None else anew["score"]["iqm"]
@@ -154,7 +163,7 @@ def repeat(
     Raises:
         ConfigError: if scores differ by more than chance.
     """
-    names = list(benchmark.tasks)
+    names = list(content["row"]["tasks"])
     for name in rng.choice(names, math.ceil(len(names) / REPEATED), replace=False).tolist():
         kept = content["row"]["tasks"][name]
         again = Bench(benchmark, name, rule).score(kept["learning_rate"])

@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Gt, Len
 
+from metaevo.components import learners
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
 from metaevo.config.checks import Index, Number, Text
 from metaevo.config.plain import PlainDict
@@ -15,6 +16,8 @@ from metaevo.config.plain import PlainDict
 FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"
 LEARNER = "ppo"
+SHARED = "hidden_sizes", "normalize_observations", "normalize_rewards"
+"""Settings of the tasks that hold for every learner that has them; a discount, too."""
 DEFAULT = "default"
 """Key in `learning_rates` for rules without an entry."""
 
@@ -37,6 +40,14 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
+class LearnerSpec:
+    """Settings of a learner other than PPO, the same for all tasks; its defaults otherwise."""
+
+    train: PlainDict = field(default_factory=dict)
+    hyperparams: PlainDict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """Everything that scores depend on; any change requires a new version."""
 
@@ -52,16 +63,25 @@ class Benchmark:
     train: PlainDict
     hyperparams: PlainDict
     tasks: dict[str, TaskSpec]
+    learners: dict[str, LearnerSpec] = field(default_factory=dict)
+    """other learners by their names"""
 
-    def settings(self, task: str) -> PlainDict:
+    def settings(self, task: str, learner: str = LEARNER) -> PlainDict:
         """Return the settings of a training on a task, without the rule, as plain data."""
         spec = self.tasks[task]
         frames = {"total_timesteps": self.frames[spec.horizon]}
+        train = merge(self.train, spec.train)
+        hyperparams = merge(self.hyperparams, spec.hyperparams)
+        if learner != LEARNER:
+            entry, own = learners.find(learner), self.learners.get(learner, LearnerSpec())
+            train = {**own.train, **_of_fields(entry.config, train, SHARED)}
+            discount = _of_fields(entry.hyperparams, hyperparams, ("gamma",))
+            hyperparams = {**own.hyperparams, **discount}
         return {
-            "learner": LEARNER,
+            "learner": learner,
             "task": {"env": spec.env, "env_params": spec.env_params},
-            "train": {**merge(self.train, spec.train), **frames},
-            "hyperparams": merge(self.hyperparams, spec.hyperparams),
+            "train": {**train, **frames},
+            "hyperparams": hyperparams,
         }
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
@@ -77,6 +97,12 @@ class Benchmark:
                 known = ", ".join(self.tasks)
                 raise ConfigError(f"tasks: {name!r} is not in the list{hint}; it has: {known}")
         return [name for name in self.tasks if not names or name in names]
+
+
+def _of_fields(cls: type, settings: PlainDict, names: Sequence[str]) -> PlainDict:
+    """Return those of the named settings that a class has as fields."""
+    known = {each.name for each in fields(cls)}
+    return {name: settings[name] for name in names if name in settings and name in known}
 
 
 def benchmark() -> Benchmark:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -184,6 +185,48 @@ def test_rules_are_found_by_name():
     assert len({rule_of(text).key for text in ("sgd", "dpo", "zoo:dpo", "zoo:ppo-optimizer")}) == 4
     assert rates_of(LIST, rule_of("sgd"), None)[-1] == 1.0
     assert rates_of(LIST, rule_of("dpo"), None) == list(LIST.learning_rates["default"])
+
+
+def test_a_whole_learner_is_a_rule(tmp_path):
+    found = rule_of("dqn")
+    assert (found.slot, found.learner, found.settings) == ("learner", "dqn", {})
+    assert rates_of(LIST, found, None) != list(LIST.learning_rates["default"])
+    settings = LIST.settings("pendulum", "dqn")
+    assert settings["train"]["hidden_sizes"] == LIST.train["hidden_sizes"]
+    assert settings["train"]["total_timesteps"] == LIST.frames["long"]
+    assert settings["hyperparams"] == {"gamma": 0.95}  # the task's
+    assert "update_epochs" not in settings["train"]  # PPO's
+    assert key_of(LIST, "grid", "dqn") != key_of(LIST, "grid")
+    source = Path("examples/sac.py").read_text(encoding="utf-8")
+    keys = set()
+    for folder, text in (("a", source), ("b", source), ("c", f"{source}# other\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "sac.py").write_text(text, encoding="utf-8")
+        own = rule_of(f"{tmp_path / folder / 'sac.py'}:sac")
+        keys.add(own.key)
+    assert own.name == "sac"
+    assert len(keys) == 2  # of the code, wherever it is
+
+
+def test_a_learner_leaves_out_what_it_cannot_learn():
+    names = ["cartpole", "pendulum", "grid"]
+    job = judge.prepare("dqn", tasks=names, learning_rates=None, trust_source=False)
+    assert (job.tasks, job.unable) == (["cartpole", "grid"], ["pendulum"])
+    with pytest.raises(metaevo.ConfigError, match="task pendulum: "):
+        judge.prepare("dqn", tasks=["pendulum"], learning_rates=None, trust_source=False)
+    ends = {name: {"random": [0.0, 0.0], "tuned": [1.0, 1.0]} for name in TWO.tasks}
+    measured = {"grid": {"scores": [0.5, 0.5], "learning_rate": 1e-3}}
+    found = result.result(TWO, job.rule, [1e-3, 1e-2], measured, ends, ["cartpole"])
+    assert (found["complete"], found["unable"]) == (True, ["cartpole"])
+    assert found["tuning_frames"] == 64 * 2
+
+
+@pytest.mark.long
+def test_a_learner_is_tuned_and_scored(tmp_path):
+    few = dataclasses.replace(TWO, frames={"short": 256, "medium": 256, "long": 256})
+    found = measure.measure(few, "grid", rule_of("lpg"), [1e-3, 1e-2], tmp_path)
+    assert len(found["scores"]) == few.seeds
+    assert found["learning_rate"] in (1e-3, 1e-2)
 
 
 @pytest.mark.parametrize(

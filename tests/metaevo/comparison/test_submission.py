@@ -86,6 +86,19 @@ def test_another_rule_is_refused(tmp_path):
         checked(submitted(), tmp_path, rule_of("spo"))
 
 
+def test_a_learner_may_be_unable(tmp_path):
+    """A row is complete without the tasks on which its learner cannot be trained."""
+    rule = rule_of("dqn")
+    rates = LIST.learning_rates["dqn"]
+    measured = {"grid": {"learning_rate": rates[0], "scores": [0.5] * 8}}
+    row = result.result(LIST, rule, rates, measured, ENDS, ["cartpole"])
+    content = submission.submission(LIST, row, "metaevo generality dqn --submit", "dqn")
+    found = submission.read(saved(json.loads(json.dumps(content)), tmp_path))
+    submission.check(found, "x.json", LIST, rule, ENDS, ["cartpole"])
+    with pytest.raises(ConfigError, match="missing: cartpole"):
+        submission.check(found, "x.json", LIST, rule, ENDS)
+
+
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
