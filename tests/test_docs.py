@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hooks
 import pytest
 import yaml
+from result_tables import results
 
 import metaevo
 from metaevo.config import command_line
@@ -34,12 +36,6 @@ RESULTS = sorted((DOCS / "results").glob("*.json"))
 COMMANDS = {"evolve", "train", "sweep", "evaluate", "generality", "distill", "compare", "zoo"}
 COMMANDS |= {"envs", "sync", "reproduce"}
 FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
-
-_spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
-assert _spec is not None
-assert _spec.loader is not None
-hooks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(hooks)
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -270,7 +266,7 @@ def test_the_readme_is_short_and_imports_only_the_two_packages():
 
 
 def test_the_table_of_the_readme_is_the_kept_one():
-    kept = hooks.results("optimizer_ppo", "5 evolutions").split("\n\n")[0]
+    kept = results("optimizer_ppo", "5 evolutions").split("\n\n")[0]
     assert kept in TEXTS["README.md"], f"docs/results/optimizer_ppo.json has:\n{kept}"
 
 

@@ -1,0 +1,117 @@
+"""Store the comparison of a run in docs/results, where pages of the documentation show it.
+
+python docs/record.py runs/evolve_value_loss/NAME docs/results/q_learning.json
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from metaevo.config import from_dict
+from metaevo.reports.numbers import estimate
+from metaevo.reports.page import Table
+from metaevo.studies import registry, tables, verdict
+
+
+def of_run(run: Path) -> dict[str, Any]:
+    """Return the record in docs/results for a run with a held-out comparison.
+
+    Args:
+        run: run directory.
+    """
+    evaluation = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    saved = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    where = saved["environment"]
+    git = where["git"] or {"commit": "unknown", "dirty": False}
+    unseen = evaluation.get("unseen", {})
+    judged = evaluation if evaluation["variants"] else unseen  # judged on unseen tasks only
+    learned = judged["learned"]  # of several evolutions the one that the run stands for
+    compared = {each["other"]: each for each in judged["pairs"] if each["learned"] == learned}
+    rows = []
+    for each in evaluation["variants"]:
+        pair = compared.get(each["name"])
+        better = "" if pair is None else estimate(
+            pair["probability_of_improvement"], *pair["probability_interval"], decimals=2
+        )  # fmt: skip
+        score = estimate(each["iqm"], *each["interval"])
+        settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
+        rows.append([each["name"], score, better, settings])
+    shown: list[dict[str, Any]] = []
+    seeds = evaluation["variants"][0]["seeds"] if rows else 0
+    note = {}
+    if "study" in saved["config"]:
+        shown = _of_study(saved["config"], evaluation)
+        note = {"note": f"{seeds} fresh seeds per cell, with 95% intervals"}
+    elif rows:
+        title = f"{seeds} held-out seeds"
+        which = learned.partition(" (")[0]
+        columns = ["", "IQM [95%]", f"P({which} is better)", "tuned to"]
+        shown.append({"title": title, "columns": columns, "rows": rows})
+    if "evolutions" in evaluation:
+        shown.insert(0, _evolutions(evaluation))
+    if unseen:
+        title = f"Unseen tasks, {unseen['variants'][0]['seeds']} seeds each"
+        shown.append(_plain(tables.by_task(unseen, title)))
+    best = compared[judged["best_hand_written"]]
+    words = ["python", *shlex.split(where["command_line"])[1:]]
+    if "--run-dir" in words:  # a place on that machine
+        at = words.index("--run-dir")
+        del words[at : at + 2]
+    words = [Path(word).name if word.startswith("/") else word for word in words]
+    return {
+        "date": str(where["started"])[:10],
+        "commit": git["commit"][:9] + "+" * git["dirty"],
+        "machine": {
+            "processor": where["devices"][0].partition(" ")[2].replace("cpu", "CPU"),
+            "cores": len(where["devices"]),
+            **{key: value for key, value in where.items() if key in ("jax", "python")},
+        },
+        "command": shlex.join(words),
+        **note,
+        "verdict": judged["conclusion"],
+        "difference": verdict.difference(best),
+        "tables": shown,
+    }
+
+
+def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the additional tables in the report of a study."""
+    entry = registry.find(config)
+    study = entry.make(from_dict(entry.settings(config, None), config))
+    return [_plain(each) for each in study.tables(evaluation)]
+
+
+def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of several evolutions, each tuned, and of their mean."""
+    variants = {each["name"]: each for each in evaluation["variants"]}
+    rows = []
+    for each in evaluation["evolutions"]:
+        row = variants[each["learned"]]
+        difference = verdict.difference(each)
+        score = estimate(row["iqm"], *row["interval"])
+        rows.append([f"evolution seed {each['seed']}", score, difference, each["conclusion"]])
+    found = evaluation["together"]
+    score = estimate(found["iqm"], *found["interval"])
+    difference = verdict.difference(found)
+    rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
+    best = evaluation["best_hand_written"]
+    return {
+        "title": f"{len(evaluation['evolutions'])} evolutions",
+        "columns": ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"],
+        "rows": rows,
+    }
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    """Return a table of a report as docs/results stores it."""
+    rows = [list(row) for row in table.rows]
+    return {"title": table.heading, "columns": list(table.columns), "rows": rows}
+
+
+if __name__ == "__main__":
+    run, file = map(Path, sys.argv[1:])
+    file.write_text(json.dumps(of_run(run), indent=1) + "\n", encoding="utf-8")
