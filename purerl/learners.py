@@ -1,7 +1,7 @@
 """The registry of learners, by the names that configs use.
 
 A `LearnerEntry` binds static and traced settings, a class that conforms to `purerl.types.Learner`,
-and the slots that it has. Learners elsewhere have one too: see examples/sac.py.
+and its slots. A custom learner has its own entry: see examples/sac.py.
 """
 
 from collections.abc import Callable

@@ -107,7 +107,7 @@ def optimizer(
 def _along(
     direction: Direction, context: Any, names: Sequence[str], memory_size: int
 ) -> optax.GradientTransformationExtraArgs:
-    """From clipped gradients [P] to directions [P]; P is the last axis of all that is computed."""
+    """Return a transformation of clipped gradients [P] into directions [P]; P is always last."""
     all_decays = np.array([MEANS[name] for name in names], np.float32)
 
     def init(params):

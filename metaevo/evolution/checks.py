@@ -67,7 +67,7 @@ def check_evolution(
 
 
 def _check_tasks(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> None:
-    """Raise if there are no tasks to combine, or they cannot be distributed among pairs."""
+    """Raise unless a generation's tasks can be combined and, if asked, shared by pairs."""
     _check_references(problem, config)
     tasks, candidates = tasks_per_generation(problem), strategy.population_size
     if config.across_tasks != "mean" and tasks < 2:

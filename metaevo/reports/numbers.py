@@ -24,7 +24,7 @@ def number(value: float | None) -> str:
 
 
 def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
-    """Format with so many decimals; a value that rounds to zero has no sign."""
+    """Format with a fixed number of decimals; a value that rounds to zero has no sign."""
     text = f"{value:{'+' if sign else ''}z,.{decimals}f}"
     return text.lstrip("+") if not any(digit in text for digit in "123456789") else text
 

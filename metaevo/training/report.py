@@ -121,7 +121,7 @@ def finish(
 
 
 def _weights(config: FitnessConfig) -> str:
-    """Return the terms of the fitness, such as "2 x mean_return + 0.5 x reward_per_step"."""
+    """Format the fitness as a weighted sum, such as "2 x mean_return + 0.5 x reward_per_step"."""
     weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
     return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
 

@@ -87,7 +87,7 @@ def at(entry: Entry, fraction: float) -> Any:
 
 
 def fraction_of(entry: Range, value: float) -> float:
-    """Return the share of a range that lies below a value: the inverse of `at`."""
+    """Return the position of a value in a range, from 0 to 1: the inverse of `at`."""
     low, high = _bounds(entry)
     if entry.log:
         return math.log(value / low) / math.log(high / low)

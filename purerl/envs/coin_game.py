@@ -164,7 +164,7 @@ class CoinGame(Environment):
 
     @property
     def default_params(self) -> CoinParams:
-        """Default parameters, for a player without parameters."""
+        """Return the parameters for a player that has none."""
         return CoinParams(())
 
     @property

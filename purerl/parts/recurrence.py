@@ -22,7 +22,7 @@ class Recurrence(nn.Module):
     def __call__(
         self, features: jax.Array, memory: jax.Array, done: jax.Array | None = None
     ) -> jax.Array:
-        """Return the memory after some features.
+        """Update the memory: by one step or, with `done`, by whole sequences.
 
         Args:
             features: [..., F]; with `done` [T * n, F], n sequences of T steps, time first.
