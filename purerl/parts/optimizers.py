@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 from optax import contrib
 
-from purerl.fast.gradient_steps import flattened
+from purerl.fast.gradient_steps import clip_by_global_norm, flattened
 from purerl.parts import parameters
 from purerl.types import Context, MakeOptimizer, MetaParams
 
@@ -156,7 +156,7 @@ def _clipped(
     context: Context, *parts: optax.GradientTransformation
 ) -> optax.GradientTransformationExtraArgs:
     """Return transformations, one after another, of the clipped gradient."""
-    return optax.chain(optax.clip_by_global_norm(context.hyperparams.max_grad_norm), *parts)
+    return optax.chain(clip_by_global_norm(context.hyperparams.max_grad_norm), *parts)
 
 
 def _with_weight_decay(

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.fast import few
+
 ILLEGAL = -1e9
 """Logit of an illegal action: its probability is 0, and its log-probability is finite."""
 SMALLEST = float(jnp.finfo(jnp.float32).min)
@@ -76,7 +78,9 @@ class Categorical(NamedTuple):
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw actions [...] int32."""
-        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+        return few.argmax(
+            jax.random.gumbel(key, self.logits.shape, self.logits.dtype) + self.logits
+        )
 
     def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the likeliest actions [...] int32."""
@@ -85,14 +89,14 @@ class Categorical(NamedTuple):
 
     def log_prob(self, action: jax.Array) -> jax.Array:
         """Return log-probabilities [...] of actions [...]."""
-        log_probs = jax.nn.log_softmax(self.logits)
+        log_probs = few.log_softmax(self.logits)
         one_hot = jax.nn.one_hot(action, log_probs.shape[-1], dtype=log_probs.dtype)
-        return jnp.sum(one_hot * log_probs, axis=-1)  # a product: cheaper than a gather, backwards
+        return few.total(one_hot * log_probs)  # a product: cheaper than a gather, backwards
 
     def entropy(self) -> jax.Array:
         """Return entropies [...] in nats."""
-        log_probs = jax.nn.log_softmax(self.logits)
-        return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+        log_probs = few.log_softmax(self.logits)
+        return -few.total(jnp.exp(log_probs) * log_probs)
 
     def among(self, legal: jax.Array | None) -> "Categorical":
         """Restrict the distribution to legal actions [..., num_actions]."""

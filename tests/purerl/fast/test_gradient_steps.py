@@ -1,10 +1,13 @@
 """Gradient steps on one parameter vector, against a plain loop."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
 
-from purerl.fast.gradient_steps import scan_gradient_steps
+from purerl.fast.gradient_steps import SMALL, clip_by_global_norm, scan_gradient_steps
 
 PARAMS = {"a": jnp.arange(6.0).reshape(2, 3), "b": {"c": jnp.float32(2.0)}, "d": jnp.ones(0)}
 INPUTS = jnp.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.0], [0.1, 0.2, 0.3]])
@@ -46,3 +49,13 @@ def test_they_are_those_of_a_plain_loop():
         return jax.grad(end, (0, 1))(PARAMS, INPUTS)
 
     assert_close(of_end(scan_gradient_steps), of_end(plain))
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e6, np.inf])
+def test_a_gradient_is_clipped_for_a_gpu_as_optax_does(gpu_layout, limit):
+    rng = np.random.default_rng(0)
+    sizes = {"large": (SMALL,), "small": (3, 5), "other": (7,)}
+    updates = {name: jnp.asarray(rng.normal(size=size)) for name, size in sizes.items()}
+    expected, _ = optax.clip_by_global_norm(limit).update(updates, optax.EmptyState())
+    found, _ = clip_by_global_norm(limit).update(updates, optax.EmptyState())
+    chex.assert_trees_all_close(found, expected, rtol=1e-6)

@@ -8,14 +8,6 @@ from purerl import envs, fast, ppo
 from purerl.fast import loops
 
 
-@pytest.fixture
-def gpu_layout():
-    """Trace as for a GPU."""
-    fast.trace_for("cuda")
-    yield
-    fast.trace_for(None)
-
-
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [1, 3])
 def test_a_scan_laid_out_for_a_gpu_has_the_same_results(gpu_layout, unroll, reverse):
