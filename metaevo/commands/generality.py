@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metaevo.comparison.generality import result, rows, submission
+from metaevo.comparison.generality import cost, result, rows, submission
 from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import is_own
@@ -87,7 +87,9 @@ def main(argv: list[str], *, description: str | None) -> int:
 
     def work(check_stop: Callable[[], None]) -> None:
         judged = judge(job, folder / "tasks", check_stop)
-        about = {**judged.content, "commit": commit()}
+        check_stop()
+        costs = cost.measure_cost(found, job.tasks[0], job.rule, folder)
+        about = {**judged.content, "cost": costs, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
         judged.draw(folder)
         if args.submit:
@@ -99,6 +101,7 @@ def main(argv: list[str], *, description: str | None) -> int:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about]).text()}")
         print(f"\n{result.headline(about)}")
+        print(f"CPU of a training on {costs['task']} (PPO with Adam: 1): {cost.text(costs)}")
         if job.unable:
             print(f"{job.rule.name} cannot be trained on {', '.join(job.unable)}")
 

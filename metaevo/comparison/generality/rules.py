@@ -3,12 +3,15 @@
 import difflib
 import inspect
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jax
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, learners, published, registry, seen, zoo
+from metaevo.components import discovery, filling, learners, parts, published, registry, seen, zoo
 from metaevo.components.parts import Part
 from metaevo.components.published import Published
 from metaevo.config import ConfigError, files, show, to_dict
@@ -34,6 +37,8 @@ class Rule(NamedTuple):
     trust_source: bool = False
     weights: Published | None = None
     """where it comes from, if its authors have published it"""
+    given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None
+    """of a component's file: its function and meta-parameters by its slot"""
 
     @property
     def learner(self) -> str:
@@ -43,7 +48,7 @@ class Rule(NamedTuple):
     @property
     def settings(self) -> PlainDict:
         """Settings of a training that name the rule."""
-        return {} if self.slot == WHOLE else {self.slot: self.text}
+        return {} if self.slot == WHOLE or self.given else {self.slot: self.text}
 
     @property
     def name(self) -> str:
@@ -60,13 +65,15 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
 
     Args:
         text: a hand-written function for a PPO slot, `zoo:NAME`, a run's directory, a file of
-            published weights, or a learner.
+            published weights, a learner, or a component's file, which is executed and has the
+            meta-parameters that its `init` draws.
         trust_source: execute the component's source code saved in the run.
 
     Raises:
         ConfigError: if there is no such rule, or it does not fit into PPO.
     """
-    slots, weights = filling.slots_of(LEARNER), None
+    slots = filling.slots_of(LEARNER)
+    weights = given = None
     for slot in slots:
         if text in HAND_WRITTEN[slot]:
             return Rule(text, slot, digest_of_text(f"{slot} {text}"), ())
@@ -81,10 +88,14 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     elif os.path.isdir(text):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:
-            parts = ", ".join(evolved.parts)
-            raise ConfigError(f"{text} holds several parts ({parts}); the benchmark takes one")
+            names = ", ".join(evolved.parts)
+            raise ConfigError(f"{text} holds several parts ({names}); the benchmark takes one")
         (part,) = evolved.parts.values()
         slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
+    elif text.endswith(".py"):
+        part, meta_params = _in_file(text)
+        slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
+        given = {slot: (part.function, meta_params)}
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
@@ -93,12 +104,15 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(
             f"{show(text)} is no rule{hint}; it must be the directory of a run that evolved one, "
-            "a file of published weights, a learner (FILE.py:NAME), or one of "
+            "a file of published weights, a component's file (FILE.py), a learner (FILE.py:NAME), "
+            "or one of "
             f"{', '.join([*known, *LEARNERS])}"
         )
     if slot not in slots:
         has = ", ".join(LEARNERS[LEARNER].slots)
         raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
+    if given is not None:
+        return Rule(text, slot, key, (), given=given)
     filling.fill(slot, text, LEARNER, trust_source=trust_source)
     return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source, weights)
 
@@ -108,6 +122,15 @@ def is_own(text: str) -> bool:
     slots = filling.slots_of(LEARNER)
     is_function = any(text in HAND_WRITTEN[slot] for slot in slots)
     return is_function or text in LEARNERS or zoo.is_name(text)
+
+
+def _in_file(path: str) -> tuple[Part, Any]:
+    """Return the component in a file, with its default settings, and its first meta-parameters."""
+    module = registry.find(path)
+    (part,) = parts.make(path, module.Config()).parts.values()
+    if hasattr(module, "Hyperparams"):
+        part = part._replace(hyperparams=module.Hyperparams())
+    return part, part.component.init(jax.random.key(0))
 
 
 def key_of_weights(rule: Published) -> str:
@@ -126,5 +149,6 @@ def _key_of_learner(text: str) -> str:
 
 def _key_of_part(part: Part, weights: str) -> str:
     source = registry.source_of(part.module) or b""
-    about = [part.source, to_dict(part.config), weights, registry.digest(source)]
+    name = registry.short_name(part.source) if part.source.endswith(".py") else part.source
+    about = [name, to_dict(part.config), weights, registry.digest(source)]
     return digest_of_text(str(about))

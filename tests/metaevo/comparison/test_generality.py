@@ -22,6 +22,7 @@ from metaevo.components import discovery, parts, published, value_loss
 from metaevo.config import to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
+from purerl.types import Context
 
 LIST = benchmark()
 TINY = dataclasses.replace(
@@ -206,6 +207,49 @@ def test_a_whole_learner_is_a_rule(tmp_path):
         keys.add(own.key)
     assert own.name == "sac"
     assert len(keys) == 2  # of the code, wherever it is
+
+
+COMPONENT = """
+from dataclasses import dataclass
+import jax.numpy as jnp
+from metaevo.components.component import Component
+SLOT = "policy_loss"
+@dataclass(frozen=True)
+class Config:
+    clip: float = 0.2
+def make(config):
+    def apply(meta_params, context, log_ratio, advantage):
+        ratio, near = jnp.exp(log_ratio), jnp.clip(jnp.exp(log_ratio), 1 - config.clip, 1.2)
+        return -meta_params * jnp.minimum(ratio * advantage, near * advantage)
+    return Component(lambda key: jnp.float32(1.0), apply)
+"""
+
+
+def test_a_component_in_a_file_is_a_rule(tmp_path):
+    keys = []
+    for folder, text in (
+        ("a", COMPONENT),
+        ("b", COMPONENT),
+        ("c", COMPONENT.replace("1.2", "1.3")),
+    ):
+        path = tmp_path / folder / "my_clip.py"
+        path.parent.mkdir()
+        path.write_text(text, encoding="utf-8")
+        found = rule_of(str(path))
+        keys.append(found.key)
+        assert (found.slot, found.seen, found.settings) == ("policy_loss", (), {})
+    assert keys[0] == keys[1] != keys[2]  # of the code, wherever it is
+    bench = measure.Bench(TINY, "cartpole", found)
+    _, meta_params = found.given["policy_loss"]
+    context = Context(bench.hyperparams)
+    loss = bench.population.task.learner.policy_loss(
+        {"policy_loss": meta_params}, context, 0.5, 1.0
+    )
+    assert loss == pytest.approx(-1.3)
+    other = tmp_path / "other.py"
+    other.write_text(COMPONENT.replace("policy_loss", "update_rule"), encoding="utf-8")
+    with pytest.raises(metaevo.ConfigError, match="ppo has no such slot"):
+        rule_of(str(other))
 
 
 def test_a_learner_leaves_out_what_it_cannot_learn():

@@ -73,6 +73,13 @@ def test_filters_name_what_is_there():
     assert "<script" not in text
 
 
+def test_costs_are_shown_where_they_were_measured():
+    costly = {**ROWS[0], "cost": {"task": "grid", "ratio": 2.0, "range": [1.5, 2.25]}}
+    text = leaderboard.html([costly, ROWS[2]])
+    assert text.count("<td>2.00 [1.50, 2.25]</td>") == 1  # in the view of all tasks
+    assert text.count("<th>CPU</th>") == 1
+
+
 def test_pictures_have_one_scale():
     """0 is at an eighth of the width and 1 at five eighths; what is beyond is at its edge."""
     text = leaderboard._picture(part(1.0), is_learned=True)
