@@ -23,7 +23,8 @@ def start(place, run_dir, *arguments, devices=2, new=True):
     command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
     env = {
         **os.environ,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
+        "--xla_backend_optimization_level=0",
         "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",

@@ -24,6 +24,8 @@ from tests.purerl import probes
 from tests.purerl.parts.test_masks import Gated
 
 FILE = Path(__file__).with_name("learners.json")
+OPTIONS = {"xla_backend_optimization_level": 1}
+"""Compiled as `metaevo.devices` has it, because the last bits depend on it."""
 
 
 class Case(NamedTuple):
@@ -161,7 +163,8 @@ def measure(case: Case) -> dict[str, Any]:
 
     try:
         keys = jax.random.split(jax.random.key(7), 2)
-        episodes, metrics, policy, played = jax.device_get(jax.jit(jax.vmap(run))(keys))
+        compiled = jax.jit(jax.vmap(run), compiler_options=OPTIONS)
+        episodes, metrics, policy, played = jax.device_get(compiled(keys))
     finally:
         use_cpu_arithmetic()
     numbers = {**episodes._asdict(), **metrics, "played": played}
