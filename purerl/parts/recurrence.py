@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
+from purerl.fast.recurrence import through_time
 from purerl.types import PyTree
 
 
@@ -22,7 +23,7 @@ class Recurrence(nn.Module):
     def __call__(
         self, features: jax.Array, memory: jax.Array, done: jax.Array | None = None
     ) -> jax.Array:
-        """Update the memory: by one step or, with `done`, by whole sequences.
+        """Return the memory after some features.
 
         Args:
             features: [..., F]; with `done` [T * n, F], n sequences of T steps, time first.
@@ -36,13 +37,7 @@ class Recurrence(nn.Module):
         if done is None:
             return cell(memory, features)[0]
 
-        def step(cell, memory, inputs):
-            features, done = inputs
-            remembered, _ = cell(memory, features)
-            return forget(remembered, done), remembered
-
-        through_time = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
-        _, remembered = through_time(cell, memory, (features.reshape(*done.shape, -1), done))
+        remembered = through_time(cell, features.reshape(*done.shape, -1), memory, done)
         return remembered.reshape(-1, self.size)
 
 
