@@ -14,6 +14,7 @@ python experiments/benchmark.py tracking --repeats 5
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 python experiments/benchmark.py robots --repeats 3 --save docs/results/robots.json
+python experiments/benchmark.py programs --repeats 5 --save docs/results/programs.json
 
 Every variant runs in a separate process with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that other load of
@@ -36,6 +37,7 @@ from experiments.benchmarks import (
     evolution,
     figures,
     peers,
+    programs,
     q_learning,
     robots,
     sweeps,
@@ -61,6 +63,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
     "learned-rules": training.suite_learned_rules,
     "games": evolution.suite_games,
     "robots": robots.suite,
+    "programs": programs.suite,
 }
 
 
@@ -110,7 +113,7 @@ def parse() -> argparse.Namespace:
         "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
         "--population": (None, "candidates (evolution); default: the shape's"),
         "--trials": (256, "of one measurement (sweep); default: 256"),
-        "--agent-steps": (None, "of an agent (q-learning, evolution, tracking, robots)"),
+        "--agent-steps": (None, "of an agent (q-learning, evolution, tracking, robots, programs)"),
     }
     for flag, (number, text) in numbers.items():
         add(flag, type=_positive, default=number, metavar="N", help=text)

@@ -12,39 +12,23 @@ so a step of 0.1 is a tenth of each.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
-from metaevo.components import signals
 from metaevo.components.component import Component, Found
 from metaevo.components.expressions import FUNCTIONS, Expression, parse
-from metaevo.components.schedule import FRACTIONS
+from metaevo.components.rule import INPUTS, Rule, fill
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
 
 SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
 """It can fill any of these slots; `Config.slot` selects the slot."""
-INPUTS: dict[str, tuple[str, ...]] = {
-    "value_loss": ("prediction", "target", "old_prediction", "error", "change", "progress"),
-    "policy_loss": ("log_ratio", "ratio", "advantage", "progress"),
-    "make_optimizer": (*signals.FEATURES, *signals.TIMES),
-    "schedule": ("progress",),
-}
-"""Inputs of a formula. error: prediction - target; change: prediction - old_prediction;
-ratio: of the new and the old probability; progress: the share of training that is done. Those of an
-optimizer: `metaevo.components.signals.Seen`."""
 RELATIVE = "relative"
 """The only key of meta-parameters: of the constants in `Config.units`."""
-LOG_RATIO_LIMIT = 20.0
-"""Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
-POINTS, WEIGHTS = (each.astype(np.float32) for each in np.polynomial.legendre.leggauss(16))
-"""Of the quadrature that turns a slope into the value of a loss."""
 
 
 @dataclass(frozen=True)
@@ -128,89 +112,23 @@ class Config:
 
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the function of the slot in `purerl.types`."""
-    expression, factors, units = config.parsed, config.factors, config.units
+    expressions, units = list(config.factors.values()), config.units
 
     def init(key):
         del key
         start = {name: jnp.float32(config.constants[name] / unit) for name, unit in units.items()}
         return {RELATIVE: start}
 
-    def evaluate(meta_params, inputs, expression=expression):
+    def evaluate(meta_params, inputs, number=0):
         """The formula of named inputs; a name that it doesn't look at is not passed on."""
         constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
-        return expression.evaluate(inputs | constants)
+        return expressions[number].evaluate(inputs | constants)
 
-    def loss(function, x, start, context, others):
-        if "progress" in expression.names:
-            others["progress"] = context.progress
-        if config.gives == "value":
-            return function(x, others)
-        return integral(function)(x, jnp.asarray(start, jnp.float32), others)
+    def along(view):
+        return lambda x, others: evaluate(others["meta_params"], view(x, others))
 
-    def value_loss(meta_params, context, prediction, target, old_prediction):
-        def of_prediction(prediction, others):
-            inputs = {"prediction": prediction, "error": prediction - others["target"]}
-            inputs["change"] = prediction - others["old_prediction"]
-            return evaluate(others["meta_params"], inputs | others)
-
-        others = {"target": target, "old_prediction": old_prediction, "meta_params": meta_params}
-        return loss(of_prediction, prediction, target, context, others)
-
-    def policy_loss(meta_params, context, log_ratio, advantage):
-        def of_log_ratio(log_ratio, others):
-            log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-            inputs = {"log_ratio": log_ratio, "ratio": jnp.exp(log_ratio)}
-            return evaluate(others["meta_params"], inputs | others)
-
-        others = {"advantage": advantage, "meta_params": meta_params}
-        return loss(of_log_ratio, log_ratio, 0.0, context, others)
-
-    def make_optimizer(meta_params, context):
-        def direction(seen, memory):
-            found = evaluate(meta_params, seen.by_name)
-            return jnp.broadcast_to(found, seen.value.shape), memory
-
-        means = [name for name in signals.MEANS if name in expression.names]
-        return signals.optimizer(direction, context, means=means)
-
-    def schedule(meta_params, context):
-        hyperparams, changed = context.hyperparams, {}
-        for name, factor in factors.items():
-            if not hasattr(hyperparams, name):
-                raise TypeError(f"the learner has no {name}")
-            inputs = {"progress": context.progress}
-            changed[name] = getattr(hyperparams, name) * evaluate(meta_params, inputs, factor)
-            if name in FRACTIONS:
-                changed[name] = jnp.clip(changed[name], 0.0, 1.0)
-        return hyperparams.replace(**changed)
-
-    functions: list[Callable[..., Any]] = [value_loss, policy_loss, make_optimizer, schedule]
-    return Component(init, dict(zip(SLOT, functions, strict=True))[config.slot])
-
-
-def integral(slope: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., jax.Array]:
-    """Return a function with exactly the given derivative.
-
-    Args:
-        slope: `(x, others) -> derivative by x`.
-
-    Returns:
-        `(x, start, others) -> value`, zero at start, by Gauss-Legendre quadrature. It can be
-        differentiated by x only.
-    """
-
-    @jax.custom_jvp
-    def value(x, start, others):
-        middle, half = (x + start) / 2, (x - start) / 2
-        slopes = jax.vmap(slope, in_axes=(0, None))(middle + half * POINTS, others)
-        return half * jnp.sum(WEIGHTS * slopes)
-
-    @value.defjvp
-    def derivative(primals, tangents):
-        x, start, others = primals
-        return value(x, start, others), slope(x, others) * tangents[0]
-
-    return value
+    rule = Rule(config.parsed.names, evaluate, along, config.gives)
+    return Component(init, fill(config.slot, rule, tuple(config.factors)))
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:

@@ -49,7 +49,7 @@ def check_evolution(
             f"generation are more than {INT_LIMIT}"
         )
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    check_meta_params(shapes)
+    check_meta_params(shapes, perturbed=strategies.perturbs(strategy))
     population_bytes = strategy.population_size * devices.num_bytes(shapes)
     devices.check_memory("strategy: a population", 2 * population_bytes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
@@ -111,22 +111,22 @@ def _check_references(problem: MetaProblem, config: EvolutionConfig) -> None:
         )
 
 
-def check_meta_params(shapes: PyTree) -> None:
-    """Raise if meta-parameters, given by their shapes, cannot be perturbed.
+def check_meta_params(shapes: PyTree, *, perturbed: bool = True) -> None:
+    """Raise if meta-parameters, given by their shapes, cannot be evolved.
 
     Raises:
-        ConfigError: if there are no meta-parameters, or one is not floating-point: a strategy would
-            round every perturbation away.
+        ConfigError: if there are no meta-parameters or, where they are perturbed, one is not
+            floating-point: a strategy would round every perturbation away.
     """
     leaves = jax.tree_util.tree_leaves_with_path(shapes)
     if not leaves:
         raise ConfigError("init: must return at least one array; there is nothing to evolve")
-    for path, leaf in leaves:
+    for path, leaf in leaves if perturbed else ():
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ConfigError(
                 f"init: meta-parameter {jax.tree_util.keystr(path) or 'array'} has dtype "
                 f"{leaf.dtype}: only floating-point arrays can be evolved; use float32 and round "
-                "inside evaluate"
+                "inside evaluate, or a strategy without perturbs"
             )
 
 

@@ -146,6 +146,15 @@ def has_mean(config: StrategyConfig) -> bool:
     return config.algorithm == META_GRADIENT or evosax_strategy.has_mean(config.algorithm)
 
 
+def perturbs(config: StrategyConfig) -> bool:
+    """Return whether the algorithm adds numbers to meta-parameters."""
+    if isinstance(config, GivenStrategy):
+        return bool(getattr(config.strategy, "perturbs", True))
+    if is_custom(config.algorithm):
+        return bool(getattr(consent.load("strategy.algorithm", config.algorithm), "perturbs", True))
+    return True
+
+
 def _construct(config: StrategyConfig) -> Strategy:
     """Call a user-defined class with the settings that it accepts."""
     where = f"strategy.algorithm = {show(config.algorithm)}"

@@ -41,6 +41,9 @@ class Strategy(Protocol):
     any generation that scored highest on the validation keys"""
     common_keys: bool = True
     """whether the candidates of a generation are evaluated on the same keys"""
+    perturbs: bool = True
+    """whether it adds numbers to meta-parameters, which must then be floating-point; otherwise they
+    may be integers, as programs are"""
 
     @abstractmethod
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> PyTree:

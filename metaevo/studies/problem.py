@@ -8,6 +8,7 @@ import jax
 from metaevo.components import registry
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import strategies
 from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
@@ -47,7 +48,7 @@ class ProblemStudy(Plain):
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes)
+        check_meta_params(shapes, perturbed=strategies.perturbs(self.settings.strategy))
         self.metrics = check_evaluation(self._problem)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 

@@ -7,7 +7,7 @@ import pytest
 from experiments import carry_over
 from experiments.carry_over import POOL, RULES, Cell
 from metaevo.comparison.generality.tasks import FAMILIES, Benchmark, benchmark
-from metaevo.components.formula import INPUTS
+from metaevo.components.rule import INPUTS
 from metaevo.config import from_dict, load_yaml
 from metaevo.studies.settings import experiment_class, make_parts
 

@@ -1,0 +1,187 @@
+"""A program in a slot of a learner: an expression as data, of which the structure evolves.
+
+    evolve: program
+    component: {slot: value_loss, gives: slope, inputs: [error], length: 16}
+
+The language is that of formulas (`metaevo.components.expressions`). A program is an array of codes
+and an array of constants (`metaevo.evolution.postfix`), which an interpreter evaluates, so one
+compiled training serves all programs.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Interval
+
+from metaevo.components import formula, formulas, interpreter, zoo
+from metaevo.components.component import Component
+from metaevo.components.expressions import parse
+from metaevo.components.program_text import compiled, text
+from metaevo.components.rule import INPUTS, Rule, fill
+from metaevo.components.slots import SLOTS
+from metaevo.config import show
+from metaevo.config.plain import PlainMapping
+from metaevo.evolution import growth, postfix
+
+SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
+"""It can fill any of these slots; `Config.slot` selects the slot."""
+Operation = Literal[
+    "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate", "abs",
+    "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
+]  # fmt: skip
+findings = formula.findings
+
+
+@dataclass(frozen=True)
+class Config:
+    """The language of the programs, and where their evolution starts.
+
+    Raises:
+        ValueError: for a name that is not known, or a start that is no program of the language.
+    """
+
+    slot: Literal["value_loss", "policy_loss", "make_optimizer", "schedule"] = "value_loss"
+    """that it fills"""
+    gives: Literal["value", "slope"] = "value"
+    """whether a program is the loss or its derivative by prediction or log_ratio"""
+    inputs: tuple[str, ...] = ()
+    """inputs of the slot that programs may use, named as in formulas; by default all"""
+    operations: tuple[Operation, ...] = (
+        "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate",
+        "abs", "sign", "square", "tanh", "exp", "log1p", "sqrt"
+    )  # fmt: skip
+    """that programs may use; each costs time, whether it is used or not"""
+    length: Annotated[int, Interval(ge=1, le=128)] = 24
+    """largest number of operations, inputs and constants of a program"""
+    depth: Annotated[int, Interval(ge=1, le=16)] = 8
+    """largest number of levels of a program's tree"""
+    start: tuple[str, ...] = ()
+    """expressions, names of hand-written functions of the slot or zoo entries of such ones; half of
+    the first programs are these, and the others are random, as all are without it"""
+    hyperparams: tuple[str, ...] = ("learning_rate",)
+    """schedule: the hyperparameters that are multiplied, each by a program of its own"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        known = INPUTS[self.slot]
+        for name in self.inputs:
+            if name not in known:
+                raise ValueError(f"inputs: {show(name)} must be one of {', '.join(known)}")
+        for key in ("inputs", "operations", "hyperparams"):
+            if len(set(getattr(self, key))) < len(getattr(self, key)):
+                raise ValueError(f"{key}: must name each once")
+        if self.slot == "schedule" and not self.hyperparams:
+            raise ValueError("hyperparams: must name at least one")
+        if self.gives == "slope" and not SLOTS[self.slot].scalars:
+            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
+        for expression in self.start:
+            self.compiled(expression)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs of programs, in the order of their codes."""
+        return self.inputs or INPUTS[self.slot]
+
+    @property
+    def count(self) -> int:
+        """Number of programs: one for each hyperparam of a schedule, else one."""
+        return len(self.hyperparams) if self.slot == "schedule" else 1
+
+    @property
+    def hyperparam(self) -> str:
+        """The first of a schedule's hyperparams."""
+        return self.hyperparams[0]
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The others, if it is a schedule."""
+        return self.hyperparams[1:] if self.slot == "schedule" else ()
+
+    def compiled(self, expression: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return codes [length] and constants [length] of an expression, or of a name in `start`.
+
+        Raises:
+            ValueError: if it is no program of the language.
+        """
+        numbers: PlainMapping = {}
+        name = zoo.find(expression).function if zoo.is_name(expression) else expression
+        hand_written = formulas.HAND_WRITTEN[self.slot].get(name or "")
+        where = f"start = {show(expression)}"
+        if hand_written is not None:
+            if hand_written.gives != self.gives:
+                raise ValueError(f"{where}: needs gives = {hand_written.gives!r}")
+            expression, numbers = hand_written.expression, hand_written.constants
+        try:
+            parsed = parse(expression, self.names, numbers)
+            codes, constants = compiled(
+                parsed,
+                self.names,
+                length=self.length,
+                operations=self.operations,
+                numbers=numbers,
+            )
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        if (levels := int(growth.height(jnp.asarray(codes)))) > self.depth:
+            raise ValueError(f"{where}: has {levels} levels; at most {self.depth} (depth)")
+        return codes, constants
+
+    def text(self, meta_params: PlainMapping) -> str:
+        """Return the programs as expressions; of several, each behind its hyperparam."""
+        texts = []
+        for program in zip(meta_params["codes"], meta_params["constants"], strict=True):
+            codes, constants = map(np.asarray, program)
+            is_valid = postfix.is_valid(jnp.asarray(codes), len(self.names))
+            texts.append(text(codes, constants, self.names) if is_valid else "no program")
+        if not self.also:
+            return texts[0]
+        return "; ".join(
+            f"{name}: {each}" for name, each in zip(self.hyperparams, texts, strict=True)
+        )
+
+
+def make(config: Config) -> Component:
+    """Return the component: `init(key)` and the function of the slot in `purerl.types`.
+
+    Meta-parameters are codes [programs, length] int32 and constants [programs, length].
+    """
+    starts = [config.compiled(each) for each in config.start]
+
+    def init_one(key):
+        draw_key, choice_key, half_key = jax.random.split(key, 3)
+        drawn = growth.random_program(
+            draw_key, config.operations, len(config.names), config.length, config.depth
+        )
+        if not starts:
+            return drawn
+        given = [jnp.stack(each) for each in zip(*starts, strict=True)]
+        index = jax.random.randint(choice_key, (), 0, len(starts))
+        half = jax.random.bernoulli(half_key)
+        pairs = zip(given, drawn, strict=True)
+        return tuple(jnp.where(half, each[index], other) for each, other in pairs)
+
+    def init(key):
+        keys = jax.random.split(key, config.count)
+        return dict(zip(("codes", "constants"), jax.vmap(init_one)(keys), strict=True))
+
+    def program_of(meta_params, number=0):
+        return meta_params["codes"][number], meta_params["constants"][number]
+
+    def evaluate(meta_params, inputs, number):
+        values = [inputs[name] for name in config.names]
+        return interpreter.evaluate(config.operations, program_of(meta_params, number), values)
+
+    def along(view):
+        def inputs_of(x, others):
+            inputs = view(x, others)
+            return [jnp.float32(inputs[name]) for name in config.names]
+
+        return interpreter.differentiable(
+            config.operations, lambda others: program_of(others["meta_params"]), inputs_of
+        )
+
+    rule = Rule(frozenset(config.names), evaluate, along, config.gives)
+    return Component(init, fill(config.slot, rule, config.hyperparams))
