@@ -57,8 +57,10 @@ def _power(a, b, c):
 
 def _power_slope(a, b, c, result, da, db):
     size = jnp.maximum(jnp.abs(a), SMALL**2)
-    by_a = jnp.where(jnp.abs(a) < SMALL**2, 0.0, b * jnp.sign(a) / size)
-    return result * (by_a * da + jnp.log(size) * db)
+    steepness = jnp.minimum(jnp.power(size, b - 1.0), LIMIT**2)
+    sign = jnp.where(jnp.mod(b, 2.0) == 1.0, 1.0, jnp.sign(a))
+    by_a = jnp.where(jnp.abs(a) < SMALL**2, 0.0, b * steepness * sign)
+    return by_a * da + result * jnp.log(size) * db
 
 
 INSTRUCTIONS: dict[str, Instruction] = {

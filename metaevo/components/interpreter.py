@@ -184,13 +184,14 @@ def _run(
         if slopes is not None:
             zero = jnp.zeros(count, a.dtype)
             da, db = (operand(slopes, each, zero) for each in (left, right))
-            found = [each.slope(a, b, c, limited, da, db) for each in chosen]
+            seen = jax.lax.optimization_barrier((a, b, c, limited, da, db))
+            found = [each.slope(*seen) for each in chosen]
             slope = jnp.clip(choose(instruction, found), -LIMIT, LIMIT)
             slope = jnp.where(jnp.abs(limited) >= LIMIT, 0.0, slope)
             slopes = jax.lax.dynamic_update_index_in_dim(slopes, slope, place, 0)
         return values, slopes
 
-    start = jnp.concatenate([jnp.stack(inputs), empty])
+    start = jnp.concatenate([jnp.clip(jnp.stack(inputs), -LIMIT, LIMIT), empty])
     slopes = None if input_slopes is None else jnp.concatenate([jnp.stack(input_slopes), empty])
     values, slopes = jax.lax.fori_loop(0, jnp.max(counts), row, (start, slopes))
     last = len(inputs) + counts - 1, programs
