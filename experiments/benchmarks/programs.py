@@ -6,7 +6,7 @@ compilation for any number of programs, and of one for each function.
 
 import argparse
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import own
@@ -102,6 +102,7 @@ def _trained(name: str, agents: int, steps: int, *, as_program: bool) -> Made:
         filling = {rule.slot: program.make(config).apply}
         one = dict(zip(("codes", "constants"), config.compiled(rule.expression), strict=True))
         meta_params = {key: jnp.tile(leaf, (agents, 1, 1)) for key, leaf in one.items()}
+    hyperparams: Any
     if rule.slot == "value_loss":
         env, env_params = envs.make("GridWorld", observations="index")
         hyperparams = q_learning.Hyperparams()

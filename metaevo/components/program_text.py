@@ -79,9 +79,9 @@ def _items(tree: ast.expr, inputs: Sequence[str], numbers: Mapping[str, float]) 
             yield from _items(operand, inputs, numbers)
         case ast.UnaryOp(operand=operand):
             yield from joined("negate", operand)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=value)) if value in range(
-            1, MAX_POWER + 1
-        ):
+        case ast.BinOp(
+            left=left, op=ast.Pow(), right=ast.Constant(value=int() | float() as value)
+        ) if value in range(1, MAX_POWER + 1):
             yield from _whole_power(list(_items(left, inputs, numbers)), int(value))
         case ast.BinOp(left=left, op=op, right=right):
             yield from joined(_BINARY[type(op)], left, right)
