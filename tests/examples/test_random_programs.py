@@ -28,6 +28,7 @@ class Fit:
         return Evaluation(-jnp.mean(jnp.square(value - np.sqrt(POINTS))), {})
 
 
+@pytest.mark.long
 def test_it_keeps_the_best_of_its_programs():
     this = evolution(
         Fit(),

@@ -173,6 +173,7 @@ def meta_params_of(*programs):
     return {"codes": jnp.stack(codes), "constants": jnp.stack(constants)}
 
 
+@pytest.mark.long
 def test_agents_learn_as_with_formulas():
     texts = "error + 0.3 * tanh(error)", "where(error > 0, clip(error, -1, 1), 2 * error)"
     env, env_params = envs.make("GridWorld", observations="index")
