@@ -1,7 +1,6 @@
 """Evolution on distributions of tasks: what is drawn, what is trained, and what is refused."""
 
 import json
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -48,11 +47,20 @@ SETTINGS = {
 }  # fmt: skip
 
 
+POLES = {**SAMPLE, "updates": {"integer": [8, 32]}}
 LEARNS = {
+    "learner": "ppo",
+    "evolve": "optimizer",
     "train": {"total_timesteps": 4096, "num_envs": 4, "num_steps": 32, "hidden_sizes": [16]},
     "hyperparams": {"learning_rate": 1e-2},
 }
 """Trainings that are better than random play."""
+STRATEGY = {"population_size": 4}
+EVOLUTION = {
+    "generations": 2, "across_tasks": "worst_third", "validation_seeds": 2, "reference_seeds": 3,
+    "chunk_size": 1,
+}  # fmt: skip
+"""Two tests compile the same evolution, which the cache of compiled programs notices."""
 
 
 def study_of(**changes):
@@ -127,20 +135,9 @@ def test_what_is_drawn_arrives_in_the_training():
 
 @pytest.mark.long
 def test_evolution_on_tasks_without_a_directory():
-    problem = metaevo.LearnerProblem(
-        **{key: SETTINGS[key] for key in ("learner", "evolve")},
-        **LEARNS,
-        tasks={
-            "poles": metaevo.TaskDistribution(
-                "CartPole-v1", sample={"updates": {"integer": [8, 32]}}
-            ),
-            "Catch-bsuite": {},
-        },
-    )
-    found = metaevo.evolve(
-        problem, generations=2, strategy={"population_size": 4},
-        evolution={"across_tasks": "worst_third", "validation_seeds": 2, "reference_seeds": 3},
-    )  # fmt: skip
+    poles = metaevo.TaskDistribution("CartPole-v1", sample=POLES)
+    problem = metaevo.LearnerProblem(**LEARNS, tasks={"poles": poles, "Catch-bsuite": {}})
+    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=EVOLUTION)
     (first, _) = found.metrics
     for name in ("fitness", "reference"):
         assert np.isfinite([first[f"poles/{name}"], first[f"Catch-bsuite/{name}"]]).all()
@@ -280,28 +277,26 @@ def test_other_learners_draw_lengths_and_scales(learner):
 
 @pytest.mark.long
 def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
-    longer = {**SAMPLE, "updates": {"integer": [8, 32]}}
-    raw = {
-        **SETTINGS,
-        **LEARNS,
-        "tasks": {**SETTINGS["tasks"], "poles": {"env": "CartPole-v1", "sample": longer}},
-        "evaluation": {"seeds": 16, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
-                       "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
-                       "unseen": {"GridWorlds": {}}},
-    }  # fmt: skip
+    tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
+    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": EVOLUTION,
+           "evaluation": {"seeds": 0}}  # fmt: skip
     settings = from_dict(experiment_class(raw, None), raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
+    judged_on = {
+        "seeds": 4, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
+        "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
+    }  # fmt: skip
+    raw |= {"evolution": {**EVOLUTION, "generations": 3}, "evaluation": judged_on}
+    more = from_dict(experiment_class(raw, None), raw)
+    assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
     result, judged = read_result(path / "evaluation.json")
     assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert set(judged["tasks"]) == {"GridWorlds"}
-    again = ["--run-dir", str(path), "--evaluation.seeds", "8"]
-    assert evaluate(again, description=None) == 0
+    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "2"], description=None) == 0
     again_seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
     assert set(again_seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
-    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {8}
-    more = replace(settings, evolution=replace(settings.evolution, generations=3))
-    assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
+    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {2}
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     frames = np.diff([0, *(each["frames"] for each in generations)])
