@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from metaevo.comparison.unseen import carried
 from metaevo.config import from_dict
 from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
@@ -86,7 +87,7 @@ def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[s
 
 
 def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return the table of several evolutions, each tuned, and of their mean."""
+    """Return the table of several evolutions, and of their mean, with their unseen tasks."""
     variants = {each["name"]: each for each in evaluation["variants"]}
     rows = []
     for each in evaluation["evolutions"]:
@@ -99,11 +100,15 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
     difference = verdict.difference(found)
     rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
     best = evaluation["best_hand_written"]
-    return {
-        "title": f"{len(evaluation['evolutions'])} evolutions",
-        "columns": ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"],
-        "rows": rows,
-    }
+    columns = ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"]
+    if unseen := evaluation.get("unseen"):
+        columns.append(f"on {len(unseen['tasks'])} unseen tasks")
+        elsewhere = {each["learned"]: each for each in unseen["evolutions"]}
+        judged = [elsewhere[each["learned"]] for each in evaluation["evolutions"]]
+        for row, each in zip(rows, [*judged, unseen["together"]], strict=True):
+            row.append(f"{verdict.difference(each)}, {carried(each)}")
+    title = f"{len(evaluation['evolutions'])} evolutions"
+    return {"title": title, "columns": columns, "rows": rows}
 
 
 def _plain(table: Table) -> dict[str, Any]:
