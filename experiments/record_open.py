@@ -12,6 +12,7 @@ the clipping of gradients, the shares of training, epochs and layers.
 
 import argparse
 import functools
+import importlib
 import itertools
 import json
 import sys
@@ -229,7 +230,7 @@ def authors_code(repository: Path) -> Callable[..., Any]:
     gin.configurable = lambda cls: cls  # type: ignore[attr-defined]
     sys.modules["gin"] = gin
     sys.path.insert(0, str(repository / "rl_optimizer"))
-    import network  # type: ignore[import-not-found]
+    network = importlib.import_module("network")  # theirs
 
     made: Callable[..., Any] = network.GRU_Opt
     return made

@@ -51,7 +51,8 @@ def value_and_slope():
 
 def test_random_programs_equal_the_formulas_that_they_are_written_as(drawn, value_and_slope):
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 40)).astype(np.float32)
+    # Not close to zero: a small divisor magnifies the rounding of what saturates, such as tanh.
+    x, y = (rng.choice([-1, 1], (2, 40)) * rng.uniform(0.3, 2.5, (2, 40))).astype(np.float32)
     values, slopes = map(np.asarray, value_and_slope(*drawn, x, y))
     compared = 0
     for index in range(0, 256, 20):
