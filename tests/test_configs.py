@@ -117,12 +117,14 @@ def assert_tiny(settings, frames_per_agent, agents):
 
 
 def assert_all_used(raw, settings):
-    known = flatten(to_dict(settings))
-    assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.space"} | {
-        f"{prefix}.{key}"
-        for prefix, section in (
-            ("task.env_params", getattr(getattr(settings, "task", None), "env_params", {})),
-            ("evaluation.space", getattr(getattr(settings, "evaluation", None), "space", {})),
-        )
-        for key in flatten(section)
+    known = to_dict(settings)
+    evaluation = getattr(settings, "evaluation", None)
+    free = {
+        "task.env_params": getattr(getattr(settings, "task", None), "env_params", {}),
+        "evaluation.space": getattr(evaluation, "space", {}),
+        "evaluation.unseen": getattr(evaluation, "unseen", {}),
     }
+    allowed = set(flatten(known)) | set(free)
+    for prefix, section in free.items():
+        allowed |= {f"{prefix}.{key}" for key in flatten(section)}
+    assert set(flatten(raw)) <= allowed

@@ -40,7 +40,7 @@ def test_the_slope_is_fitted(monkeypatch):
     prediction, target = rng.normal(size=(2, 2000)).astype(np.float32)
     wanted = np.tanh(2 * (prediction - target)) + 0.3
     scalars = np.stack([prediction, target, prediction], axis=1)
-    contexts = Context(*np.zeros((4, 2000), np.float32))
+    contexts = jax.tree.map(lambda _: np.zeros(2000, np.float32), Context(0.0, 0.0, 0.0, 0.0))
     records = Records(scalars, contexts, wanted)
     small = smaller(part_of("value_loss"))[4]
     found = fitted(small, 4, losses.VALUE_LOSS, records, seed=0)

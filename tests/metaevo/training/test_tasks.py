@@ -284,7 +284,7 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
     judged_on = {
-        "seeds": 4, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
+        "seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
         "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
     }  # fmt: skip
     raw |= {"evolution": {**EVOLUTION, "generations": 3}, "evaluation": judged_on}
@@ -293,10 +293,10 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     result, judged = read_result(path / "evaluation.json")
     assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert set(judged["tasks"]) == {"GridWorlds"}
-    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "2"], description=None) == 0
+    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "7"], description=None) == 0
     again_seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
     assert set(again_seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
-    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {2}
+    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {7}
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     frames = np.diff([0, *(each["frames"] for each in generations)])
