@@ -1,0 +1,120 @@
+"""What programs compute on a fixed batch of inputs: to reject useless ones and find duplicates.
+
+    outputs = fingerprint(config, meta_params)       # [64], for each program of a schedule
+    is_valid(outputs)                                # worth training
+    is_same(outputs, others)                         # another text for the same rule
+
+An output is what training uses: the slope of a loss, the step of an optimizer, the factor of a
+schedule. All functions can be transformed by `jax.jit` and by `jax.vmap` over programs.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components import program
+from metaevo.components.interpreter import evaluate
+from metaevo.components.signals import SIGNALS
+from metaevo.config.plain import PlainMapping
+from purerl.types import Context
+
+POINTS = 64
+AT_RATIO_1 = 8
+"""Points of a policy loss whose policy has not moved yet, as in the first gradient step."""
+TOLERANCE = 1e-5
+Batch = dict[str, np.ndarray]
+"""Inputs by name, each [POINTS]."""
+
+
+def batch(slot: str) -> Batch:
+    """Return inputs of a slot: the arguments of a loss, or the named inputs of another function.
+
+    They are drawn once, over the ranges that occur in training:
+
+    - value_loss: targets around 0 with standard deviation 3, errors of either sign and 0.01 to 10
+      in size, changes of the prediction of 0.001 to 1 in size.
+    - policy_loss: changes of the log probability of 0.001 to 1 in size, and some of 0; normalised
+      advantages.
+    - make_optimizer: gradients and means in units of the gradient's root mean square; lengths of 10
+      to 100,000 updates.
+    - all: the whole of training, evenly.
+    """
+    rng = np.random.default_rng(0)
+    progress = np.linspace(0.0, 1.0, POINTS)
+    found: dict[str, np.ndarray]
+    if slot == "value_loss":
+        target = rng.normal(0, 3, POINTS)
+        prediction = target + _sized(rng, 1e-2, 10)
+        old_prediction = prediction - _sized(rng, 1e-3, 1)
+        found = {"prediction": prediction, "target": target, "old_prediction": old_prediction}
+        found["progress"] = rng.permutation(progress)
+    elif slot == "policy_loss":
+        log_ratio = _sized(rng, 1e-3, 1)
+        log_ratio[:AT_RATIO_1] = 0.0
+        found = {"log_ratio": log_ratio, "advantage": rng.normal(0, 1, POINTS)}
+        found["progress"] = rng.permutation(progress)
+    elif slot == "make_optimizer":
+        found = {name: rng.normal(0, 1, POINTS) for name in SIGNALS}
+        found |= {"size": rng.normal(0, 1, POINTS), "value": rng.normal(0, 0.3, POINTS)}
+        found |= {"policy": rng.integers(0, 2, POINTS), "progress": rng.permutation(progress)}
+        found["length"] = np.log(10 ** rng.uniform(1, 5, POINTS)) / 10
+    else:
+        found = {"progress": progress}
+    return {name: each.astype(np.float32) for name, each in found.items()}
+
+
+def _sized(rng: np.random.Generator, low: float, high: float) -> np.ndarray:
+    """Return numbers of either sign [POINTS], uniform in the logarithm of their size."""
+    return rng.choice([-1, 1], POINTS) * np.exp(rng.uniform(np.log(low), np.log(high), POINTS))
+
+
+def fingerprint(config: program.Config, meta_params: PlainMapping) -> jax.Array:
+    """Return the outputs of a component on the batch of its slot, [programs * POINTS].
+
+    Args:
+        config: the language of the programs.
+        meta_params: codes [programs, length] and constants [programs, length].
+    """
+    inputs = {name: jnp.asarray(each) for name, each in batch(config.slot).items()}
+    if config.slot in ("value_loss", "policy_loss"):
+        loss = program.make(config).apply
+        return _slopes(loss, meta_params, inputs.pop("progress"), *inputs.values())
+    values = [inputs[name] for name in config.names]
+    programs = [
+        (meta_params["codes"][number], meta_params["constants"][number])
+        for number in range(config.count)
+    ]
+    return jnp.concatenate([evaluate(config.operations, each, values) for each in programs])
+
+
+def _slopes(
+    loss: Callable[..., jax.Array],
+    meta_params: PlainMapping,
+    progress: jax.Array,
+    *arguments: jax.Array,
+) -> jax.Array:
+    """Return the derivative of a loss by its first argument, [POINTS]."""
+
+    def slope(progress, argument, *others):
+        context = Context(None, progress=progress)
+        return jax.grad(lambda x: loss(meta_params, context, x, *others))(argument)
+
+    return jax.vmap(slope)(progress, *arguments)
+
+
+def is_valid(outputs: jax.Array) -> jax.Array:
+    """Return whether outputs [..., N] are finite and not all zero, so an agent can learn, [...]."""
+    return jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0.0, -1)
+
+
+def is_same(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return whether outputs [..., N] are equal except for rounding, [...].
+
+    The tolerance is relative to each output, or to the median size of the outputs if that is
+    larger, since the difference of two large numbers has their rounding.
+    """
+    sizes = jnp.maximum(jnp.abs(first), jnp.abs(second))
+    scale = jnp.maximum(sizes, jnp.median(sizes, axis=-1, keepdims=True))
+    return jnp.all(jnp.abs(first - second) <= TOLERANCE * scale, -1)
