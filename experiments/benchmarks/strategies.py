@@ -159,8 +159,8 @@ def evolve(
     low, high = jnp.array(bounds).T[:, :, None]
 
     def strategy(sigma: jax.Array) -> Strategy:
-        steps = {"sigma": sigma, "learning_rate": variant.learning_rate}
-        return strategies.make(config, example, **steps)
+        rate = variant.learning_rate
+        return strategies.make(config, example, sigma=sigma, learning_rate=rate)
 
     def start(run):
         key, sigma = run

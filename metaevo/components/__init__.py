@@ -12,6 +12,11 @@ if it has numbers that can be tuned as a learner's hyperparameters are,
 - `Hyperparams`: a `flax.struct.PyTreeNode` of numbers, each with a default; its function finds
   them as `context.component`,
 
+if its meta-parameters are programs,
+
+- `programs(config)`: how these behave, a `metaevo.evolution.problem.Programs`,
+- `Strategy`: a subclass of `metaevo.StrategyConfig`, with the strategy that varies them by default,
+
 and, where it has other things to show than any component of its slot, any of
 
 - `draw(found, figures)`: draws PNG files into the folder `figures`,

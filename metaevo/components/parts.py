@@ -14,6 +14,7 @@ from metaevo.components import learners, registry
 from metaevo.components.component import Component
 from metaevo.components.slots import Slot
 from metaevo.config import ConfigError, show
+from metaevo.evolution.problem import Programs
 from purerl.learners import LEARNERS
 from purerl.types import Hyperparams, MetaParams, PyTree
 
@@ -86,6 +87,16 @@ class Evolved(NamedTuple):
             part.slot.name: of_key(name, part.bound(functools.partial(_own, name)))
             for name, part in self.parts.items()
         }
+
+    @property
+    def programs(self) -> Programs | None:
+        """How the meta-parameters behave, if there is one part whose module has `programs`."""
+        (part, *others) = self.parts.values()
+        hook = getattr(part.module, "programs", None)
+        if hook is None or others or self.is_dict:
+            return None
+        found: Programs = hook(part.config)
+        return found
 
     def references(self, learner: str) -> dict[str, str]:
         """Return for every slot the name of the hand-written reference."""

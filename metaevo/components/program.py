@@ -8,7 +8,7 @@ and an array of constants (`metaevo.evolution.postfix`), which an interpreter ev
 compiled training serves all programs.
 """
 
-from collections.abc import Mapping
+import functools
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -25,7 +25,9 @@ from metaevo.components.rule import INPUTS, Rule, fill
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution import growth, postfix
+from metaevo.evolution import genetic_programming, growth, postfix
+from metaevo.evolution.problem import Programs
+from metaevo.evolution.strategy import StrategyConfig
 
 SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
 """It can fill any of these slots; `Config.slot` selects the slot."""
@@ -34,7 +36,14 @@ Operation = Literal[
     "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
 ]  # fmt: skip
 findings = formula.findings
-_height = jax.jit(growth.height)
+
+
+@dataclass(frozen=True)
+class Strategy(StrategyConfig):
+    """Settings of the strategy, which by default varies programs."""
+
+    algorithm: str = genetic_programming.NAME
+    """genetic_programming, or a strategy of your own as FILE.py:CLASS or MODULE:CLASS"""
 
 
 @dataclass(frozen=True)
@@ -117,25 +126,18 @@ class Config:
                 raise ValueError(f"{where}: needs gives = {hand_written.gives!r}")
             expression, numbers = hand_written.expression, hand_written.constants
         try:
-            return self.read(expression, numbers)
+            parsed = parse(expression, self.names, numbers)
+            codes, constants = compiled(
+                parsed,
+                self.names,
+                length=self.length,
+                operations=self.operations,
+                numbers=numbers,
+            )
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-
-    def read(self, expression: str, numbers: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """Return codes [length] and constants [length] of an expression with named numbers.
-
-        Raises:
-            ValueError: if it is no program of the language.
-        """
-        codes, constants = compiled(
-            parse(expression, self.names, numbers),
-            self.names,
-            length=self.length,
-            operations=self.operations,
-            numbers=numbers,
-        )
-        if (levels := int(_height(codes))) > self.depth:
-            raise ValueError(f"has {levels} levels; at most {self.depth} (depth)")
+        if (levels := int(growth.height(jnp.asarray(codes)))) > self.depth:
+            raise ValueError(f"{where}: has {levels} levels; at most {self.depth} (depth)")
         return codes, constants
 
     def text(self, meta_params: PlainMapping) -> str:
@@ -194,3 +196,15 @@ def make(config: Config) -> Component:
 
     rule = Rule(frozenset(config.names), evaluate, along, config.gives)
     return Component(init, fill(config.slot, rule, config.hyperparams))
+
+
+def programs(config: Config) -> Programs:
+    """Return how programs behave, for strategies that vary them."""
+    from metaevo.components import behaviour  # which evaluates the component of this module
+
+    return Programs(
+        config.depth,
+        functools.partial(behaviour.fingerprint, config),
+        behaviour.is_valid,
+        behaviour.is_same,
+    )

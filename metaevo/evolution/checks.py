@@ -53,7 +53,7 @@ def check_evolution(
     population_bytes = strategy.population_size * devices.num_bytes(shapes)
     devices.check_memory("strategy: a population", 2 * population_bytes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    bound = strategies.checked(strategy, solution)
+    bound = strategies.checked(strategy, solution, problem)
     state = jax.eval_shape(lambda key: bound.init(key, problem.init), jax.random.key(0))
     devices.check_memory(f"strategy: {strategy.algorithm}", devices.num_bytes(state))
     bound.check(problem, config.generations)

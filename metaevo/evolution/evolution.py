@@ -110,7 +110,7 @@ class Evolution:
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         self._solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        self.strategy = strategies.make(strategy, self._solution)
+        self.strategy = strategies.make(strategy, self._solution, problem)
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         seeds, tasks = config.seeds_per_candidate, tasks_per_generation(problem)
@@ -266,7 +266,7 @@ class Evolution:
 
     def _strategy(self, traced: Traced) -> Strategy:
         steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
-        return strategies.make(self.strategy_config, self._solution, **steps)
+        return strategies.make(self.strategy_config, self._solution, self.problem, **steps)
 
     def _judged(self, evaluation: Evaluation) -> tuple[Evaluation, jax.Array]:
         """Return the means of each candidate [population_size], and the fitness to tell."""

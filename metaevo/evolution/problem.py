@@ -10,6 +10,7 @@ Example: find the minimum of a quadratic.
             return Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -31,6 +32,23 @@ class Evaluation(NamedTuple):
     strategies that do not use it"""
 
 
+class Programs(NamedTuple):
+    """How the programs of a problem behave, for strategies that vary programs.
+
+    Meta-parameters are codes [programs, L] and constants [programs, L], see
+    `metaevo.evolution.postfix`.
+    """
+
+    depth: int
+    """largest number of levels of a program"""
+    fingerprint: Callable[[MetaParams], jax.Array]
+    """outputs on fixed inputs, [points]"""
+    is_valid: Callable[[jax.Array], jax.Array]
+    """whether outputs [..., points] are worth training, [...]"""
+    is_same: Callable[[jax.Array, jax.Array], jax.Array]
+    """whether outputs [..., points] are equal but for rounding, [...]"""
+
+
 class MetaProblem(Protocol):
     """A problem to evolve.
 
@@ -44,6 +62,8 @@ class MetaProblem(Protocol):
     evaluation, an int32 scalar, and `reference(key, task)`, the score of a baseline on a task, a
     finite float32 scalar. With `evolution.reference_seeds`, `evaluate` then takes the mean score of
     the baseline on the task as its fourth argument, which must have a default.
+
+    A problem whose meta-parameters are programs has an attribute `programs`, see `Programs`.
     """
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -69,6 +89,12 @@ class OnTask:
         """Evaluate one candidate on the task."""
         found: Evaluation = self._problem.evaluate(key, meta_params, self._task, *self._reference)
         return found
+
+
+def programs_of(problem: MetaProblem) -> Programs | None:
+    """Return how a problem's programs behave; None if it has other meta-parameters."""
+    found = getattr(problem, "programs", None)
+    return found if isinstance(found, Programs) else None
 
 
 def has_tasks(problem: MetaProblem) -> bool:

@@ -1,4 +1,4 @@
-"""Build a `Strategy` from settings: evosax, meta-gradients, or a user-defined strategy."""
+"""Build a `Strategy` from settings: evosax, meta-gradients, programs, or a user-defined one."""
 
 import dataclasses
 import difflib
@@ -11,15 +11,16 @@ import numpy as np
 
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import evosax_strategy
+from metaevo.evolution import evosax_strategy, genetic_programming
 from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
+from metaevo.evolution.genetic_programming import GeneticProgramming
 from metaevo.evolution.meta_gradient import MetaGradient
-from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.custom import is_custom
 from purerl.types import PyTree
 
-META_GRADIENT = "meta_gradient"
+META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
 FORMS = "FILE.py:CLASS or MODULE:CLASS"
 REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "check"
 
@@ -59,10 +60,16 @@ class GivenStrategy(StrategyConfig):
         return config
 
 
-def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
+def make(
+    config: StrategyConfig, solution: PyTree, problem: MetaProblem | None = None, **steps: Any
+) -> Strategy:
     """Return the strategy of the settings for meta-parameters like `solution`.
 
-    `steps`, `sigma` and `learning_rate`, override the settings and may be traced.
+    Args:
+        config: the settings.
+        solution: an example of the problem's meta-parameters.
+        problem: needed by a strategy that varies programs.
+        steps: `sigma` and `learning_rate` override the settings and may be traced.
 
     Raises:
         ConfigError: for an unknown algorithm or setting, or an invalid value.
@@ -75,8 +82,10 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
         return _construct(config)
     if name == META_GRADIENT:
         return MetaGradient(config, solution)
+    if name == GENETIC_PROGRAMMING:
+        return GeneticProgramming(config, problem)
     if name not in ALGORITHMS:
-        known = [*ALGORITHMS, META_GRADIENT]
+        known = [*ALGORITHMS, META_GRADIENT, GENETIC_PROGRAMMING]
         close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
         hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
@@ -84,18 +93,20 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
     return EvosaxStrategy(config, solution)
 
 
-def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
+def checked(
+    config: StrategyConfig, solution: PyTree, problem: MetaProblem | None = None
+) -> Strategy:
     """Return the strategy of the settings after tracing a generation, without compilation.
 
     Raises:
         ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
-    strategy = make(config, solution)
+    strategy = make(config, solution, problem)
     method = ""
 
     def rehearse(key, steps, solution):
         nonlocal method
-        own = make(config, solution, **steps)
+        own = make(config, solution, problem, **steps)
         method = "init"
         state = own.init(key, lambda key: solution)
         method = "ask"
@@ -152,7 +163,7 @@ def perturbs(config: StrategyConfig) -> bool:
         return bool(getattr(config.strategy, "perturbs", True))
     if is_custom(config.algorithm):
         return bool(getattr(consent.load("strategy.algorithm", config.algorithm), "perturbs", True))
-    return True
+    return config.algorithm != GENETIC_PROGRAMMING
 
 
 def _construct(config: StrategyConfig) -> Strategy:

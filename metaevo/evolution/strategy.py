@@ -95,8 +95,8 @@ class StrategyConfig:
     """Settings of an evolutionary algorithm."""
 
     algorithm: str = "Open_ES"
-    """any of evosax's, by its name there, meta_gradient, or a strategy of your own as
-    FILE.py:CLASS or MODULE:CLASS"""
+    """any of evosax's, by its name there, meta_gradient, genetic_programming, or a strategy of your
+    own as FILE.py:CLASS or MODULE:CLASS"""
     population_size: Annotated[int, Gt(1)] = 64
     """candidates a generation"""
     sigma: Annotated[float, Gt(0)] = 0.1

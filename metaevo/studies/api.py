@@ -19,8 +19,9 @@ from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
+    programs_of,
 )
-from metaevo.evolution.strategies import GivenStrategy
+from metaevo.evolution.strategies import GENETIC_PROGRAMMING, GivenStrategy
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from metaevo.evolution.trouble import trouble
 from metaevo.reports.plots import plot_fitness
@@ -141,7 +142,8 @@ def evolve(
     Args:
         problem: its meta-parameters are arrays in nested dicts, lists and tuples.
         strategy: an evosax algorithm and its settings, or a strategy of your own. Settings are
-            objects or, as in a YAML file, dicts.
+            objects or, as in a YAML file, dicts. By default Open_ES, or genetic programming if the
+            problem has programs.
         generations: total number; by default `evolution.generations`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
@@ -164,6 +166,8 @@ def evolve(
     if evolution_seeds is not None:
         of_run["evolution_seeds"] = evolution_seeds
     of_strategy = {} if own is not None else _plain(StrategyConfig, strategy, "strategy")
+    if own is None and programs_of(problem) is not None:
+        of_strategy.setdefault("algorithm", GENETIC_PROGRAMMING)
     checked = from_dict(
         ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
     )

@@ -14,7 +14,7 @@ from metaevo.components import learners, registry
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import Evaluation, MetaParams
+from metaevo.evolution.problem import Evaluation, MetaParams, Programs
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
@@ -87,6 +87,7 @@ class LearnerProblem:
         self._problem = problem
         self.frames: int = problem.frames
         self.working_set_bytes: int = problem.working_set_bytes
+        self.programs: Programs | None = problem.programs
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return the meta-parameters of one candidate."""

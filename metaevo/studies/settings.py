@@ -125,6 +125,8 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     sections["hyperparams"] = parts.hyperparams_class(sections["hyperparams"], evolve, modules)
     if isinstance(evolve, str):
         (sections["component"],) = configs.values()
+        (module,) = modules.values()
+        sections["strategy"] = getattr(module, "Strategy", StrategyConfig)
     else:
         fields = [(name, each, field(default_factory=each)) for name, each in configs.items()]
         sections["component"] = make_dataclass("Components", fields, frozen=True)

@@ -23,7 +23,7 @@ from metaevo.components.parts import Evolved, of_key
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import TASK, Evaluation, MetaParams
+from metaevo.evolution.problem import TASK, Evaluation, MetaParams, Programs
 from metaevo.training import sampling
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.training.task import Parts, TaskConfig, make_environments, with_changes
@@ -128,6 +128,11 @@ class TrainOnTasks:
             working_set(one.task, one.hyperparams, _example(one.sample, shapes))
             for one in self.distributions
         )
+
+    @property
+    def programs(self) -> Programs | None:
+        """How the meta-parameters behave, if they are programs."""
+        return getattr(self.component, "programs", None)
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return meta-parameters of the component."""

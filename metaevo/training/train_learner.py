@@ -15,7 +15,7 @@ import numpy as np
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Evaluation, MetaParams
+from metaevo.evolution.problem import Evaluation, MetaParams, Programs
 from metaevo.training.derivatives import train_and_differentiate
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
@@ -72,6 +72,11 @@ class TrainLearner:
         """Working set of training one agent; see `choose_chunk_size`."""
         meta_params = jax.eval_shape(self.init, jax.random.key(0))
         return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
+
+    @property
+    def programs(self) -> Programs | None:
+        """How the meta-parameters behave, if they are programs."""
+        return getattr(self.component, "programs", None)
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return meta-parameters of the component."""

@@ -1,5 +1,7 @@
 """Programs: what they compute, against formulas; their text, random programs, refusals."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.components.program_text import compiled, text
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution import growth, postfix
+from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo, q_learning
@@ -277,6 +280,8 @@ def test_settings_that_are_refused(config, key):
 
 def test_a_strategy_that_perturbs_is_refused():
     raw = {"evolve": "program", "learner": "q_learning", "task": {"env": "GridWorld"}}
-    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    settings = from_dict(experiment_class(raw, None), raw)
+    assert settings.strategy.algorithm == "genetic_programming"
+    study = LearnerStudy(replace(settings, strategy=StrategyConfig()))
     with pytest.raises(ConfigError, match=r"'codes'.*a strategy without perturbs"):
         study.check()

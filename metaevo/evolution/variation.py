@@ -1,0 +1,127 @@
+"""New programs from others: subtrees exchanged, inserted and hoisted, codes and constants changed.
+
+All functions are pure and for one program, see `metaevo.evolution.postfix`. A result has at most
+the length of its arrays; `limited` also limits its levels.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.evolution import growth, postfix
+from metaevo.evolution.postfix import Program
+
+Piece = tuple[Program, jax.Array | int, jax.Array | int]
+"""A program, the first place of a part of it, and the place after the last one."""
+
+
+def starts(codes: jax.Array) -> jax.Array:
+    """Return where the subtree that ends at each place begins, [L]."""
+    level, place = postfix.depths(codes), jnp.arange(len(codes))
+    before = (level == level[:, None] - 1) & (place < place[:, None])
+    return jnp.max(jnp.where(before, place, -1), axis=1) + 1
+
+
+def exchange(key: jax.Array, program: Program, donor: Program) -> Program:
+    """Replace a random subtree by a random one of the donor's that fits."""
+    own_key, donor_key = jax.random.split(key)
+    start, end = _subtree(own_key, program)
+    room = _room(program) + end - start
+    first, last = _subtree(donor_key, donor, room)
+    return _joined([(program, 0, start), (donor, first, last), _rest(program, end)])
+
+
+def insert(key: jax.Array, program: Program, donor: Program) -> Program:
+    """Put a random subtree of the donor's that fits around a random subtree.
+
+    The subtree replaces one of the inputs and constants in that of the donor.
+    """
+    own_key, donor_key, leaf_key = jax.random.split(key, 3)
+    start, end = _subtree(own_key, program)
+    first, last = _subtree(donor_key, donor, _room(program) + 1)
+    place = jnp.arange(len(donor[0]))
+    is_leaf = (postfix.arities(donor[0]) == 0) & (place >= first) & (place < last)
+    leaf = _any(leaf_key, is_leaf)
+    return _joined(
+        [
+            (program, 0, start),
+            (donor, first, leaf),
+            (program, start, end),
+            (donor, leaf + 1, last),
+            _rest(program, end),
+        ]
+    )
+
+
+def hoist(key: jax.Array, program: Program) -> Program:
+    """Return a random subtree."""
+    return _joined([(program, *_subtree(key, program))])
+
+
+def change(key: jax.Array, program: Program, donor: Program) -> Program:
+    """Replace a random code by one of the donor's with as many operands, if there is one."""
+    own_key, donor_key = jax.random.split(key)
+    place = _any(own_key, program[0] != postfix.BLANK)
+    same = postfix.arities(donor[0]) == postfix.arities(program[0])[place]
+    same &= donor[0] != postfix.BLANK
+    other = _any(donor_key, same)
+    codes, constants = (
+        own.at[place].set(jnp.where(jnp.any(same), theirs[other], own[place]))
+        for own, theirs in zip(program, donor, strict=True)
+    )
+    return codes, constants
+
+
+def perturb(key: jax.Array, program: Program, sigma: jax.Array | float) -> Program:
+    """Multiply all constants by 1 plus noise, and add a tenth of such noise."""
+    codes, constants = program
+    factor_key, shift_key = jax.random.split(key)
+    factor = 1.0 + sigma * jax.random.normal(factor_key, constants.shape)
+    shift = 0.1 * sigma * jax.random.normal(shift_key, constants.shape)
+    return codes, jnp.where(codes == postfix.CONSTANT, constants * factor + shift, 0.0)
+
+
+def limited(program: Program, result: Program, depth: int) -> Program:
+    """Return the result, or the program if the result has more than `depth` levels."""
+    fits = growth.height(result[0]) <= depth
+    codes, constants = (jnp.where(fits, new, old) for old, new in zip(program, result, strict=True))
+    return codes, constants
+
+
+def _any(key: jax.Array, among: jax.Array) -> jax.Array:
+    """Return a random place where `among` [L] is true."""
+    return jax.random.categorical(key, jnp.where(among, 0.0, -jnp.inf))
+
+
+def _room(program: Program) -> jax.Array:
+    """Return by how many codes a program can grow."""
+    return len(program[0]) - postfix.length(program[0])
+
+
+def _subtree(
+    key: jax.Array, program: Program, most: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Return the first place of a random subtree of at most so many codes, and that after it."""
+    codes = program[0]
+    begins = starts(codes)
+    among = codes != postfix.BLANK
+    if most is not None:
+        among &= jnp.arange(len(codes)) + 1 - begins <= most
+    last = _any(key, among)
+    return begins[last], last + 1
+
+
+def _rest(program: Program, start: jax.Array) -> Piece:
+    return program, start, postfix.length(program[0])
+
+
+def _joined(pieces: list[Piece]) -> Program:
+    """Return one piece after another, followed by blanks."""
+    codes, constants = (jnp.zeros_like(each) for each in pieces[0][0])
+    place, end = jnp.arange(len(codes)), jnp.int32(0)
+    for (own_codes, own_constants), first, last in pieces:
+        source = jnp.clip(first + place - end, 0, len(codes) - 1)
+        inside = (place >= end) & (place < end + last - first)
+        codes = jnp.where(inside, own_codes[source], codes)
+        constants = jnp.where(inside, own_constants[source], constants)
+        end = end + last - first
+    return codes, constants

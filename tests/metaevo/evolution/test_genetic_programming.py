@@ -1,0 +1,194 @@
+"""Genetic programming: finds a function, trains nothing twice, keeps what is good on average."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.components import interpreter
+from metaevo.config import ConfigError
+from metaevo.evolution import genetic_programming as gp
+from metaevo.evolution import growth, postfix, strategies
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import Evaluation, Programs
+from metaevo.evolution.strategy import StrategyConfig
+from tests.metaevo.toy import Quadratic, assert_same, evolution, run
+
+OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
+LENGTH, DEPTH = 12, 5
+POINTS = np.linspace(-2, 2, 16).astype(np.float32)
+
+
+class Regression:
+    """Find a function of x; every key adds the same noise to all, and some to each."""
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+        self.programs = Programs(
+            DEPTH,
+            lambda meta_params: self.outputs(meta_params, POINTS),
+            lambda outputs: jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0, -1),
+            lambda one, other: jnp.all(abs(one - other) <= 1e-6 * (1 + abs(one)), -1),
+        )
+
+    def init(self, key):
+        codes, constants = growth.random_program(key, OPERATIONS, 1, LENGTH, DEPTH)
+        return {"codes": codes[None], "constants": constants[None]}
+
+    def outputs(self, meta_params, x):
+        program = meta_params["codes"][0], meta_params["constants"][0]
+        return interpreter.evaluate(OPERATIONS, program, [x])
+
+    def evaluate(self, key, meta_params):
+        common_key, own_key = jax.random.split(key)
+        y = POINTS**2 * 0.5 + jnp.tanh(POINTS)
+        error = self.outputs(meta_params, POINTS) - y
+        own = jax.random.fold_in(own_key, jnp.sum(meta_params["codes"]))
+        noise = 10 * jax.random.normal(common_key) + jax.random.normal(own)
+        return Evaluation(-jnp.sqrt(jnp.mean(error**2)) + self.noise * noise, {})
+
+
+@pytest.fixture(scope="module")
+def this():
+    config = {"generations": 40, "num_devices": 1}
+    return evolution(
+        Regression(noise=0.02), config, algorithm=gp.NAME, population_size=64, sigma=0.1
+    )
+
+
+@pytest.fixture(scope="module")
+def ended(this):
+    return run(this, 40)[0]
+
+
+@pytest.mark.long
+def test_it_finds_a_function_in_spite_of_noise(this, ended):
+    """It is better than all but a thousandth of random programs."""
+    clean = jax.jit(jax.vmap(Regression().evaluate, in_axes=(None, 0)))
+    drawn = jax.vmap(this.problem.init)(jax.random.split(jax.random.key(1), 64 * 40 - 1))
+    found = jax.tree.map(lambda *each: jnp.append(*each, axis=0), drawn, one(this.result(ended)))
+    fitness = np.asarray(clean(jax.random.key(0), found).fitness)
+    assert np.mean(fitness[:-1] >= fitness[-1]) < 1e-3, fitness[-1]
+    assert ended.strategy.noise[0] == pytest.approx(0.02, rel=0.5)  # not 0.2, as all have
+
+
+def one(tree):
+    return jax.tree.map(lambda leaf: leaf[None], tree)
+
+
+@pytest.mark.long
+def test_blocks_can_be_divided(this, ended):
+    divided, _ = run(this, 7, 33)
+    assert_same(divided, ended)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Compiled methods for 4 survivors of 16 programs."""
+    config = StrategyConfig(gp.NAME, population_size=16, settings={"survivors": 4})
+    strategy = strategies.make(config, None, Regression())
+
+    def told(fitness, population, state):
+        return strategy.tell(jax.random.key(1), population, Evaluation(fitness, {}), state)
+
+    start = jax.jit(lambda: strategy.init(jax.random.key(2), Regression().init))()
+    behaviour = jax.jit(jax.vmap(Regression().programs.fingerprint))
+    return strategy, start, jax.jit(strategy.ask), jax.jit(told), behaviour
+
+
+def test_newcomers_are_valid_programs_that_were_not_trained_before(small):
+    _, state, ask, tell, behaviour = small
+    measure = jax.jit(jax.vmap(lambda codes: (postfix.is_valid(codes, 1), growth.height(codes))))
+    trained = np.empty((0, len(POINTS)))
+    for index in range(16):
+        population, state = ask(jax.random.key(index), state)
+        is_valid, heights = measure(population["codes"][:, 0])
+        assert is_valid.all()
+        assert heights.max() <= DEPTH
+        outputs = np.asarray(behaviour(population))
+        trained = np.append(trained, outputs[4 if index else 0 :], axis=0)
+        error = np.nan_to_num(outputs - POINTS**2, nan=1e9)
+        state = tell(-np.abs(error).mean(axis=1), population, state)
+    assert len(trained) == 4 + 16 * 12
+    new = trained[4:]  # all but the first of the pool
+    assert np.isfinite(new).all()
+    assert (new != 0).any(axis=1).all()
+    for index in range(4, len(trained)):
+        close = np.abs(trained[:index] - trained[index]) <= 1e-6 * (1 + np.abs(trained[index]))
+        assert not close.all(axis=1).any()
+
+
+def after(small, known, fitness, noise=0.0):
+    """The population and the state after a generation; means of survivors cover 4 generations."""
+    strategy, state, ask, tell, _ = small
+    state = state.replace(
+        mean=jnp.float32(known), generations=jnp.full(4, 4.0), noise=jnp.float32(noise)
+    )
+    population, asked = ask(jax.random.key(1), state)
+    told = tell(np.float32(fitness), population, asked)
+    best, population = strategy.best(told), jax.device_get(population)
+    same = [(population[name] == best[name]).all((1, 2)) for name in best]
+    return int(np.argmax(same[0] & same[1])), told
+
+
+def test_what_all_programs_of_a_generation_have_in_common_does_not_count(small):
+    """Means by hand: all survivors score 101 more than before."""
+    fitness = [102, 104, 103.5, 101.5, *[90] * 11, 103.8]
+    best, told = after(small, [1, 3, 2.5, 0.5], fitness)
+    assert best == 1
+    tenths = [round(10 * mean) for mean in told.mean.tolist()]
+    found = set(zip(tenths, told.generations.tolist(), strict=True))
+    assert found <= {(30, 5), (25, 5), (10, 5), (5, 5), (28, 1), (-110, 1)}
+    assert {(30, 5), (28, 1)} <= found
+
+
+def test_a_lucky_newcomer_survives_but_is_not_the_best(small):
+    best, told = after(small, [3, 3, 3, 3], [3, 3, 3, 3, *[-9] * 11, 3.5], noise=2.0)
+    assert told.noise == 1.0  # half of the old one, as no survivor surprises
+    assert best < 4  # 3 - 1 / sqrt(5) is more than 3.5 - 1
+    best, told = after(small, [3, 3, 3, 3], [3, 3, 3, 3, *[-9] * 11, 5], noise=2.0)
+    assert best == 15
+
+
+def test_the_front_by_comparison_of_all():
+    rng = np.random.default_rng(0)
+    score, length = rng.integers(0, 8, 60).astype(float), rng.integers(1, 12, 60)
+    found = np.asarray(gp.front(jnp.asarray(score), jnp.asarray(length)))
+    for index in range(60):
+        rivals = [
+            other
+            for other in range(60)
+            if length[other] <= length[index]
+            and (score[other], -length[other]) > (score[index], -length[index])
+        ]
+        assert found[index] == (not rivals)
+    assert 2 < found.sum() < 30
+
+
+def test_one_of_those_with_the_same_codes_has_no_better_twin():
+    rng = np.random.default_rng(1)
+    codes, score = rng.integers(0, 3, (80, 1, 4)), rng.permutation(80)
+    found = np.asarray(gp.has_better_twin(jnp.asarray(score), jnp.asarray(codes, jnp.int32)))
+    for index in range(80):
+        same = (codes == codes[index]).all(axis=(1, 2))
+        assert found[index] == (score[same].max() > score[index])
+    assert 0 < found.sum() < 80
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem", "message"),
+    [
+        ({}, Quadratic(), "'genetic_programming': varies programs only; needs evolve: program"),
+        ({"population_size": 4}, Regression(), "population_size = 4: .* at least 8"),
+        ({"settings": {"elites": 4}}, Regression(), "'elites'; allowed: survivors, tournament"),
+        ({"settings": {"survivors": 64}}, Regression(), "survivors = 64: .* from 1 to 63"),
+        ({"settings": {"tournament": 2.5}}, Regression(), "tournament = 2.5"),
+        ({"settings": {"tournament": True}}, Regression(), "tournament = True"),
+    ],
+)
+def test_wrong_use_is_one_line_before_anything_compiles(changed, problem, message):
+    config = StrategyConfig(**{"algorithm": gp.NAME, "population_size": 64} | changed)
+    with pytest.raises(ConfigError, match=message) as raised:
+        check_evolution(problem, config, EvolutionConfig())
+    assert "\n" not in str(raised.value)
