@@ -17,8 +17,10 @@ from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
 from metaevo.studies.several import run_evolutions
 
+DEFAULT = "evolve_formula/adam"
+"""Preset of a run without a part, a learner or a task of the user's."""
 COMPONENTS = ("optimizer", "value_loss")
-"""Default components: evolve the first with a preset for the learner."""
+"""Default components where the user names a learner or a task: the first with a preset for it."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
@@ -72,6 +74,8 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
             return {}
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
+        if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
+            return load_yaml(presets.find(DEFAULT))
         if what is None:
             what = next((each for each in COMPONENTS if _preset(each, learner)), COMPONENTS[-1])
         preset = _preset(what, learner)

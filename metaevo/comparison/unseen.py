@@ -1,4 +1,7 @@
-"""Learned parts on several tasks: untuned, against contenders that are tuned on each task.
+"""Learned parts on several tasks, against contenders that are tuned on each task.
+
+The parts are untuned there, or with `evaluation.tune_learned` tuned like the contenders on unseen
+tasks.
 
 The tasks are those of `evaluation.unseen`, or those of an evolution on several tasks.
 
@@ -167,7 +170,7 @@ def judge(
     kept: str = KEPT,
     replacements: Mapping[str, Replacement] | None = None,
 ) -> Unseen:
-    """Compare learned parts, untuned, with contenders that are tuned on every task.
+    """Compare learned parts with contenders that are tuned on every task.
 
     Args:
         tasks: the return value of `build_all` or `unseen_tasks`.
@@ -189,7 +192,7 @@ def judge(
             learned,
             evolution_frames=evolution_frames,
             replacements=replacements,
-            tunes_found=False,
+            tunes_found=kept == KEPT and task.settings.evaluation.tune_learned,
             purpose=Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN,
         )
         for task in tasks

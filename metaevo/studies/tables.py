@@ -19,8 +19,8 @@ from purerl.types import MetaParams
 FEW = 12
 """Maximum count of evolved numbers that are listed."""
 CAPTION = (
-    "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals, what was found "
-    "untuned, hand-written contenders tuned there; and differences from the strongest of them."
+    "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals; hand-written "
+    "contenders are tuned there. And differences from the strongest of them."
 )
 
 
@@ -111,7 +111,8 @@ def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
     if "together" not in result:
         return rows
     found = result["together"]
-    name = f"{LEARNED} (untuned, {found['evolutions']} evolutions)"
+    how = "tuned" if verdict.row_of(result, result["learned"])["tuning_frames"] else "untuned"
+    name = f"{LEARNED} ({how}, {found['evolutions']} evolutions)"
     own = {each["learned"] for each in result["evolutions"]}
     return [(name, found["iqm"], found["interval"]), *(row for row in rows if row[0] not in own)]
 

@@ -37,7 +37,9 @@ def test_short_flags_are_settings():
 @pytest.mark.parametrize(
     ("argv", "component", "preset"),
     [
-        ("", None, "evolve_optimizer/ppo"),
+        ("", None, "evolve_formula/adam"),
+        ("--evolve optimizer", None, "evolve_optimizer/ppo"),
+        ("--learner ppo", None, "evolve_optimizer/ppo"),
         ("--learner ppo", "value_loss", "evolve_value_loss/ppo"),
         ("--learner dqn", None, "evolve_value_loss/dqn"),
         ("", "drift", "evolve_drift/ppo"),
