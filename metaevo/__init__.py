@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from metaevo.components.component import Component as Component
     from metaevo.components.discovery import load as load
     from metaevo.config import ConfigError as ConfigError
+    from metaevo.discovery.proposals.judge import Judge as Judge
+    from metaevo.discovery.proposals.judge import Judged as Judged
     from metaevo.evolution import devices as devices
     from metaevo.evolution.evaluation import Evaluations as Evaluations
     from metaevo.evolution.evaluation import evaluate as evaluate
@@ -54,6 +56,8 @@ _HOMES = {
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
     "GeneralityResult": "metaevo.comparison.generality.judge",
+    "Judge": "metaevo.discovery.proposals.judge",
+    "Judged": "metaevo.discovery.proposals.judge",
     "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.results",

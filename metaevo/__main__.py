@@ -44,6 +44,7 @@ COMMANDS = {
     "distill": Command(
         "turn what was learned into formulas or smaller networks", "metaevo.commands.distill"
     ),
+    "judge": Command("judge proposed expressions, one a line", "metaevo.commands.judge"),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
     ),

@@ -138,7 +138,7 @@ class Comparison:
         Returns:
             the result, and the scores of each variant by name.
         """
-        variants = self._variants(directory, progress, stage)
+        variants = self.variants(directory, progress, stage)
         stage("held-out seeds")
         keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
@@ -171,9 +171,10 @@ class Comparison:
         scores = train(rows, keys, progress)
         return {each.name: found for each, found in zip(variants, scores, strict=True)}
 
-    def _variants(
+    def variants(
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
+        """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
         same = "same hyperparameters"
         variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
         if not self.plans[self.found].rounds:

@@ -321,24 +321,41 @@ def _scores_of(
     stage("random play")
     reference = this.names[0]
     tuned = next(row for row in reversed(result["variants"]) if row["function"] == reference)
-    plain, still = vars(task.settings.hyperparams), task.settings.hyperparams.random_play()
-    changed = {key: value for key, value in vars(still).items() if value != plain[key]}
-    ends = [
-        Variant("random", reference, changed, 0),
-        Variant("reference", reference, tuned["settings"], 0),
-    ]
-    keys = keys_for(this.seed, Purpose.NORMALISATION, this.config.seeds)
-    scores = statistics.fill_missing(
-        {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
-    )
     return {
         "variants": [
             {key: value for key, value in row.items() if key in KEPT_OF_VARIANT}
             for row in result["variants"]
         ],
-        "random": scores["random"].tolist(),
-        "reference": scores["reference"].tolist(),
+        **scores_of_ends(task, this, tuned["settings"], progress),
     }
+
+
+def scores_of_ends(
+    task: BuiltTask,
+    this: Comparison,
+    tuned: Mapping[str, float | None],
+    progress: Callable[[int], Any] | None,
+) -> dict[str, list[float]]:
+    """Train agents of random play and of the reference, the ends of a task's scale.
+
+    Args:
+        task: the task.
+        this: its comparison.
+        tuned: hyperparameters of the tuned reference.
+        progress: called after each chunk of agents.
+
+    Returns:
+        their scores, as `random` and `reference`.
+    """
+    reference = this.names[0]
+    plain, still = vars(task.settings.hyperparams), task.settings.hyperparams.random_play()
+    changed = {key: value for key, value in vars(still).items() if value != plain[key]}
+    ends = [Variant("random", reference, changed, 0), Variant("reference", reference, tuned, 0)]
+    keys = keys_for(this.seed, Purpose.NORMALISATION, this.config.seeds)
+    scores = statistics.fill_missing(
+        {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
+    )
+    return {name: each.tolist() for name, each in scores.items()}
 
 
 def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
@@ -352,10 +369,14 @@ def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
         {row["name"]: np.asarray(row["scores"]) for row in rows},
         {row["name"]: row["diverged"] for row in rows},
     )
-    scale: Scale | None = None
-    better = statistics.compare(kept["reference"], kept["random"], shared_seeds=True)
-    if better.conclusion == "better":
-        low, high = (float(np.mean(kept[name])) for name in ("random", "reference"))
-        if high > low:  # which a heavy tail can prevent
-            scale = {"random": low, "reference": high}
-    return {**found, "scale": scale}
+    return {**found, "scale": scale_of(kept["random"], kept["reference"])}
+
+
+def scale_of(random: Sequence[float], reference: Sequence[float]) -> Scale | None:
+    """Return the scale of a task from the scores of its ends; None if they do not differ."""
+    if statistics.compare(reference, random, shared_seeds=True).conclusion != "better":
+        return None
+    low, high = float(np.mean(random)), float(np.mean(reference))
+    if high <= low:  # as with a heavy tail
+        return None
+    return {"random": low, "reference": high}

@@ -9,6 +9,7 @@ compiled training serves all programs.
 """
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -36,6 +37,7 @@ Operation = Literal[
     "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
 ]  # fmt: skip
 findings = formula.findings
+_height = jax.jit(growth.height)
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,25 @@ class Config:
                 raise ValueError(f"{where}: needs gives = {hand_written.gives!r}")
             expression, numbers = hand_written.expression, hand_written.constants
         try:
-            parsed = parse(expression, self.names, numbers)
-            codes, constants = compiled(
-                parsed,
-                self.names,
-                length=self.length,
-                operations=self.operations,
-                numbers=numbers,
-            )
+            return self.read(expression, numbers)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        if (levels := int(growth.height(jnp.asarray(codes)))) > self.depth:
-            raise ValueError(f"{where}: has {levels} levels; at most {self.depth} (depth)")
+
+    def read(self, expression: str, numbers: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Return codes [length] and constants [length] of an expression with named numbers.
+
+        Raises:
+            ValueError: if it is no program of the language.
+        """
+        codes, constants = compiled(
+            parse(expression, self.names, numbers),
+            self.names,
+            length=self.length,
+            operations=self.operations,
+            numbers=numbers,
+        )
+        if (levels := int(_height(codes))) > self.depth:
+            raise ValueError(f"has {levels} levels; at most {self.depth} (depth)")
         return codes, constants
 
     def text(self, meta_params: PlainMapping) -> str:

@@ -1,0 +1,61 @@
+"""Command line of `metaevo judge`: proposals on standard input, answers on standard output."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from metaevo.config import ConfigError, exit_on_config_error, files
+from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config.plain import PlainDict
+from metaevo.discovery.proposals import settings as judge_settings
+from metaevo.discovery.proposals.judge import Judge
+from metaevo.discovery.proposals.reading import batches
+from metaevo.studies.settings import experiment_class
+
+LINES = 128
+"""most proposals that are judged before they are answered"""
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, judge the proposals of standard input, return the exit code.
+
+    Args:
+        argv: arguments without the program's name.
+        description: text for `--help`.
+    """
+    parser = Parser("judge", description)
+    parser.add_argument("--slot", help="the slot that the proposals fill")
+    parser.add_argument(
+        "--tasks", type=Path, metavar="FILE", help="settings of an evolution, or a preset"
+    )
+    parser.add_argument("--state", type=Path, metavar="DIR", help="directory of the archive")
+    parser.add_argument(
+        "--batch", type=int, default=8, metavar="N", help="programs that are trained at once"
+    )
+
+    def defaults(args: Namespace, overrides: PlainDict) -> PlainDict:
+        del overrides
+        if args.tasks is None:
+            raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
+        return judge_settings.raw_settings(args.slot, args.tasks)
+
+    if "--config" in argv:
+        raise ConfigError("--config: name the settings with --tasks")
+    settings, args = parse_command_line(
+        parser, argv, lambda raw: experiment_class(raw, judge_settings.PROGRAM), defaults
+    )
+    judge_settings.check(settings)
+    judge = Judge.of(settings, args.state, args.batch)
+    if sys.stdin.isatty():
+        print("reading proposals, one JSON object a line", file=sys.stderr)
+    seen = invalid = 0
+    for lines in batches(sys.stdin.fileno(), LINES):
+        for answer in judge.submit(lines):
+            print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
+            seen, invalid = seen + 1, invalid + (not answer.valid)
+        best = judge.archive[0]["score"] if judge.archive else None
+        about = f"{seen} proposals, {invalid} not valid, {len(judge.archive)} trained"
+        print(f"{about}; best score: {best}", file=sys.stderr, flush=True)
+    return 0

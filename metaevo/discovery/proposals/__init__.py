@@ -1,0 +1,4 @@
+"""Judge proposed programs: a race on search seeds, an archive, verdicts on held-out seeds.
+
+reading -> judge -> trials, archive
+"""

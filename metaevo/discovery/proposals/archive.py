@@ -1,0 +1,176 @@
+"""The archive of a judge: everything that was trained, in a directory.
+
+    judge.json        the slot and the settings
+    archive.jsonl     a record for each program; the last line with an id is the current one
+
+A line is appended as soon as it is known, so a killed process loses at most a training.
+"""
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+from typing_extensions import TypedDict
+
+from metaevo.components import behaviour
+from metaevo.config import ConfigError, changed_keys, files, show
+from metaevo.config.checks import Index, Measure, Number, Text, check
+from metaevo.config.plain import PlainDict
+from metaevo.discovery.proposals.reading import Label
+
+ABOUT, RECORDS, LOCK = "judge.json", "archive.jsonl", "lock"
+BLOCK = 256
+"""fingerprints that are compared at once"""
+
+
+class Verdict(TypedDict):
+    """The comparison of a program, untuned, with tuned hand-written functions."""
+
+    conclusion: Text
+    """better, worse or undecided"""
+    iqm: Number
+    """interquartile mean of the scores on held-out seeds"""
+    interval: list[Number]
+    seeds: Index
+    baseline: Text
+    """the best hand-written function"""
+    baseline_iqm: Number
+    difference: Number
+    difference_interval: list[Number]
+    p: Number
+
+
+class Record(TypedDict):
+    """A program that was trained."""
+
+    id: Index
+    name: Label
+    parent: Label
+    expression: Text
+    constants: dict[str, Number]
+    text: Text
+    """the program with numbers in the place of named constants"""
+    score: Measure
+    """interquartile mean over seeds (and tasks); null if an agent has no score"""
+    interval: list[Number] | None
+    scores: list[list[Measure]]
+    """[seeds, tasks]"""
+    verdict: Verdict | None
+
+
+Fingerprints = Callable[[Sequence[Record]], np.ndarray]
+"""From records to fingerprints [records, N]."""
+_is_same = jax.jit(behaviour.is_same)
+
+
+class Archive:
+    """Records by their ids, texts and fingerprints, in a locked directory."""
+
+    def __init__(self, folder: Path, about: PlainDict, fingerprints: Fingerprints):
+        """Open an archive, or begin one.
+
+        Args:
+            folder: the directory.
+            about: everything that scores depend on.
+            fingerprints: of records from an earlier process.
+
+        Raises:
+            ConfigError: if it is an archive of another slot or of other tasks, is damaged, or is
+                in use.
+        """
+        self.folder = files.make_folder(folder)
+        self.records: list[Record] = []
+        self._by_text: dict[str, int] = {}
+        self._blocks: list[np.ndarray] = []
+        try:
+            lock = files.lock(folder / LOCK, wait=False)
+        except BlockingIOError:
+            raise ConfigError(f"{folder}: another judge is at work there") from None
+        except OSError as error:
+            raise files.unwritable(folder, error) from None
+        self.unlock = weakref.finalize(self, os.close, lock)
+        self._check(files.plain(about))
+        for record in self._read():
+            self._add(record)
+        for start in range(0, len(self.records), BLOCK):
+            part = self.records[start : start + BLOCK]
+            for record, outputs in zip(part, fingerprints(part), strict=True):
+                self._index(record["id"], outputs)
+
+    def _check(self, about: PlainDict) -> None:
+        path = self.folder / ABOUT
+        if not path.exists():
+            files.write_json_atomic(path, about)
+            return
+        changed = changed_keys(files.read_json(path, dict), about)
+        for key, (before, now) in changed.items():
+            raise ConfigError(
+                f"{self.folder}: is an archive with {key} = {show(before)}, not {show(now)}; "
+                "name another directory"
+            )
+
+    def _read(self) -> Iterator[Record]:
+        path = self.folder / RECORDS
+        if not path.exists():
+            return
+        try:
+            files.drop_unfinished_line(path)
+            with files.open_file(path) as file:
+                for number, line in enumerate(file, start=1):
+                    where = f"{path}, line {number}"
+                    record = check(Record, files.parse_line(line, where), where)
+                    if record["id"] > len(self.records):
+                        raise ConfigError(f"{where}: id = {record['id']}: records are missing")
+                    yield record
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+
+    def _add(self, record: Record) -> None:
+        if record["id"] < len(self.records):
+            self.records[record["id"]] = record
+            return
+        self.records.append(record)
+        self._by_text[record["text"]] = record["id"]
+
+    def _index(self, number: int, outputs: np.ndarray) -> None:
+        block, row = divmod(number, BLOCK)
+        if block == len(self._blocks):
+            self._blocks.append(np.full((BLOCK, len(outputs)), np.nan, np.float32))
+        self._blocks[block][row] = outputs
+
+    def of_text(self, text: str) -> Record | None:
+        """Return the record of the same program."""
+        number = self._by_text.get(text)
+        return None if number is None else self.records[number]
+
+    def same_as(self, outputs: np.ndarray) -> Record | None:
+        """Return the first record with the same fingerprint."""
+        for start, block in enumerate(self._blocks):
+            same = np.flatnonzero(np.asarray(_is_same(block, outputs)))
+            if len(same):
+                return self.records[start * BLOCK + int(same[0])]
+        return None
+
+    def begin(self, record: Record, outputs: np.ndarray) -> None:
+        """Add a record that has no scores yet, which is not written."""
+        self._add(record)
+        self._index(record["id"], outputs)
+
+    def write(self, record: Record) -> None:
+        """Write a record, after its scores or its verdict have changed."""
+        try:
+            files.append_line(self.folder / RECORDS, files.plain(record))
+        except OSError as error:
+            raise files.unwritable(self.folder / RECORDS, error) from None
+
+    def best(self, count: int | None = None) -> list[Record]:
+        """Return the records with the highest scores, in order."""
+        scored = [each for each in self.records if each["score"] is not None]
+        return sorted(scored, key=_negative_score)[:count]
+
+
+def _negative_score(record: Record) -> float:
+    return -(record["score"] or 0.0)

@@ -1,0 +1,277 @@
+"""A judge of proposals: `metaevo.Judge`."""
+
+import bisect
+import functools
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo import statistics
+from metaevo.comparison.protocol import task_of
+from metaevo.components import behaviour
+from metaevo.components.program_text import text
+from metaevo.config import ConfigError, files, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.discovery.proposals.archive import Archive, Record, Verdict
+from metaevo.discovery.proposals.reading import Label, Proposal, read
+from metaevo.discovery.proposals.settings import make_settings, raw_settings
+from metaevo.discovery.proposals.trials import Trials
+from metaevo.evolution.seeding import Purpose
+from metaevo.studies.settings import EvolveSettings
+
+FINGERPRINTS = 32
+"""programs whose fingerprints are computed at once"""
+SURVIVORS = 4
+"""The best programs of the archive, which are trained on more seeds and get a verdict."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The answer to a proposal."""
+
+    name: Label
+    parent: Label
+    expression: str | None
+    valid: bool
+    """whether it is a program that agents can be trained with"""
+    reason: str | None
+    """why it is not valid"""
+    id: int | None = None
+    """number of the program in the archive"""
+    duplicate_of: int | None = None
+    """id of the earlier program that computes the same; the score is of that one"""
+    score: float | None = None
+    """interquartile mean over search seeds, higher is better; with several tasks, 0 is random play
+    and 1 the tuned reference"""
+    interval: tuple[float, float] | None = None
+    """95% bootstrap interval of the score"""
+    seeds: int = 0
+    """number of search seeds behind the score"""
+    rank: int | None = None
+    """place in the archive by score; 1 is the best"""
+    verdict: Verdict | None = field(default=None, repr=False)
+    """comparison on held-out seeds, if it is among the best"""
+
+    def record(self) -> PlainDict:
+        """Return the answer as a line of `metaevo judge` has it."""
+        return asdict(self)
+
+
+class _Found(NamedTuple):
+    record: Record | None = None
+    reason: str | None = None
+    is_duplicate: bool = False
+
+
+class Judge:
+    """Scores proposed expressions by training, and keeps an archive of them.
+
+    Examples:
+        >>> with metaevo.Judge("value_loss", "tasks.yaml", state="runs/judge") as judge:
+        ...     judge.submit(["error ** 2", {"expression": "c * error", "constants": {"c": 2}}])
+    """
+
+    def __init__(
+        self,
+        slot: str | None,
+        tasks: str | Path | PlainMapping,
+        *,
+        state: str | Path | None = None,
+        batch: int = 8,
+    ):
+        """Build the tasks, and open the archive.
+
+        Args:
+            slot: value_loss, policy_loss, make_optimizer or schedule.
+            tasks: settings of an evolution: a YAML file, the name of a preset or a dict.
+            state: directory of the archive; by default it is not kept.
+            batch: number of programs that are trained at once; a batch costs the same if it is not
+                full.
+
+        Raises:
+            ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
+        """
+        self._open(make_settings(raw_settings(slot, tasks)), state, batch)
+
+    @classmethod
+    def of(
+        cls, settings: EvolveSettings, state: str | Path | None = None, batch: int = 8
+    ) -> "Judge":
+        """Return a judge with settings that are checked already."""
+        judge = cls.__new__(cls)
+        judge._open(settings, state, batch)
+        return judge
+
+    def _open(self, settings: EvolveSettings, state: str | Path | None, batch: int) -> None:
+        if batch < 1:
+            raise ConfigError(f"batch = {batch}: must be at least 1")
+        self.settings, self._config, self._batch = settings, settings.component, batch
+        if state is None:
+            state = tempfile.mkdtemp()
+            weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
+        self._trials = Trials(settings, Path(state), batch)
+        one = functools.partial(behaviour.fingerprint, self._config)
+        self._fingerprint = jax.jit(jax.vmap(one))
+        evolution = settings.evolution
+        self._seeds, self._more = evolution.seeds_per_candidate, evolution.validation_seeds
+        about = {
+            "slot": self._config.slot,
+            **task_of(settings),
+            "component": to_dict(self._config),
+            "seeds": [self._seeds, self._more],
+            "evaluation": to_dict(settings.evaluation),
+        }
+        self._archive = Archive(Path(state), about, self._fingerprints_of)
+        self._answered: set[int] = set()
+        """ids that this process has answered with: the same program once more is a duplicate"""
+
+    def close(self) -> None:
+        """Unlock the archive, so that another judge can continue it."""
+        self._archive.unlock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def archive(self) -> list[Record]:
+        """All programs that were trained, the best one first; those without a score at the end."""
+        best = self._archive.best()
+        return best + [each for each in self._archive.records if each["score"] is None]
+
+    def submit(self, proposals: Iterable[str | bytes | PlainMapping]) -> list[Judged]:
+        """Judge proposals, and return an answer for each of them in order.
+
+        Args:
+            proposals: expressions; or mappings with `expression` and optionally `constants`,
+                `name` and `parent`; or these as a line of JSON, in bytes.
+        """
+        read_ones = [read(self._config, each) for each in proposals]
+        found = self._find(read_ones)
+        self._train([each for each in self._archive.records if not each["scores"]])
+        self._race()
+        scores = [-(each["score"] or 0.0) for each in self._archive.best()]
+        pairs = zip(read_ones, found, strict=True)
+        return [self._answer(proposal, each, scores) for proposal, each in pairs]
+
+    def _find(self, proposals: Sequence[Proposal]) -> list[_Found]:
+        """Look proposals up in the archive, where the new ones begin a record."""
+        programs = [each.meta_params for each in proposals if each.meta_params is not None]
+        outputs = iter(self._fingerprints(programs))
+        return [
+            _Found(reason=each.reason)
+            if each.meta_params is None
+            else self._look_up(each, each.meta_params, next(outputs))
+            for each in proposals
+        ]
+
+    def _look_up(self, proposal: Proposal, program: PlainMapping, outputs: np.ndarray) -> _Found:
+        written = text(program["codes"][0], program["constants"][0], self._config.names)
+        known = self._archive.of_text(written)
+        if known is not None:
+            is_duplicate = known["id"] in self._answered
+            self._answered.add(known["id"])
+            return _Found(known, is_duplicate=is_duplicate)
+        if not behaviour.is_valid(jnp.asarray(outputs)):
+            return _Found(reason="expression: its output (of a loss, the slope) is 0 everywhere")
+        same = self._archive.same_as(outputs)
+        if same is not None:
+            return _Found(same, is_duplicate=True)
+        record: Record = {
+            "id": len(self._archive.records),
+            "name": proposal.name,
+            "parent": proposal.parent,
+            "expression": proposal.expression or "",
+            "constants": dict(proposal.constants),
+            "text": written,
+            "score": None,
+            "interval": None,
+            "scores": [],
+            "verdict": None,
+        }
+        self._archive.begin(record, outputs)
+        self._answered.add(record["id"])
+        return _Found(record)
+
+    def _train(self, records: Sequence[Record]) -> None:
+        for start in range(0, len(records), self._batch):
+            self._add_scores(records[start : start + self._batch], Purpose.EVOLUTION, self._seeds)
+
+    def _race(self) -> None:
+        """Train the best programs on more seeds until the best ones all were; then judge them."""
+        everything = self._seeds + self._more
+        while left := [e for e in self._archive.best(SURVIVORS) if len(e["scores"]) < everything]:
+            self._add_scores(left, Purpose.VALIDATION, self._more)
+        if not self.settings.evaluation.seeds:
+            return
+        for record in self._archive.best(SURVIVORS):
+            if record["verdict"] is None:
+                record["verdict"] = self._trials.verdict(self._program(record))
+                self._archive.write(record)
+
+    def _add_scores(self, records: Sequence[Record], purpose: Purpose, seeds: int) -> None:
+        """Train agents of records on more seeds, and write the records."""
+        programs = [self._program(each) for each in records]
+        found = self._trials.scores(programs, purpose, seeds)
+        for record, scores in zip(records, found, strict=True):
+            record["scores"] += files.plain(scores)
+            values = np.array(record["scores"], np.float64)  # None becomes NaN
+            record["score"] = record["interval"] = None
+            if np.isfinite(values).all():
+                summary = statistics.summarise(values)
+                record["score"], record["interval"] = summary.iqm, list(summary.interval)
+            self._archive.write(record)
+
+    def _answer(self, proposal: Proposal, found: _Found, scores: Sequence[float]) -> Judged:
+        """Return the answer; `scores` are those of the archive, negative and in order."""
+        given = proposal.name, proposal.parent, proposal.expression
+        record = found.record
+        if record is None:
+            return Judged(*given, valid=False, reason=found.reason)
+        number, seeds = record["id"], len(record["scores"])
+        duplicate_of = number if found.is_duplicate else None
+        if record["score"] is None or record["interval"] is None:
+            lost = sum(None in each for each in record["scores"])
+            reason = f"{lost} of {seeds} agents diverged or finished no episode"
+            return Judged(*given, False, reason, number, duplicate_of, seeds=seeds)
+        return Judged(
+            *given,
+            valid=True,
+            reason=None,
+            id=number,
+            duplicate_of=duplicate_of,
+            score=record["score"],
+            interval=(record["interval"][0], record["interval"][1]),
+            seeds=seeds,
+            rank=bisect.bisect_left(scores, -record["score"]) + 1,
+            verdict=record["verdict"],
+        )
+
+    def _program(self, record: Record) -> PlainMapping:
+        program = read(self._config, {key: record[key] for key in ("expression", "constants")})
+        if program.meta_params is None:
+            raise ConfigError(f"archive: id = {record['id']}: {program.reason}")
+        return program.meta_params
+
+    def _fingerprints_of(self, records: Sequence[Record]) -> np.ndarray:
+        return self._fingerprints([self._program(each) for each in records])
+
+    def _fingerprints(self, programs: Sequence[PlainMapping]) -> np.ndarray:
+        """Return fingerprints [programs, N], computed in batches of one size."""
+        found = []
+        for start in range(0, len(programs), FINGERPRINTS):
+            part = list(programs[start : start + FINGERPRINTS])
+            padded = part + part[-1:] * (FINGERPRINTS - len(part))
+            stacked = jax.tree.map(lambda *each: np.stack(each), *padded)
+            found += list(np.asarray(self._fingerprint(stacked))[: len(part)])
+        return np.stack(found) if found else np.zeros((0, 1), np.float32)

@@ -1,0 +1,99 @@
+"""Proposals as lines of JSON. They are data: an expression is parsed, and nothing is executed.
+
+{"expression": "-minimum(ratio, 1 + c) * advantage", "constants": {"c": 0.2}, "name": "a"}
+"""
+
+import os
+import select
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NotRequired
+
+import numpy as np
+from typing_extensions import TypedDict
+
+from metaevo.components import program
+from metaevo.config import ConfigError
+from metaevo.config.checks import Number, Text, check
+from metaevo.config.files import parse_line
+from metaevo.config.plain import PlainMapping
+
+MAX_LINE = 2**16
+"""most bytes of a line"""
+BLOCK = 2**16
+"""bytes that are read at once"""
+Label = str | int | None
+
+
+class _Line(TypedDict):
+    expression: Text
+    constants: NotRequired[dict[str, Number] | None]
+    name: NotRequired[Label]
+    parent: NotRequired[Label]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed expression, or the reason why it is none."""
+
+    expression: str | None = None
+    constants: dict[str, float] = field(default_factory=dict)
+    name: Label = None
+    parent: Label = None
+    meta_params: Mapping[str, np.ndarray] | None = None
+    """the program, if it is one"""
+    reason: str | None = None
+
+
+def read(config: program.Config, given: str | bytes | PlainMapping) -> Proposal:
+    """Return a proposal from an expression, a line of JSON (bytes) or its content.
+
+    Args:
+        config: the language.
+        given: other keys than those of a proposal are ignored.
+    """
+    try:
+        data = {"expression": given} if isinstance(given, str) else given
+        line = check(_Line, _content(data) if isinstance(data, bytes) else data, "proposal")
+    except ValueError as error:
+        return Proposal(reason=str(error))
+    found = Proposal(
+        line["expression"], line.get("constants") or {}, line.get("name"), line.get("parent")
+    )
+    try:
+        codes, constants = config.read(line["expression"], found.constants)
+    except ValueError as error:
+        return replace(found, reason=str(error))
+    programs = {"codes": codes[np.newaxis], "constants": constants[np.newaxis]}
+    return replace(found, meta_params=programs)
+
+
+def _content(line: bytes) -> PlainMapping:
+    """Return the object in a line of JSON."""
+    if len(line) > MAX_LINE:
+        raise ConfigError(f"line: must have at most {MAX_LINE} bytes")
+    content: PlainMapping = parse_line(line, "line")
+    return content
+
+
+def batches(descriptor: int, most: int) -> Iterator[list[bytes]]:
+    """Yield the lines that are there, at most `most` at once; wait only if there are none.
+
+    Of a line that is too long only the beginning is kept, so memory is bounded. The last line may
+    lack its end.
+    """
+    lines: list[bytes] = []
+    open_line = b""
+    while block := os.read(descriptor, BLOCK):
+        first, *others = block.split(b"\n")
+        open_line = (open_line + first)[: MAX_LINE + 1]
+        for each in others:
+            lines.append(open_line)
+            open_line = each
+        while len(lines) >= most or (lines and not select.select([descriptor], [], [], 0)[0]):
+            yield lines[:most]
+            lines = lines[most:]
+    lines += [open_line] if open_line else []
+    while lines:
+        yield lines[:most]
+        lines = lines[most:]

@@ -1,0 +1,221 @@
+"""Training agents of programs, and of tuned hand-written functions, on the tasks of a judge."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+from annotated_types import Len
+from typing_extensions import TypedDict
+
+from metaevo import statistics
+from metaevo.comparison import entries
+from metaevo.comparison.comparison import Comparison, Variant, digest_of_text
+from metaevo.comparison.evaluation import LEARNED, Contender
+from metaevo.comparison.kept import kept_in
+from metaevo.comparison.protocol import comparison_of, contender_maker
+from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
+from metaevo.config import ConfigError, to_dict
+from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.discovery.proposals.archive import Verdict
+from metaevo.evolution import devices
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs.progress import Progress
+from metaevo.runs.schema import Scale, UnseenResult, pooled
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolveSettings
+from metaevo.training.checks import check_training
+
+
+class _Row(TypedDict):
+    name: Text
+    function: Text
+    settings: dict[str, Measure]
+    tuning_frames: Index
+    diverged: Index
+    scores: Annotated[list[Number], Len(1)]
+
+
+class Baselines(TypedDict):
+    """baselines/TASK.json: tuned hand-written functions on a task."""
+
+    key: Text
+    rows: Annotated[list[_Row], Len(1)]
+    random: list[Number]
+    reference: list[Number]
+
+
+class Trials:
+    """Programs of one shape, in batches of one size, so that each task compiles once."""
+
+    def __init__(self, settings: EvolveSettings, folder: Path, batch: int):
+        """Build the tasks without compiling.
+
+        Args:
+            settings: settings of an evolution of a program.
+            folder: directory for the tuning and the scores of hand-written functions.
+            batch: number of programs that are trained at once.
+
+        Raises:
+            ConfigError: if a task cannot be built.
+        """
+        plain = replace(settings, evaluation=replace(settings.evaluation, unseen={}))
+        study = LearnerStudy(plain)
+        self.tasks = study.seen or [_only_task(plain, study)]
+        self._folder, self._seed = folder, settings.run.seed
+        self._functions = study.evolved.functions()
+        self._example = jax.eval_shape(study.evolved.init, jax.random.key(0))
+        rows = batch * settings.evolution.seeds_per_candidate
+        count = len(devices.select(None, local=True))
+        self._rows = -(-rows // count) * count
+        self._contenders = [self._contender(each, self._rows // count) for each in self.tasks]
+
+    def _contender(self, task: BuiltTask, chunk_size: int) -> Contender:
+        own: Any = task.settings
+        small = replace(own, evolution=replace(own.evolution, chunk_size=chunk_size))
+        return contender_maker(small, task.parts)(self._functions, self._example)
+
+    @functools.cached_property
+    def _comparisons(self) -> list[Comparison]:
+        learned = {LEARNED: jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype),
+                                         self._example)}  # fmt: skip
+        return [
+            comparison_of(task.settings, task.parts, learned, tunes_found=False)
+            for task in self.tasks
+        ]
+
+    def scores(self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int) -> np.ndarray:
+        """Train agents of programs; return their scores [programs, seeds, tasks].
+
+        The scores on several tasks are normalised: 0 is random play, 1 the tuned reference. NaN if
+        an agent diverged or finished no episode.
+        """
+        found = np.stack([each[0] for each in self._train(programs, purpose, seeds)], axis=-1)
+        if len(self.tasks) == 1:
+            return found
+        for place, scale in enumerate(self.scales):
+            if scale is not None:
+                span = scale["reference"] - scale["random"]
+                found[..., place] = (found[..., place] - scale["random"]) / span
+        return found[..., [scale is not None for scale in self.scales]]
+
+    def _train(
+        self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return scores and divergence [programs, seeds] on each task."""
+        padded = list(programs)
+        padded += padded[-1:] * (-(-self._rows // seeds) - len(padded))
+        keys, found = keys_for(self._seed, purpose, seeds), []
+        for contender in self._contenders:
+            trained = contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
+            fitness = np.stack([each.fitness[:, 0] for each in trained])
+            diverged = np.stack([each.diverged[:, 0] for each in trained])
+            found.append((fitness.astype(np.float64), diverged))
+        return found
+
+    @functools.cached_property
+    def baselines(self) -> list[Baselines]:
+        """Scores of tuned hand-written functions on held-out seeds, on each task."""
+        ends = 2 * (len(self.tasks) > 1)
+        total = sum(
+            each.frames + (ends - 1) * each.config.seeds * each.frames_per_seed
+            for each in self._comparisons
+        )
+        (self._folder / "baselines").mkdir(parents=True, exist_ok=True)
+        with Progress(total=total, desc="baselines", unit="frame", unit_scale=True) as bar:
+            return [self._baselines(*pair, bar) for pair in zip(self.tasks, self._comparisons,
+                                                                strict=True)]  # fmt: skip
+
+    def _baselines(self, task: BuiltTask, this: Comparison, bar: Progress) -> Baselines:
+        folder = self._folder / "baselines"
+
+        def stage(text: str) -> None:
+            bar.stage(f"baselines on {task.name}: {text}")
+
+        def work() -> PlainDict:
+            _, *variants = this.variants(folder / f"tuning-{task.name}", bar.update, stage)
+            stage("held-out seeds")
+            keys = keys_for(this.seed, this.purpose, this.config.seeds)
+            scores = this.train(variants, keys, bar.update)
+            filled = statistics.fill_missing(
+                {name: each.fitness[:, 0] for name, each in scores.items()}
+            )
+            rows = [
+                {**each._asdict(), "diverged": int(scores[each.name].diverged.sum()),
+                 "scores": filled[each.name].tolist()}
+                for each in variants
+            ]  # fmt: skip
+            ends: dict[str, list[float]] = {"random": [], "reference": []}
+            if len(self.tasks) > 1:
+                tuned = [each for each in variants if each.function == this.names[0]][-1]
+                ends = scores_of_ends(task, this, tuned.settings, bar.update)
+            return {"rows": rows, **ends}
+
+        key = digest_of_text(str([this.context, to_dict(this.config), len(self.tasks) > 1]))
+        found: Baselines = kept_in(folder / f"{task.name}.json", Baselines, key, work)
+        return found
+
+    @functools.cached_property
+    def scales(self) -> list[Scale | None]:
+        """Scale of each of several tasks.
+
+        Raises:
+            ConfigError: if no task has one.
+        """
+        found = [scale_of(each["random"], each["reference"]) for each in self.baselines]
+        if not any(found):
+            names = ", ".join(each.name for each in self.tasks)
+            raise ConfigError(f"tasks: the tuned reference is not better than random on {names}")
+        return found
+
+    def verdict(self, program: PlainMapping) -> Verdict:
+        """Compare a program with the tuned hand-written functions on held-out seeds."""
+        results: dict[str, UnseenResult] = {}
+        seeds = self._comparisons[0].config.seeds
+        trained = self._train([program], self._comparisons[0].purpose, seeds)
+        scales = self.scales if len(self.tasks) > 1 else [None]
+        each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
+        for task, this, kept, ((fitness,), diverged), scale in each:
+            learned = Variant(f"{LEARNED} (same hyperparameters)", LEARNED, {}, 0)
+            variants = [learned] + [
+                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
+                for row in kept["rows"]
+            ]
+            values = {learned.name: fitness, **{row["name"]: row["scores"] for row in kept["rows"]}}
+            lost = {learned.name: int(diverged.sum())}
+            lost |= {row["name"]: row["diverged"] for row in kept["rows"]}
+            judged = this.judge(variants, statistics.fill_missing(values), lost)
+            results[task.name] = {**judged, "scale": scale}
+        if len(results) == 1:
+            return _summary(*results.values())
+        return _summary(pooled(aggregate(results)))
+
+
+def _only_task(settings: EvolveSettings, study: LearnerStudy) -> BuiltTask:
+    """Return the task of settings without `tasks`, checked."""
+    entries.check(settings, study.parts)
+    example = jax.eval_shape(study.evolved.init, jax.random.key(0))
+    (task,) = study.tasks
+    check_training("train", task, settings.hyperparams, example, kept=1, at_once=1)
+    return BuiltTask("task", settings, study.parts)
+
+
+def _summary(result: Any) -> Verdict:
+    rows = {row["name"]: row for row in result["variants"]}
+    own, best = rows[result["learned"]], rows[result["best_hand_written"]]
+    against = result["against_best"]
+    return {
+        "conclusion": result["conclusion"],
+        "iqm": own["iqm"],
+        "interval": list(own["interval"]),
+        "seeds": own["seeds"],
+        "baseline": best["name"],
+        "baseline_iqm": best["iqm"],
+        "difference": against["difference"],
+        "difference_interval": list(against["difference_interval"]),
+        "p": against["p"],
+    }
