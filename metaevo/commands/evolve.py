@@ -17,7 +17,7 @@ from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
 from metaevo.studies.several import run_evolutions
 
-DEFAULT = "evolve_formula/adam"
+DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
 COMPONENTS = ("optimizer", "value_loss")
 """Default components where the user names a learner or a task: the first with a preset for it."""
