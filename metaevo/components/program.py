@@ -216,4 +216,5 @@ def programs(config: Config) -> Programs:
         functools.partial(behaviour.fingerprint, config),
         behaviour.is_valid,
         behaviour.is_same,
+        config.text,
     )

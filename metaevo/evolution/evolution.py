@@ -14,6 +14,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 from flax import struct
 
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, strategies
 from metaevo.evolution.across_tasks import AcrossTasks, combine, ranks_in_pairs
 from metaevo.evolution.layout import Layout
@@ -237,6 +238,10 @@ class Evolution:
         if self.strategy.has_mean or not np.isfinite(state.elite_fitness):
             return self.strategy.best(state.strategy)
         return state.elite
+
+    def others(self, state: State) -> list[PlainDict]:
+        """Return other results of the strategy for the report, as rows of a table."""
+        return self.strategy.others(jax.device_get(devices.first(state.strategy)))
 
     @property
     def frames_per_generation(self) -> int:

@@ -11,7 +11,7 @@ A generation trains two groups on the same keys:
 Then the best of both survive. First come those on the front of score against length, which are
 better than every shorter one, then the others by their score. The score is the mean less its
 standard error, so a newcomer has to be clearly better. Of programs that differ in their constants
-only, the best survives: otherwise copies of one program would fill all places.
+only, a few survive: otherwise copies of one program would fill all places.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,7 @@ import numpy as np
 from flax import struct
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import postfix, variation
 from metaevo.evolution.postfix import Program
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, programs_of
@@ -43,6 +44,8 @@ CHANCES = {
 }
 TRIES = 8
 """Variations that are made for each newcomer."""
+TWINS = 4
+"""Most survivors that differ in their constants only."""
 MEMORY = 4096
 """Least number of trained programs that are remembered by their behaviour."""
 POOL = 2048
@@ -217,7 +220,8 @@ class GeneticProgramming(Strategy):
         score = mean - noise / jnp.sqrt(before + 1.0)
         codes = population["codes"]
         is_front = front(score, lengths(codes))
-        order = jnp.lexsort((-score, ~is_front, has_better_twin(score, codes)))
+        is_spare = better_twins(score, codes) >= TWINS
+        order = jnp.lexsort((-score, ~is_front, is_spare))
         kept = order[: self._survivors]
         return state.replace(
             programs=_at(population, kept),
@@ -229,6 +233,21 @@ class GeneticProgramming(Strategy):
     def best(self, state: PyTree) -> MetaParams:
         """Return the survivor with the best score."""
         return _at(state.programs, jnp.argmax(score_of(state)))
+
+    def others(self, state: PyTree) -> list[PlainDict]:
+        """Return the front of score against length: programs better than every shorter one."""
+        score = score_of(state)
+        length = lengths(state.programs["codes"])
+        on_front = np.flatnonzero(front(score, length) & (state.generations > 0))
+        return [
+            {
+                "length": int(length[row]),
+                "score": float(score[row]),
+                "generations": int(state.generations[row]),
+                "program": self._problem.text(_at(state.programs, row)),
+            }
+            for row in sorted(on_front.tolist(), key=lambda row: int(length[row]))
+        ]
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Accept any number of generations; the constructor has checked the problem."""
@@ -251,14 +270,14 @@ def front(score: jax.Array, length: jax.Array) -> jax.Array:
     return ~jnp.any((better | earlier) & (length[None, :] <= length[:, None]), axis=1)
 
 
-def has_better_twin(score: jax.Array, codes: jax.Array) -> jax.Array:
-    """Return whether one with the same codes [N, programs, L] has a better score, [N]."""
+def better_twins(score: jax.Array, codes: jax.Array) -> jax.Array:
+    """Return how many with the same codes [N, programs, L] have a better score, [N]."""
     order = jnp.argsort(-score)
     codes = codes.reshape(len(score), -1)[order]
     factors = np.random.default_rng(0).integers(1, 2**31, codes.shape[1], np.int32)
     name = jnp.sum(codes * factors, axis=1)  # differs for other codes, almost surely
-    is_later = jnp.any(jnp.tril(name[:, None] == name, -1), axis=1)
-    return jnp.zeros(len(score), bool).at[order].set(is_later)
+    better = jnp.sum(jnp.tril(name[:, None] == name, -1), axis=1)
+    return jnp.zeros(len(score), better.dtype).at[order].set(better)
 
 
 def _noise(surprise: jax.Array, count: jax.Array) -> jax.Array:

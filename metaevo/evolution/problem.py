@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from metaevo.config.plain import PlainMapping
 from purerl.types import PyTree
 
 MetaParams = Any
@@ -47,6 +48,8 @@ class Programs(NamedTuple):
     """whether outputs [..., points] are worth training, [...]"""
     is_same: Callable[[jax.Array, jax.Array], jax.Array]
     """whether outputs [..., points] are equal but for rounding, [...]"""
+    text: Callable[[PlainMapping], str]
+    """the programs as expressions"""
 
 
 class MetaProblem(Protocol):

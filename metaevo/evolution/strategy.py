@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_beside
 from purerl.types import PyTree
 
@@ -85,6 +86,13 @@ class Strategy(Protocol):
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
         return jnp.float32(jnp.nan)
+
+    def others(self, state: PyTree) -> list[PlainDict]:
+        """Return other results than the best for the report, as rows of a table; by default none.
+
+        The state is on the host.
+        """
+        return []
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the strategy cannot evolve the problem for that long."""

@@ -42,6 +42,7 @@ class RunDirectory:
         self.tracked_path = path / "tracked.jsonl"
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params"
+        self.others_path = path / "others.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
         self.report_path = path / "report.html"

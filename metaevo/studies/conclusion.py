@@ -14,6 +14,7 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import trouble
 from metaevo.reports import animation, layout, page, plots
 from metaevo.reports.evolution_plots import plot_evolutions
+from metaevo.reports.numbers import number
 from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
@@ -164,6 +165,7 @@ def write_report(
     findings = _findings(study, saved, found, outcome)
     own = study.tables(result) if result is not None else []
     shown = _tables(outcome)
+    shown += _others(directory if evolutions is None else evolutions.chosen.directory)
     if not quiet:
         _print([*own, *shown], findings, _words(outcome), quick)
 
@@ -251,6 +253,20 @@ def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Ou
     if lesson := trouble(outcome.records[""], saved["config"]["strategy"]["population_size"]):
         findings = [f"Warning: {lesson}.", *findings]
     return findings
+
+
+def _others(directory: RunDirectory) -> list[page.Table]:
+    """Return a table of the other results of the strategy, if it has any."""
+    path = directory.others_path
+    if not path.exists():
+        return []
+    rows = checks.check(list[dict[str, int | float | str]], read_json(path), str(path))
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    return [page.Table("Other results of the strategy", list(rows[0]), cells)] if rows else []
+
+
+def _cell(value: float | str) -> str:
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _tables(outcome: _Outcome) -> list[page.Table]:

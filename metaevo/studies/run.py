@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.blocks import Block, as_text, run_generations
@@ -199,6 +200,8 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
         logbook.save(block.state)
         raise StopRequestedError
     study.save(run.directory, block.evolution.result(block.state), block.done)
+    if others := block.evolution.others(block.state):
+        write_json_atomic(run.directory.others_path, others)
     return block.evolution
 
 

@@ -1,18 +1,23 @@
 """Genetic programming: finds a function, trains nothing twice, keeps what is good on average."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from metaevo.components import interpreter
-from metaevo.config import ConfigError
+from metaevo.components.program_text import text
+from metaevo.config import ConfigError, files
 from metaevo.evolution import genetic_programming as gp
 from metaevo.evolution import growth, postfix, strategies
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, Programs
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import conclusion
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
@@ -30,6 +35,7 @@ class Regression:
             lambda meta_params: self.outputs(meta_params, POINTS),
             lambda outputs: jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0, -1),
             lambda one, other: jnp.all(abs(one - other) <= 1e-6 * (1 + abs(one)), -1),
+            lambda meta_params: text(meta_params["codes"][0], meta_params["constants"][0], ["x"]),
         )
 
     def init(self, key):
@@ -78,9 +84,30 @@ def one(tree):
 
 
 @pytest.mark.long
+def test_the_front_has_better_programs_the_longer_they_are(this, ended):
+    rows = this.others(ended)
+    assert len(rows) > 2
+    for shorter, longer in itertools.pairwise(rows):
+        assert shorter["length"] < longer["length"]
+        assert shorter["score"] < longer["score"]
+    assert rows[-1]["program"] == Regression().programs.text(jax.device_get(this.result(ended)))
+
+
+@pytest.mark.long
 def test_blocks_can_be_divided(this, ended):
     divided, _ = run(this, 7, 33)
     assert_same(divided, ended)
+
+
+def test_the_report_shows_the_front(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert conclusion._others(directory) == []
+    row = {"length": 3, "score": 1.25, "generations": 4, "program": "x + x"}
+    files.write_json_atomic(directory.others_path, [row])
+    (table,) = conclusion._others(directory)
+    assert table.columns == [*row]
+    assert table.rows == [["3", "1.250", "4", "x + x"]]
+    assert "x + x" in table.text()
 
 
 @pytest.fixture(scope="module")
@@ -166,14 +193,14 @@ def test_the_front_by_comparison_of_all():
     assert 2 < found.sum() < 30
 
 
-def test_one_of_those_with_the_same_codes_has_no_better_twin():
+def test_twins_have_the_same_codes():
     rng = np.random.default_rng(1)
     codes, score = rng.integers(0, 3, (80, 1, 4)), rng.permutation(80)
-    found = np.asarray(gp.has_better_twin(jnp.asarray(score), jnp.asarray(codes, jnp.int32)))
+    found = np.asarray(gp.better_twins(jnp.asarray(score), jnp.asarray(codes, jnp.int32)))
     for index in range(80):
         same = (codes == codes[index]).all(axis=(1, 2))
-        assert found[index] == (score[same].max() > score[index])
-    assert 0 < found.sum() < 80
+        assert found[index] == (score[same] > score[index]).sum()
+    assert found.max() > 0
 
 
 @pytest.mark.parametrize(
