@@ -1,6 +1,6 @@
 """examples/evaluate_proposal.py keeps the contracts of OpenEvolve and ShinkaEvolve.
 
-Neither is installed here, so the test calls what they would call. The scores are drawn, not trained.
+Neither is installed here: the tests call what they would call. The scores are drawn, not trained.
 """
 
 import json
