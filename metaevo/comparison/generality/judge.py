@@ -100,7 +100,7 @@ def generality(
     learning_rates: Sequence[float] | None = None,
     trust_source: bool = False,
 ) -> GeneralityResult:
-    """Measure how well a rule trains PPO, or how well a learner trains, on 16 small tasks.
+    """Measure how well a rule trains PPO, or how well a learner trains, on a list of small tasks.
 
     The rule's learning rate is tuned on each task; fresh agents are then trained and scored. The
     results are not saved; use the command `metaevo generality` to keep finished tasks.

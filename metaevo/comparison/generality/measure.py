@@ -43,6 +43,7 @@ class Bench:
             ConfigError: naming the task, if it cannot be built.
         """
         self.benchmark, self.task = benchmark, task
+        self._version = benchmark.tasks[task].since
         raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
             settings: Any = from_dict(training_class(raw), raw)
@@ -63,7 +64,7 @@ class Bench:
 
     def tune(self, rates: Sequence[float], progress: Progress | None = None) -> np.ndarray:
         """Return the mean score of every learning rate [rates]; NaN where no agent has one."""
-        keys = keys_for(self.benchmark.version, Purpose.TUNING, self.benchmark.tuning_seeds)
+        keys = keys_for(self._version, Purpose.TUNING, self.benchmark.tuning_seeds)
         scores = self._train(keys, [{"learning_rate": rate} for rate in rates], progress)
         filled = statistics.fill_missing({"": scores.T})[""]
         return np.where(np.isfinite(scores).any(axis=1), filled.mean(axis=0), np.nan)
@@ -72,12 +73,12 @@ class Bench:
         self, rate: float, purpose: Purpose = Purpose.HELD_OUT, progress: Progress | None = None
     ) -> np.ndarray:
         """Return the scores of fresh agents [seeds]; NaN where one diverged."""
-        keys = keys_for(self.benchmark.version, purpose, self.benchmark.seeds)
+        keys = keys_for(self._version, purpose, self.benchmark.seeds)
         return self._train(keys, [{"learning_rate": rate}], progress)[0]
 
     def random(self, progress: Progress | None = None) -> np.ndarray:
         """Return the scores [seeds] of agents that never learn."""
-        keys = keys_for(self.benchmark.version, Purpose.NORMALISATION, self.benchmark.seeds)
+        keys = keys_for(self._version, Purpose.NORMALISATION, self.benchmark.seeds)
         still = self.hyperparams.random_play()
         return np.asarray(self.population.train(keys, [still], progress=progress).scores)[0]
 
@@ -141,5 +142,5 @@ def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
 def key_of(benchmark: Benchmark, task: str, learner: str = LEARNER) -> str:
     """Return a digest of everything in the benchmark that trainings on a task depend on."""
     settings = benchmark.settings(task, learner)
-    about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, settings]
+    about = [benchmark.tasks[task].since, benchmark.seeds, benchmark.tuning_seeds, settings]
     return digest_of_text(str(about))

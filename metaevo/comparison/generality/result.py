@@ -7,7 +7,7 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.generality.rules import Rule
-from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, Benchmark
+from metaevo.comparison.generality.tasks import CORE, FAMILIES, HORIZONS, Benchmark
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import page, plots
 from metaevo.reports.numbers import estimate
@@ -48,12 +48,16 @@ def result(
 ) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
-    Tasks that the rule's evolution saw count in `all` only. On the tasks `unable` it cannot be
-    trained. Other arguments as for `normalised`.
+    The score, and those of families and horizons, are of the tasks of version 1, without those that
+    the rule's evolution saw. `added` is the score of the unseen tasks of later versions. Seen tasks
+    count in `all` only. On the tasks `unable` it cannot be trained. Other arguments as for
+    `normalised`.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
-    unseen = [name for name in scores if name not in seen]
+    first = [name for name in scores if benchmark.tasks[name].since == CORE]
+    core = [name for name in first if name not in seen]
+    later = [name for name in scores if name not in (*first, *seen)]
 
     frames = sum(benchmark.frames[benchmark.tasks[name].horizon] for name in scores)
 
@@ -76,17 +80,18 @@ def result(
         "complete": len(scores) + len(unable) == len(benchmark.tasks),
         "unable": list(unable),
         "seen": seen,
-        "score": of(unseen),
-        "all": of(scores),
+        "score": of(core),
+        "added": of(later),
+        "all": of(first),
         "families": {
-            family: of(name for name in unseen if benchmark.tasks[name].family == family)
+            family: of(name for name in core if benchmark.tasks[name].family == family)
             for family in FAMILIES
         },
         "horizons": {
-            horizon: of(name for name in unseen if benchmark.tasks[name].horizon == horizon)
+            horizon: of(name for name in core if benchmark.tasks[name].horizon == horizon)
             for horizon in HORIZONS
         },
-        "better_than_ppo": float(np.mean([np.mean(each > 1) for each in scores.values()])),
+        "better_than_ppo": float(np.mean([np.mean(scores[name] > 1) for name in first])),
         "tasks": {
             name: {
                 "learning_rate": measured[name]["learning_rate"],
@@ -113,6 +118,8 @@ def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
         for name, each in found[kind].items()
         if each
     ]
+    if found["added"]:
+        parts.append(f"added in later versions {interval_of(found['added'])}")
     beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}."
     columns = ["task", "family", "horizon", "learning rate", "IQM [95%]"]
     return page.Table("", columns, cells, note=f"{'; '.join(parts)}. {beaten}")

@@ -33,8 +33,8 @@ def score_of(row: PlainMapping) -> str:
 
 
 def parts_of(row: PlainMapping) -> dict[str, str]:
-    """Return a row's scores by families and horizons of tasks."""
-    parts = {**row["families"], **row["horizons"]}
+    """Return a row's scores by families and horizons of tasks, and of the tasks added later."""
+    parts = {**row["families"], **row["horizons"], "added": row.get("added")}
     return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
 
 

@@ -22,8 +22,11 @@ DEFAULT = "default"
 """Key in `learning_rates` for rules without an entry."""
 
 Family = Literal["control", "grids", "arcade"]
-Horizon = Literal["short", "medium", "long"]
+Horizon = Literal["short", "medium", "long", "very long"]
 FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
+"""Of the tasks of version 1."""
+CORE = 1
+"""The version whose tasks make up the score; those of later ones are reported next to it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class TaskSpec:
     train: PlainDict = field(default_factory=dict)
     """changes of the section train that all tasks share"""
     hyperparams: PlainDict = field(default_factory=dict)
+    since: Annotated[int, Gt(0)] = CORE
+    """the version of the list that added it; part of its random keys"""
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,10 @@ class LearnerSpec:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Everything that scores depend on; any change requires a new version."""
+    """Everything that scores depend on; tasks may be added, in a new version."""
 
     version: Annotated[int, Gt(0)]
+    """the latest `since` of the tasks"""
     seeds: Annotated[int, Gt(1)]
     """number of scored agents per task"""
     tuning_seeds: Annotated[int, Gt(0)]
@@ -83,6 +89,10 @@ class Benchmark:
             "train": {**train, **frames},
             "hyperparams": hyperparams,
         }
+
+    def of_version(self, version: int) -> list[str]:
+        """Return the names of the tasks that a version of the list has."""
+        return [name for name, spec in self.tasks.items() if spec.since <= version]
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
         """Return tasks by their names, in the order of the list; by default all.
