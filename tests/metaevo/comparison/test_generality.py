@@ -59,7 +59,8 @@ def key_of_rule(row):
 def test_the_rows_of_the_page_are_what_their_scores_say():
     ends = read_references()["tasks"]
     for row in rows.entered():
-        assert set(row["tasks"]) | set(row.get("unable", [])) == set(LIST.of_version(row["version"]))
+        tasks = {*row["tasks"], *row.get("unable", [])}
+        assert tasks == set(LIST.of_version(row["version"]))
         assert row["key"] == key_of_rule(row), f"{row['rule']} has changed: measure again"
         assert row["complete"]
         scores = result.normalised(row["tasks"], ends)
