@@ -21,7 +21,7 @@ help: ## show this list
 	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
 	@echo 'Example:   make evolve ARGS="--learner ppo --run-dir runs/a"'
 
-evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with hand-written ones
+evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with Adam, also on tasks it has not seen
 	$(RUN) -m metaevo evolve $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

@@ -103,8 +103,8 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
     columns = ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"]
     if unseen := evaluation.get("unseen"):
         columns.append(f"on {len(unseen['tasks'])} unseen tasks")
-        elsewhere = {each["learned"]: each for each in unseen["evolutions"]}
-        judged = [elsewhere[each["learned"]] for each in evaluation["evolutions"]]
+        elsewhere = verdict.judgements(unseen)
+        judged = [elsewhere[name] for name in verdict.judgements(evaluation)]
         for row, each in zip(rows, [*judged, unseen["together"]], strict=True):
             row.append(f"{verdict.difference(each)}, {carried(each)}")
     title = f"{len(evaluation['evolutions'])} evolutions"

@@ -154,9 +154,11 @@ def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
     if result is None or "seen" not in result or unseen is None or elsewhere is None:
         return []
     seen_tasks = pooled_tasks(result["seen"], "tasks it was evolved on")
+    tuned = row_of(elsewhere, elsewhere["learned"])["tuning_frames"]
     return [
         f"{judgement(result)['conclusion'].capitalize()} on {seen_tasks} ({against(result)}), "
-        f"{unseen['carried']} on {pooled_tasks(unseen, 'it never saw')} ({against(elsewhere)})."
+        f"{unseen['carried']} on {pooled_tasks(unseen, 'it never saw')} ({against(elsewhere)}"
+        f"{', both tuned there' if tuned else ''})."
     ]
 
 
