@@ -266,8 +266,8 @@ def test_the_readme_is_short_and_imports_only_the_two_packages():
 
 
 def test_the_table_of_the_readme_is_the_kept_one():
-    kept = results("optimizer_ppo", "5 evolutions").split("\n\n")[0]
-    assert kept in TEXTS["README.md"], f"docs/results/optimizer_ppo.json has:\n{kept}"
+    kept = results("optimizer_tasks", "5 evolutions").split("\n\n")[0]
+    assert kept in TEXTS["README.md"], f"docs/results/optimizer_tasks.json has:\n{kept}"
 
 
 def test_the_component_of_the_readme_is_the_example():
