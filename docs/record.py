@@ -63,6 +63,8 @@ def of_run(run: Path) -> dict[str, Any]:
         at = words.index("--run-dir")
         del words[at : at + 2]
     words = [Path(word).name if word.startswith("/") else word for word in words]
+    if words[:2] == ["python", "metaevo"]:  # the installed script
+        words.insert(1, "-m")
     return {
         "date": str(where["started"])[:10],
         "commit": git["commit"][:9] + "+" * git["dirty"],
