@@ -38,7 +38,6 @@ MOST = {
 """largest values of a quick look"""
 _MANY = ("evaluation.tuning_seeds",)
 """settings where null stands for a large value"""
-_TASKS = 2
 
 
 def quickened(settings: PlainDict) -> PlainDict:
@@ -64,17 +63,18 @@ def _shorten(small: PlainDict) -> None:
 
 
 def _quicken_unseen(small: PlainDict) -> None:
-    """Reduce the number of unseen tasks and the training on each."""
+    """Reduce unseen tasks to one, where what was found stays untuned, and the training on it."""
     evaluation = small.get("evaluation", {})
     if evaluation.get("unseen"):
-        evaluation["unseen"] = _few_tasks(small["train"], evaluation["unseen"])
+        evaluation["unseen"] = _few_tasks(small["train"], evaluation["unseen"], 1)
+        evaluation["tune_learned"] = False
 
 
 def _quicken_tasks(small: PlainDict) -> None:
     """Reduce the number of tasks, and the training on each to a length that is not drawn."""
     if not small.get("tasks"):
         return
-    small["tasks"] = _few_tasks(small["train"], small["tasks"])
+    small["tasks"] = _few_tasks(small["train"], small["tasks"], 2)
     for task in small["tasks"].values():
         rules = task["sample"].items()
         task["sample"] = {name: rule for name, rule in rules if name != "updates"}
@@ -82,12 +82,12 @@ def _quicken_tasks(small: PlainDict) -> None:
         small["tasks_per_generation"] = min(small["tasks_per_generation"], len(small["tasks"]))
 
 
-def _few_tasks(train: PlainDict, tasks: PlainDict) -> PlainDict:
-    """Return the first named tasks with short trainings."""
+def _few_tasks(train: PlainDict, tasks: PlainDict, most: int) -> PlainDict:
+    """Return the first so many named tasks, with short trainings."""
     return {
         name: task
         | {"train": task["train"] | {"total_timesteps": _few_steps(train | task["train"])}}
-        for name, task in list(tasks.items())[:_TASKS]
+        for name, task in list(tasks.items())[:most]
     }
 
 
