@@ -64,7 +64,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         nargs="?",
         const="",
         metavar="FILE",
-        help="judge it untuned on several tasks: those of evaluation.unseen in the run's settings, "
+        help="judge it on several tasks: those of evaluation.unseen in the run's settings, "
         "or of a YAML file, by their names",
     )
     parser.add_argument(

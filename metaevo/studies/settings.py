@@ -100,7 +100,10 @@ class EvolveSettings:
         if not self.tasks:
             raise ValueError("tasks: is empty; name at least one task")
         if self.task != TaskConfig():
-            raise ValueError("task and tasks: give one of them")
+            raise ValueError(
+                "task and tasks: give one of them; a rule of several tasks is judged on others by "
+                "metaevo evaluate --unseen FILE"
+            )
         if count is not None and count > most and not self.evolution.paired_tasks:
             raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
