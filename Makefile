@@ -33,7 +33,7 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM, a browser.'
 
 test-all: test ## the same, and whole runs of the commands and of learners
-	METAEVO_TEST_LEVEL=1 $(PYTEST) -m 'long and $(OTHERS)' $(ARGS)
+	$(PYTEST) -m 'long and $(OTHERS)' $(ARGS)
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
