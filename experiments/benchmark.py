@@ -10,7 +10,6 @@ python experiments/benchmark.py evolution --shape ppo blog --population 16
 python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
 python experiments/benchmark.py devices
-python experiments/benchmark.py tracking --repeats 5
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 python experiments/benchmark.py robots --repeats 3 --save docs/results/robots.json
@@ -42,7 +41,6 @@ from experiments.benchmarks import (
     robots,
     sweeps,
     tasks,
-    tracking,
     training,
 )
 from experiments.benchmarks.comparison import Comparison
@@ -59,7 +57,6 @@ SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
     "evolution": evolution.suite_evolution,
     "sweep": sweeps.suite,
     "devices": training.suite_devices,
-    "tracking": tracking.suite,
     "learned-rules": training.suite_learned_rules,
     "games": evolution.suite_games,
     "robots": robots.suite,
@@ -113,7 +110,7 @@ def parse() -> argparse.Namespace:
         "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
         "--population": (None, "candidates (evolution); default: the shape's"),
         "--trials": (256, "of one measurement (sweep); default: 256"),
-        "--agent-steps": (None, "of an agent (q-learning, evolution, tracking, robots, programs)"),
+        "--agent-steps": (None, "of an agent (q-learning, evolution, robots, programs)"),
     }
     for flag, (number, text) in numbers.items():
         add(flag, type=_positive, default=number, metavar="N", help=text)

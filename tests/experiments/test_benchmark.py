@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.benchmark import parse
-from experiments.benchmarks import tasks, tracking
+from experiments.benchmarks import tasks
 from experiments.benchmarks.comparison import Comparison, Spread
 from experiments.benchmarks.processes import Variant, measure_in_turns
 
@@ -138,7 +138,6 @@ SMALL = {
         ["--trials", "8"],
         ["ours", "one by one", "Optuna calls train", "Optuna, compiled each time"],
     ),
-    "tracking": (["--agent-steps", "1000"], list(tracking.FLAGS)),
     "robots": (
         ["--agent-steps", "16384"], ["ours", "brax's PPO", "the robot alone, random actions"]
     ),
