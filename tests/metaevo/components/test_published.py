@@ -8,18 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.record_open import CASES, Case, our_updates
 from metaevo.__main__ import main
 from metaevo.comparison.generality.rules import key_of_weights, rule_of
 from metaevo.components import discovery, filling, published, seen
 from metaevo.config import ConfigError
+from tests.metaevo.components.open_steps import CASES, Case, our_updates
 
 RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_updates_are_those_of_the_authors_code(number):
-    """Six steps of OPEN's code (experiments/record_open.py), whose largest are 2e-3."""
+    """Six steps of OPEN's code, whose largest are 2e-3."""
     recorded = dict(RECORDED[number])
     updates, noise = recorded.pop("updates"), [*map(np.float32, recorded.pop("noise"))]
     case = Case(**recorded)
