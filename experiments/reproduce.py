@@ -3,7 +3,7 @@
 python experiments/reproduce.py                             # list the comparisons
 python experiments/reproduce.py grid-world
 python experiments/reproduce.py ppo-cartpole --agents 1 8 64 256 2048
-python experiments/reproduce.py doors-dqn --pytorch false --frames 200000
+python experiments/reproduce.py ppo-cartpole --pytorch_seeds 0 --frames 200000
 python experiments/reproduce.py cartpole-dqn --quick        # shows that it works
 python experiments/reproduce.py doors-dqn --help            # its settings
 

@@ -45,11 +45,11 @@ class MinAtar(gymnasium.Env):
         return self.game.state().astype(np.float32)
 
 
-def _maker(name: str, arguments: dict[str, Any]) -> Callable[[], gymnasium.Env]:
+def _maker(name: str) -> Callable[[], gymnasium.Env]:
     """Return a function that builds one environment with flat observations."""
     if name == "Doors":
         module = importlib.import_module("purerl.envs.doors_gym")
-        return lambda: FlattenObservation(module.DoorsGym(**arguments))
+        return lambda: FlattenObservation(module.DoorsGym())
     if name == "Breakout-MinAtar":
         return lambda: FlattenObservation(TimeLimit(MinAtar("breakout"), 1000))
     return lambda: gymnasium.make(name, disable_env_checker=True)
@@ -60,7 +60,6 @@ def make_vector(
     num_envs: int,
     kind: Literal["sync", "async"] = "sync",
     context: str | None = None,
-    **arguments: Any,
 ) -> VectorEnv:
     """Return environments stepped together, reset in the step that ends an episode.
 
@@ -69,19 +68,8 @@ def make_vector(
         num_envs: how many.
         kind: stepped one after another, or each in its own process.
         context: how the processes start.
-        arguments: of Doors.
     """
-    makers, mode = [_maker(name, arguments)] * num_envs, AutoresetMode.SAME_STEP
+    makers, mode = [_maker(name)] * num_envs, AutoresetMode.SAME_STEP
     if kind == "sync":
         return SyncVectorEnv(makers, autoreset_mode=mode)
     return AsyncVectorEnv(makers, autoreset_mode=mode, context=context)
-
-
-def final_observations(next_obs: np.ndarray, done: np.ndarray, infos: dict[str, Any]) -> np.ndarray:
-    """Return the observations after the actions, before any reset [N, ...]."""
-    if not done.any():
-        return next_obs
-    final = next_obs.copy()
-    for index in np.flatnonzero(done):
-        final[index] = infos["final_obs"][index]
-    return final

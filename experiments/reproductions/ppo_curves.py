@@ -18,7 +18,7 @@ from experiments.reproductions import torch_ppo
 from experiments.reproductions.comparison import Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
-from experiments.reproductions.torch_networks import Record
+from experiments.reproductions.torch_ppo import Record
 from experiments.reproductions.training import make_population, train
 from metaevo.training.fitness import mean_returns
 

@@ -5,16 +5,27 @@ stepped in one process, one network call per step. Like the usual references, it
 a state after a time limit as zero.
 """
 
+import importlib
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from experiments.reproductions import torch_networks
-from experiments.reproductions.torch_networks import Record
 from purerl import ppo
+
+
+class Record(NamedTuple):
+    """A learning curve."""
+
+    frames: np.ndarray
+    """[points] environment steps"""
+    seconds: np.ndarray
+    """[points] seconds since the start"""
+    returns: np.ndarray
+    """[points] mean return of the episodes finished since the last point, NaN if there are none"""
 
 
 def train(
@@ -33,11 +44,14 @@ def train(
         seed: seed of all random numbers.
         progress: called after every update with the number of its steps.
     """
-    torch = torch_networks.load(seed)
-    obs_size, num_actions = torch_networks.sizes_of(vector)
+    torch: Any = importlib.import_module("torch")  # optional
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)  # as every JAX device on a CPU
+    num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]
+    obs_size = int(np.prod(vector.single_observation_space.shape or ()))
     sizes, activation = (obs_size, *config.hidden_sizes), config.activation
-    actor = torch_networks.perceptron(torch, sizes, num_actions, activation=activation, scale=0.01)
-    critic = torch_networks.perceptron(torch, sizes, 1, activation=activation, scale=1.0)
+    actor = _perceptron(torch, sizes, num_actions, activation=activation, scale=0.01)
+    critic = _perceptron(torch, sizes, 1, activation=activation, scale=1.0)
     parameters = [*actor.parameters(), *critic.parameters()]
     optimizer = torch.optim.Adam(
         parameters, lr=hyperparams.learning_rate, eps=hyperparams.adam_epsilon
@@ -96,6 +110,29 @@ def train(
         progress(config.batch_size)
     vector.close()
     return Record(*(np.array(column) for column in zip(*curve, strict=True)))
+
+
+def _perceptron(
+    torch: Any, sizes: Sequence[int], outputs: int, *, activation: str, scale: float
+) -> Any:
+    """Return a multilayer perceptron with orthogonal kernels and zero biases, as in `purerl`.
+
+    Args:
+        torch: the module `torch`.
+        sizes: number of inputs, then units of the hidden layers.
+        outputs: number of outputs.
+        activation: tanh or relu.
+        scale: scale of the last kernel.
+    """
+    make_activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
+    layers = []
+    for before, after in pairwise(sizes):
+        layers += [torch.nn.Linear(before, after), make_activation()]
+    layers.append(torch.nn.Linear(sizes[-1], outputs))
+    for layer in layers[::2]:
+        torch.nn.init.orthogonal_(layer.weight, scale if layer is layers[-1] else 2.0**0.5)
+        torch.nn.init.zeros_(layer.bias)
+    return torch.nn.Sequential(*layers)
 
 
 def _advantages(
