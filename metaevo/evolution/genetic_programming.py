@@ -24,7 +24,8 @@ from flax import struct
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import postfix, variation
+from metaevo.evolution import genealogy, postfix, variation
+from metaevo.evolution.genealogy import NOBODY, Birth, Genealogy
 from metaevo.evolution.postfix import Program
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, programs_of
 from metaevo.evolution.strategy import Strategy, StrategyConfig
@@ -40,8 +41,11 @@ CHANCES = {
     "change": 0.1,
     "hoist": 0.05,
     "perturb": 0.2,
-    "random": 0.05,
+    "drawn": 0.05,
 }
+"""Probabilities of the operations that make newcomers; "drawn" is a program of the pool."""
+OPERATIONS = list(CHANCES)
+WITH_SURVIVOR, DRAWN = 0, len(CHANCES) - 1
 TRIES = 8
 """Variations that are made for each newcomer."""
 TWINS = 4
@@ -71,6 +75,13 @@ class State(struct.PyTreeNode):
     """[] int32, programs that were written into it"""
     pool: PyTree
     """[pool] programs drawn before generation 0"""
+    births: Birth
+    """[newcomers] of the last `ask`"""
+    genealogy: Genealogy
+    numbers: jax.Array
+    """[E] int32, of the survivors in the genealogy; NOBODY before generation 0"""
+    generation: jax.Array
+    """[] int32, generations done"""
 
 
 class GeneticProgramming(Strategy):
@@ -128,13 +139,17 @@ class GeneticProgramming(Strategy):
             seen=seen.at[:count].set(outputs),
             trained=jnp.int32(count),
             pool=pool,
+            births=genealogy.born_of_nobody(self.population_size - count, DRAWN),
+            genealogy=genealogy.begin(programs, memory),
+            numbers=jnp.full(count, NOBODY, jnp.int32),
+            generation=jnp.int32(0),
         )
 
     def ask(self, key: jax.Array, state: PyTree) -> tuple[MetaParams, PyTree]:
         """Return the survivors, followed by newcomers."""
         wanted = self.population_size - self._survivors
         keys = jax.random.split(key, TRIES * wanted)
-        made = jax.vmap(self._vary, in_axes=(0, None))(keys, state)
+        made, births = jax.vmap(self._vary, in_axes=(0, None))(keys, state)
         outputs = jax.vmap(self._problem.fingerprint)(made)
         known = jax.vmap(self._problem.fingerprint)(state.programs)
         is_new = self._first_of_kind(jnp.concatenate([state.seen, known, outputs]))[-len(keys) :]
@@ -147,17 +162,20 @@ class GeneticProgramming(Strategy):
             lambda old, new: jnp.concatenate([old, new]), state.programs, newcomers
         )
         return population, state.replace(
-            seen=state.seen.at[places].set(outputs[chosen]), trained=state.trained + wanted
+            seen=state.seen.at[places].set(outputs[chosen]),
+            trained=state.trained + wanted,
+            births=_at(births, chosen),
         )
 
-    def _vary(self, key: jax.Array, state: State) -> PyTree:
+    def _vary(self, key: jax.Array, state: State) -> tuple[PyTree, Birth]:
         """Return a variation of a survivor, or a program of the pool, as all are at first."""
         pick_key, kind_key, size_key, key = jax.random.split(key, 4)
-        mother, father, stranger, number = self._pick(pick_key, state)
+        parents, stranger, number = self._pick(pick_key, state)
+        mother, father = (_at(state.programs, each) for each in parents)
         own, other, new = (_program(each, number) for each in (mother, father, stranger))
         kind = jax.random.choice(kind_key, len(CHANCES), p=jnp.array(list(CHANCES.values())))
-        kind = jnp.where(state.generations[0] > 0, kind, len(CHANCES) - 1)
-        donor = jax.tree.map(lambda *each: jnp.where(kind == 0, *each), other, new)
+        kind = jnp.where(state.generations[0] > 0, kind, DRAWN)
+        donor = jax.tree.map(lambda *each: jnp.where(kind == WITH_SURVIVOR, *each), other, new)
         size = self.sigma * 10 ** jax.random.uniform(size_key, minval=-SPREAD, maxval=SPREAD)
         exchanged = variation.exchange(key, own, donor)
         results = [
@@ -171,20 +189,26 @@ class GeneticProgramming(Strategy):
         ]
         codes, constants = (jax.lax.select_n(kind, *each) for each in zip(*results, strict=True))
         codes, constants = variation.limited(own, (codes, constants), self._problem.depth)
-        return {
+        child = {
             "codes": mother["codes"].at[number].set(codes),
             "constants": mother["constants"].at[number].set(constants),
         }
+        is_other = (kind == DRAWN) & (len(mother["codes"]) == 1)
+        numbers = state.numbers[parents]
+        return child, Birth(
+            mother=jnp.where(is_other, NOBODY, numbers[0]),
+            father=jnp.where(kind == WITH_SURVIVOR, numbers[1], NOBODY),
+            operation=kind,
+        )
 
-    def _pick(self, key: jax.Array, state: State) -> tuple[PyTree, PyTree, PyTree, jax.Array]:
-        """Return the winners of two tournaments, one of the pool, and which program to vary."""
+    def _pick(self, key: jax.Array, state: State) -> tuple[jax.Array, PyTree, jax.Array]:
+        """Return the winners of two tournaments [2], one of the pool, and which program to vary."""
         rows_key, pool_key, number_key = jax.random.split(key, 3)
         rows = jax.random.randint(rows_key, (2, self._tournament), 0, self._survivors)
         winners = rows[jnp.arange(2), jnp.argmax(state.mean[rows], axis=1)]
         stranger = jax.random.randint(pool_key, (), 0, len(state.pool["codes"]))
         number = jax.random.randint(number_key, (), 0, state.pool["codes"].shape[1])
-        mother, father = (_at(state.programs, winner) for winner in winners)
-        return mother, father, _at(state.pool, stranger), number
+        return winners, _at(state.pool, stranger), number
 
     def _first_of_kind(self, outputs: jax.Array) -> jax.Array:
         """Return whether no earlier row of outputs [N, points] is the same, [N].
@@ -223,11 +247,26 @@ class GeneticProgramming(Strategy):
         is_spare = better_twins(score, codes) >= TWINS
         order = jnp.lexsort((-score, ~is_front, is_spare))
         kept = order[: self._survivors]
+        programs, generations = _at(population, kept), before[kept] + 1.0
+        nobody = genealogy.born_of_nobody(self._survivors, DRAWN)
+        births = jax.tree.map(lambda *each: jnp.concatenate(each), nobody, state.births)
+        ring, numbers = genealogy.record(
+            state.genealogy,
+            jnp.append(state.numbers, jnp.full(len(state.births.mother), NOBODY))[kept],
+            programs,
+            _at(births, kept),
+            state.generation,
+            score[kept],
+            generations,
+        )
         return state.replace(
-            programs=_at(population, kept),
+            programs=programs,
             mean=mean[kept],
-            generations=before[kept] + 1.0,
+            generations=generations,
             noise=noise,
+            genealogy=ring,
+            numbers=numbers,
+            generation=state.generation + 1,
         )
 
     def best(self, state: PyTree) -> MetaParams:
@@ -239,14 +278,34 @@ class GeneticProgramming(Strategy):
         score = score_of(state)
         length = lengths(state.programs["codes"])
         on_front = np.flatnonzero(front(score, length) & (state.generations > 0))
-        return [
-            {
+        rows: dict[int, PlainDict] = {}  # by length; the same program may have survived twice
+        for row in on_front[np.argsort(length[on_front])].tolist():
+            found = {
                 "length": int(length[row]),
                 "score": float(score[row]),
                 "generations": int(state.generations[row]),
                 "program": self._problem.text(_at(state.programs, row)),
             }
-            for row in sorted(on_front.tolist(), key=lambda row: int(length[row]))
+            rows.setdefault(found["length"], found)
+        return list(rows.values())
+
+    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
+        """Return the line of mothers of a program, from the first one to itself."""
+        ring: Genealogy = state.genealogy
+
+        def text(place: int | None) -> str:
+            return "" if place is None else self._problem.text(_at(ring.programs, place))
+
+        return [
+            {
+                "generation": int(ring.generation[place]),
+                "operation": OPERATIONS[int(ring.birth.operation[place])],
+                "score": float(ring.score[place]),
+                "generations": int(ring.generations[place]),
+                "program": text(place),
+                "survivor": text(genealogy.place_of(ring, int(ring.birth.father[place]))),
+            }
+            for place in genealogy.line(ring, found)
         ]
 
     def check(self, problem: MetaProblem, generations: int) -> None:

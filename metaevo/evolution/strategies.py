@@ -22,7 +22,9 @@ from purerl.types import PyTree
 
 META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
 FORMS = "FILE.py:CLASS or MODULE:CLASS"
-REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "check"
+REQUIRED = (
+    "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "ancestors", "check"
+)  # fmt: skip
 
 
 class GivenStrategy(StrategyConfig):

@@ -90,7 +90,14 @@ class Strategy(Protocol):
     def others(self, state: PyTree) -> list[PlainDict]:
         """Return other results than the best for the report, as rows of a table; by default none.
 
-        The state is on the host.
+        Rows with `length` and `score` are also drawn. The state is on the host.
+        """
+        return []
+
+    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
+        """Return where a result comes from for the report, as rows of a table; by default none.
+
+        The result is the last row. The state is on the host.
         """
         return []
 

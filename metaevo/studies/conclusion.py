@@ -14,13 +14,12 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import trouble
 from metaevo.reports import animation, layout, page, plots
 from metaevo.reports.evolution_plots import plot_evolutions
-from metaevo.reports.numbers import number
 from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
-from metaevo.studies import tables, verdict
+from metaevo.studies import strategy_results, tables, verdict
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study
 
@@ -160,12 +159,15 @@ def write_report(
     outcome = _Outcome(_records_of(directory, evolutions), result, unseen, evolutions)
     quick = is_quick(saved["config"])
     captions = {**CAPTIONS, **(CAPTIONS_OF_SEVERAL if evolutions else {}), **study.captions}
+    captions |= strategy_results.CAPTIONS
     captions |= _draw(directory.figures, outcome)
+    chosen = directory if evolutions is None else evolutions.chosen.directory
+    strategy_results.draw(chosen, directory.figures)
     captions |= _caption_of_curves(result, saved["config"])
     findings = _findings(study, saved, found, outcome)
     own = study.tables(result) if result is not None else []
     shown = _tables(outcome)
-    shown += _others(directory if evolutions is None else evolutions.chosen.directory)
+    shown += strategy_results.tables(chosen)
     if not quiet:
         _print([*own, *shown], findings, _words(outcome), quick)
 
@@ -253,20 +255,6 @@ def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Ou
     if lesson := trouble(outcome.records[""], saved["config"]["strategy"]["population_size"]):
         findings = [f"Warning: {lesson}.", *findings]
     return findings
-
-
-def _others(directory: RunDirectory) -> list[page.Table]:
-    """Return a table of the other results of the strategy, if it has any."""
-    path = directory.others_path
-    if not path.exists():
-        return []
-    rows = checks.check(list[dict[str, int | float | str]], read_json(path), str(path))
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    return [page.Table("Other results of the strategy", list(rows[0]), cells)] if rows else []
-
-
-def _cell(value: float | str) -> str:
-    return number(value) if isinstance(value, float) else str(value)
 
 
 def _tables(outcome: _Outcome) -> list[page.Table]:

@@ -16,8 +16,9 @@ from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, Programs
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.reports import plots
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import conclusion
+from metaevo.studies import strategy_results
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
@@ -94,20 +95,63 @@ def test_the_front_has_better_programs_the_longer_they_are(this, ended):
 
 
 @pytest.mark.long
+def test_parents_are_what_children_were_made_of(this, ended):
+    state = jax.device_get(jax.tree.map(lambda leaf: leaf[0], ended.strategy))
+    ring = state.genealogy
+    codes = [each[0][each[0] != postfix.BLANK].tolist() for each in ring.programs["codes"]]
+    seen = set()
+    for place in np.flatnonzero(ring.number >= 0):
+        operation = gp.OPERATIONS[ring.birth.operation[place]]
+        mother, father = ring.birth.mother[place], ring.birth.father[place]
+        assert (mother >= 0) == (operation != "drawn")
+        assert (father >= 0) == (operation == "exchange with a survivor")
+        if mother < 0:
+            continue
+        seen.add(operation)
+        assert ring.generation[mother] < ring.generation[place]
+        own, hers = codes[place], codes[mother]  # the ring is larger than what it holds
+        if operation == "perturb":
+            assert own == hers
+        if operation == "hoist":
+            assert any(hers[start : start + len(own)] == own for start in range(len(hers)))
+        if operation == "change":
+            assert len(own) == len(hers)
+            assert sum(a != b for a, b in zip(own, hers, strict=True)) <= 1
+    assert {"perturb", "change", "exchange with a survivor"} <= seen
+    assert ring.number[state.numbers].tolist() == state.numbers.tolist()
+    np.testing.assert_array_equal(ring.programs["codes"][state.numbers], state.programs["codes"])
+
+    rows = this.ancestors(ended)
+    found = jax.device_get(this.result(ended))
+    assert rows[-1]["program"] == Regression().programs.text(found)
+    assert rows[0]["operation"] == "drawn"
+    assert len(rows) > 2
+    assert all(a["generation"] < b["generation"] for a, b in itertools.pairwise(rows))
+
+
+@pytest.mark.long
 def test_blocks_can_be_divided(this, ended):
     divided, _ = run(this, 7, 33)
     assert_same(divided, ended)
 
 
-def test_the_report_shows_the_front(tmp_path):
+def test_the_report_shows_front_and_ancestors(tmp_path):
     directory = RunDirectory(tmp_path)
-    assert conclusion._others(directory) == []
+    strategy_results.draw(directory, directory.figures)
+    assert strategy_results.tables(directory) == []
     row = {"length": 3, "score": 1.25, "generations": 4, "program": "x + x"}
-    files.write_json_atomic(directory.others_path, [row])
-    (table,) = conclusion._others(directory)
-    assert table.columns == [*row]
-    assert table.rows == [["3", "1.250", "4", "x + x"]]
-    assert "x + x" in table.text()
+    files.write_json_atomic(directory.others_path, [row, row | {"length": 5, "score": 2.0}])
+    ancestor = {"generation": 0, "operation": "drawn", "program": "x"}
+    files.write_json_atomic(directory.ancestors_path, [ancestor])
+    front, ancestors = strategy_results.tables(directory)
+    assert front.columns == [*row]
+    assert front.rows[0] == ["3", "1.250", "4", "x + x"]
+    assert "drawn" in ancestors.text()
+    with plots.collected() as figures:
+        strategy_results.draw(directory, directory.figures)
+    (axes,) = figures[strategy_results.FRONT].axes
+    assert axes.lines[0].get_xydata().tolist() == [[3, 1.25], [5, 2.0]]
+    assert [each.get_text() for each in axes.texts] == ["  5  x + x", "  3  x + x"]
 
 
 @pytest.fixture(scope="module")
