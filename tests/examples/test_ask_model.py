@@ -85,8 +85,8 @@ def test_it_submits_lines_and_shows_the_model_what_was_good(server, run, tmp_pat
     assert "Inputs: error\n" in first
     assert "Operations: add, multiply, tanh, clip\n" in first
     assert "at most 12 operations" in first
-    archive = [json.loads(line) for line in (tmp_path / "state" / "archive.jsonl").open()]
-    assert {each["text"] for each in archive} == {
+    lines = (tmp_path / "state" / "archive.jsonl").read_text().splitlines()
+    assert {json.loads(line)["text"] for line in lines} == {
         "error + 0.5", "tanh(error) * 2.0", "error + 0.75"
     }  # fmt: skip
     assert "  tanh(error) * 2.0\n" in last
