@@ -278,16 +278,16 @@ class GeneticProgramming(Strategy):
         score = score_of(state)
         length = lengths(state.programs["codes"])
         on_front = np.flatnonzero(front(score, length) & (state.generations > 0))
-        rows: dict[int, PlainDict] = {}  # by length; the same program may have survived twice
-        for row in on_front[np.argsort(length[on_front])].tolist():
-            found = {
-                "length": int(length[row]),
+        rows = {int(length[row]): row for row in on_front.tolist()}  # a program may survive twice
+        return [
+            {
+                "length": size,
                 "score": float(score[row]),
                 "generations": int(state.generations[row]),
                 "program": self._problem.text(_at(state.programs, row)),
             }
-            rows.setdefault(found["length"], found)
-        return list(rows.values())
+            for size, row in sorted(rows.items())
+        ]
 
     def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
         """Return the line of mothers of a program, from the first one to itself."""
