@@ -32,8 +32,8 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 	@echo 'Left out: whole runs of the commands and of learners (make test-all), what needs minutes each'
 	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM, a browser.'
 
-test-all: test ## the same, and whole runs of the commands and of learners
-	$(PYTEST) -m 'long and $(OTHERS)' $(ARGS)
+test-all: $(STAMP) lint ## the same, and whole runs of the commands and of learners
+	$(PYTEST) -m '$(OTHERS)' $(ARGS)
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)

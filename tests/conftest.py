@@ -7,17 +7,19 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.compiling import SHORT
+
 # Read by JAX when it starts, so set before anything imports it. Four host devices show a
-# dependence on the number of devices; one thread each keeps them out of each other's way. The flags
-# are those of `metaevo.devices` but for the optimization level: most of the tests' time goes into
-# compilation, which level 0 shortens by a quarter. It changes only the last bits of results.
+# dependence on the number of devices; one thread each keeps them out of each other's way. The other
+# flags are those of `metaevo.devices`, and those that shorten compilation.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
-    "--xla_cpu_enable_concurrency_optimized_scheduler=false --xla_backend_optimization_level=0 "
+    "--xla_cpu_enable_concurrency_optimized_scheduler=false "
     "--xla_disable_hlo_passes=cpu-parallel-task-assigner "
-    "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
+    "--xla_cpu_collective_call_terminate_timeout_seconds=500 "  # on a busy machine; pytest has 600
+    + SHORT,
 )
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and scripts inherit the first one's
     _programs = tempfile.mkdtemp(prefix="metaevo-programs-")

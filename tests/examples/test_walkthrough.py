@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import SHORT
+
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "examples" / "walkthrough.ipynb"
 NOTEBOOK = json.loads(PATH.read_text(encoding="utf-8"))
@@ -59,7 +61,7 @@ def test_every_cell_runs_as_plain_python(tmp_path: Path):
     script = tmp_path / "walkthrough.py"
     script.write_text("\n".join(cells), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # it sets up its devices itself
+    env["XLA_FLAGS"] = SHORT  # it sets up its devices itself
     run = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,

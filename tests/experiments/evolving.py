@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from metaevo.runs.checkpoint import load_tree
+from tests.compiling import SHORT
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,8 +24,7 @@ def start(place, run_dir, *arguments, devices=2, new=True):
     command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
     env = {
         **os.environ,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-        "--xla_backend_optimization_level=0",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {SHORT}",
         "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",

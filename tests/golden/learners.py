@@ -20,11 +20,14 @@ import tests.conftest  # noqa: F401 - sets XLA's flags before JAX starts
 from purerl import dqn, envs, lpg, ppo, q_learning
 from purerl.fast import use_cpu_arithmetic
 from purerl.parts import evaluation, losses, optimizers, own_task, schedules, update_rules
+from tests.compiling import HAS_OTHER_EMITTERS
 from tests.purerl import probes
 from tests.purerl.parts.test_masks import Gated
 
 FILE = Path(__file__).with_name("learners.json")
 OPTIONS = {"xla_backend_optimization_level": 1}
+if HAS_OTHER_EMITTERS:
+    OPTIONS |= {"xla_cpu_use_fusion_emitters": True}
 """Compiled as `metaevo.devices` has it, because the last bits depend on it."""
 
 
