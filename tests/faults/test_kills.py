@@ -17,9 +17,9 @@ def test_a_run_survives_any_number_of_kills(name, kills, tmp_path):
     print(counts)
 
 
-@pytest.mark.parametrize("name", ["shaping", "cheap_talk"])
-def test_a_game_between_learners_goes_on_after_a_kill(name, undisturbed, cache, tmp_path):
-    """In the middle of evolution; self-play needs the strategy's mean of its checkpoint."""
+@pytest.mark.parametrize("name", ["shaping", "cheap_talk", "programs"])
+def test_other_evolutions_go_on_after_a_kill(name, undisturbed, cache, tmp_path):
+    """In the middle; self-play needs the strategy's mean, and programs have ancestors."""
     work, run = WORKS[name], tmp_path / "run"
     process = work.start(run, cache)
     wait_for(lambda: count_records(run) > work.total // 2, process)

@@ -68,6 +68,17 @@ evaluation: {seeds: 0}
 run: {checkpoint_every: 5}
 """
 
+PROGRAMS = """
+evolve: program
+train: {total_timesteps: 400, num_steps: 50}
+component: {gives: slope, inputs: [error], length: 8, depth: 4, operations: [add, multiply, tanh]}
+fitness: {mean_return: 0.0, reward_per_step: 400.0}
+strategy: {algorithm: genetic_programming, population_size: 16}
+evolution: {generations: 60, validation_every: 10, validation_seeds: 8, block_seconds: 0.02}
+evaluation: {seeds: 0}
+run: {checkpoint_every: 5}
+"""
+
 
 class Process(subprocess.Popen[str]):
     """A process whose stderr is a file: one that nobody reads can fill a pipe and then stands."""
@@ -159,7 +170,7 @@ class Work:
                 each for each in (run_dir / "checkpoints").iterdir() if each.name[0] != "."
             )
             found["checkpoint"] = newest.name, digest(state_file(newest))
-        for name in ("learning_curves.csv", "best.yaml", "evaluation.json"):
+        for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "ancestors.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
         if self.name == "sweep":  # the numbers of trials count the retries
@@ -177,6 +188,7 @@ WORKS = {
     "train": Work("train", "train", TRAIN, "update", 300),
     "sweep": Work("sweep", "sweep", SWEEP, "trial", 60),
     "shaping": Work("shaping", "evolve", SHAPING, "generation", 60, agent=""),
+    "programs": Work("programs", "evolve", PROGRAMS, "generation", 60),
     "cheap_talk": Work("cheap_talk", "evolve", CHEAP_TALK, "generation", 60, agent=""),
 }  # fmt: skip
 
