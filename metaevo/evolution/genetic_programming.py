@@ -303,7 +303,7 @@ class GeneticProgramming(Strategy):
                 "score": float(ring.score[place]),
                 "generations": int(ring.generations[place]),
                 "program": text(place),
-                "survivor": text(genealogy.place_of(ring, int(ring.birth.father[place]))),
+                "donor": text(genealogy.place_of(ring, int(ring.birth.father[place]))),
             }
             for place in genealogy.line(ring, found)
         ]
