@@ -5,14 +5,11 @@ python experiments/benchmark.py ppo --tasks CartPole-v1 --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py ppo dqn --peers --json results.json --figure speed.png
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
-python experiments/benchmark.py q-learning --repeats 5 --save docs/results/q-learning.json
 python experiments/benchmark.py evolution --shape ppo blog --population 16
-python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
 python experiments/benchmark.py devices
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
-python experiments/benchmark.py robots --repeats 3 --save docs/results/robots.json
 python experiments/benchmark.py programs --repeats 5 --save docs/results/programs.json
 
 Every variant runs in a separate process with its own XLA flags. All processes of a comparison
@@ -37,9 +34,6 @@ from experiments.benchmarks import (
     figures,
     peers,
     programs,
-    q_learning,
-    robots,
-    sweeps,
     tasks,
     training,
 )
@@ -52,14 +46,11 @@ from metaevo.config.command_line import Parser
 SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
     "ppo": training.suite_ppo,
     "dqn": training.suite_dqn,
-    "q-learning": q_learning.suite,
     "environments": environments.suite,
     "evolution": evolution.suite_evolution,
-    "sweep": sweeps.suite,
     "devices": training.suite_devices,
     "learned-rules": training.suite_learned_rules,
     "games": evolution.suite_games,
-    "robots": robots.suite,
     "programs": programs.suite,
 }
 
@@ -109,14 +100,13 @@ def parse() -> argparse.Namespace:
         "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
         "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
         "--population": (None, "candidates (evolution); default: the shape's"),
-        "--trials": (256, "of one measurement (sweep); default: 256"),
-        "--agent-steps": (None, "of an agent (q-learning, evolution, robots, programs)"),
+        "--agent-steps": (None, "of an agent (evolution, programs)"),
     }
     for flag, (number, text) in numbers.items():
         add(flag, type=_positive, default=number, metavar="N", help=text)
     text = "also measure the installed ones of: rejax, Gymnasium, MinAtar"
     add("--peers", action="store_true", help=text)
-    text = "also measure this worker (ppo, dqn, evolution, learned-rules, games, robots), see "
+    text = "also measure this worker (ppo, dqn, evolution, learned-rules, games), see "
     text += f"benchmarks/processes.py; may contain {', '.join(f'{{{each}}}' for each in FIELDS)}"
     add("--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text)
     files = {

@@ -65,7 +65,6 @@ class Comparison:
         unit: str,
         *labels: str,
         faster_than: str | None = None,
-        extra: Mapping[str, str] | None = None,
     ):
         """Print the head of the table.
 
@@ -73,17 +72,16 @@ class Comparison:
             unit: unit of the work.
             labels: columns that distinguish the cases.
             faster_than: the variant in the denominator of the ratios.
-            extra: further numbers of the samples by column head.
         """
         self.rows: list[Row] = []
         self.failures: list[dict[str, Cell]] = []
         """variants and cases that could not be measured"""
-        self._labels, self._extra = labels, dict(extra or {})
+        self._labels = labels
         self._reference, self._inverse = faster_than or OURS, faster_than is not None
         ratio = f"faster than {faster_than}" if faster_than else f"{OURS} is faster"
         self.table = Table(
             *labels, "variant", f"{unit}/s: median [min, max]", "per CPU second",
-            f"{ratio}: median [min, max]", "in CPU seconds", *self._extra, "compile, s",
+            f"{ratio}: median [min, max]", "in CPU seconds", "compile, s",
             "peak MiB", "layout",
         )  # fmt: skip
 
@@ -167,12 +165,9 @@ class Comparison:
 
     def _print(self, row: Row) -> None:
         compile_seconds, peak = row.about.get("compile_seconds"), row.peak_bytes
-        extra = (_spread([each[key] for each in row.samples if key in each])
-                 for key in self._extra.values())  # fmt: skip
         self.table.row(
             *row.labels.values(), row.variant, str(row.rate), str(row.cpu_rate or "-"),
             str(row.ratio or ""), str(row.cpu_ratio or ""),
-            *(str(each or "-") for each in extra),
             "-" if compile_seconds is None else number(float(compile_seconds)),
             "-" if peak is None else number(peak / 2**20, 4),
             row.about.get("layout", "-"),

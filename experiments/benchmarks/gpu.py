@@ -33,7 +33,7 @@ STEPS = {
                 " --json OUTPUT.json"),
     "dqn": (3, f"{BENCHMARK} dqn --peers --repeats 3 --json OUTPUT.json"),
     "learned-rules": (2, f"{BENCHMARK} learned-rules --repeats 3 --json OUTPUT.json"),
-    "rest": (3, f"{BENCHMARK} q-learning environments sweep games devices"
+    "rest": (3, f"{BENCHMARK} environments games devices"
              " --repeats 2 --json OUTPUT.json"),
 }  # fmt: skip
 """Minutes and arguments of `python` by name; OUTPUT is the path of a step's results."""

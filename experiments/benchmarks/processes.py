@@ -4,7 +4,7 @@ A worker is any command that implements this protocol. After it has compiled and
 one line of JSON that describes it: `layout` and, if known, `compile_seconds`; or `{"skip": "why"}`
 if it cannot do this work. For each line on its standard input it measures once and answers with a
 line of JSON: `seconds` and, if known, `cpu_seconds`, `amount` (of work, if the benchmark cannot
-know it), `peak_bytes` and further numbers. It exits when its input ends.
+know it), `peak_bytes`. It exits when its input ends.
 """
 
 import json

@@ -119,7 +119,6 @@ def test_a_measurement_is_at_most_a_whole_training():
 
 
 SMALL = {
-    "q-learning": (["--agent-steps", "1000"], ["ours", "NumPy loop, 1 agent"] * 3),
     "learned-rules": (
         ["--tasks", "GridWorlds", "--agents", "1", "--frames", "2560"], ["ours", "a2c"]
     ),
@@ -134,21 +133,12 @@ SMALL = {
         ["--agents", "1", "8", "--frames", "1024"],
         ["1 device", "2 devices", "4 devices", "8 devices"] * 2,
     ),
-    "sweep": (
-        ["--trials", "8"],
-        ["ours", "one by one", "Optuna calls train", "Optuna, compiled each time"],
-    ),
-    "robots": (
-        ["--agent-steps", "16384"], ["ours", "brax's PPO", "the robot alone, random actions"]
-    ),
 }  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", SMALL)
 def test_a_suite_measures_all_its_variants(suite, tmp_path):
-    if suite == "robots":
-        pytest.importorskip("brax")
     file, (arguments, variants) = tmp_path / "results.json", SMALL[suite]
     done = benchmark(suite, *arguments, "--repeats", "1", "--json", str(file))
     assert done.returncode == 0, done.stderr
@@ -167,7 +157,7 @@ def test_a_suite_measures_all_its_variants(suite, tmp_path):
         (["--only", "nobody"], "unknown nobody"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
         (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
-        (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
+        (["games", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
         (["--external", "a=no_such_program_"], "there is no program no_such_program_"),
         (["--external", "a=echo {speed}"], "'speed'; fields: {suite}, {task}"),
     ],
