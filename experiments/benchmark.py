@@ -3,7 +3,7 @@
 python experiments/benchmark.py                              # all suites
 python experiments/benchmark.py ppo --tasks CartPole-v1 --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
-python experiments/benchmark.py ppo dqn --peers --json results.json --figure speed.png
+python experiments/benchmark.py ppo dqn --peers --save results.json --figure speed.png
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
 python experiments/benchmark.py evolution --shape ppo blog --population 16
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
@@ -21,7 +21,6 @@ printed as markdown; docs/explanation/performance.md explains their columns.
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -58,21 +57,17 @@ SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
 def main() -> int:
     """Run the suites."""
     options = parse()
-    results: dict[str, Any] = {"machine": machine(), "command": shlex.join(sys.argv)}
-    print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
+    print("  ".join(f"{key} {value}" for key, value in machine().items()))
     comparisons: dict[str, Comparison] = {}
     try:
         for name in options.suites:
             print(f"\n## {name}: {SUITES[name].__doc__}\n", flush=True)
             comparisons[name] = SUITES[name](options)
-            results[name] = comparisons[name].results()
     finally:  # keep the results of the suites that have ended
-        if options.json is not None:
-            options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        if options.save is not None:
+            save(options.save, {name: each.table for name, each in comparisons.items()})
     if options.figure is not None:
-        figures.draw(results, options.figure)
-    if options.save is not None:
-        save(options.save, {name: each.table for name, each in comparisons.items()})
+        figures.draw(comparisons, options.figure)
     return int(any(each.failures for each in comparisons.values()))
 
 
@@ -110,8 +105,7 @@ def parse() -> argparse.Namespace:
     text += f"benchmarks/processes.py; may contain {', '.join(f'{{{each}}}' for each in FIELDS)}"
     add("--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text)
     files = {
-        "--json": "write all results there",
-        "--save": "write the tables there, for a page (docs/results/SUITE.json)",
+        "--save": "write the tables there (docs/results/SUITE.json is shown on a page)",
         "--figure": "draw steps per second against agents (ppo, dqn) there",
     }
     for flag, text in files.items():

@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> int:
     print(description, flush=True)
     output = Output(run, comparison)
     comparison.run(settings, output)
-    output.write(to_dict(settings))
+    output.write()
     return 0
 
 

@@ -1,6 +1,5 @@
 """Variants of the same work, measured in alternation, and the table of their speeds."""
 
-import dataclasses
 import statistics
 import sys
 from collections.abc import Iterable, Mapping
@@ -50,7 +49,6 @@ class Row:
     peak_bytes: float | None
     about: dict[str, str | float]
     """the worker's description of itself"""
-    samples: list[Sample]
 
 
 class Comparison:
@@ -126,14 +124,9 @@ class Comparison:
                 _spread(self._ratios(others, own, "cpu_seconds")),
                 max(each.get("peak_bytes", 0.0) for each in own) or None,
                 workers[name].about,
-                own,
             )
             self.rows.append(row)
             self._print(row)
-
-    def results(self) -> dict[str, list]:
-        """Return rows and failures as plain data."""
-        return {"rows": [dataclasses.asdict(row) for row in self.rows], "failures": self.failures}
 
     def _ratios(self, reference: list[Sample], own: list[Sample], key: str) -> list[float]:
         above, below = (own, reference) if self._inverse else (reference, own)

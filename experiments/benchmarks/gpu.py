@@ -18,11 +18,11 @@ from metaevo.config.command_line import Parser
 BENCHMARK = "experiments/benchmark.py"
 STEPS = {
     # The published shape: 512 agents of 500,000 steps a generation; the aim is 31M frames/s.
-    "blog": (5, f"{BENCHMARK} evolution --shape blog --repeats 3 --json OUTPUT.json"),
+    "blog": (5, f"{BENCHMARK} evolution --shape blog --repeats 3 --save OUTPUT.json"),
     "blog-4096": (5, f"{BENCHMARK} evolution --shape blog --population 4096 --agent-steps 65536"
-                  " --repeats 2 --json OUTPUT.json"),
+                  " --repeats 2 --save OUTPUT.json"),
     "ppo-2048": (5, f"{BENCHMARK} ppo --tasks CartPole-v1 --agents 2048 --peers"
-                 " --chunk-sizes 128 512 1024 2048 --repeats 3 --json OUTPUT.json"),
+                 " --chunk-sizes 128 512 1024 2048 --repeats 3 --save OUTPUT.json"),
     "ant": (5, "-m metaevo train --config configs/train/ppo_brax.yaml --task.env brax/ant"
             " --train.num_envs 2048 --train.num_steps 10 --train.num_minibatches 32"
             " --train.update_epochs 4 --train.total_timesteps 10000000 --hyperparams.gamma 0.97"
@@ -30,11 +30,11 @@ STEPS = {
     "first": (4, "-m metaevo evolve --run-dir OUTPUT"),
     "coin": (4, "-m metaevo evolve --config configs/shaping/coin.yaml --run-dir OUTPUT"),
     "minatar": (4, f"{BENCHMARK} ppo --tasks Breakout-MinAtar --peers --repeats 3"
-                " --json OUTPUT.json"),
-    "dqn": (3, f"{BENCHMARK} dqn --peers --repeats 3 --json OUTPUT.json"),
-    "learned-rules": (2, f"{BENCHMARK} learned-rules --repeats 3 --json OUTPUT.json"),
+                " --save OUTPUT.json"),
+    "dqn": (3, f"{BENCHMARK} dqn --peers --repeats 3 --save OUTPUT.json"),
+    "learned-rules": (2, f"{BENCHMARK} learned-rules --repeats 3 --save OUTPUT.json"),
     "rest": (3, f"{BENCHMARK} environments games devices"
-             " --repeats 2 --json OUTPUT.json"),
+             " --repeats 2 --save OUTPUT.json"),
 }  # fmt: skip
 """Minutes and arguments of `python` by name; OUTPUT is the path of a step's results."""
 

@@ -70,12 +70,11 @@ def command_line() -> str:
     for before, word in itertools.pairwise(["", *sys.argv[1:]]):
         if before == "--external":
             word = f"{word.partition('=')[0]}=..."
-        if not {before, word} & {"--save", "--json", "--figure"}:
+        if not {before, word} & {"--save", "--figure", "--run-dir"}:
             words.append(word)
-    name = module.parent.name if module.stem == "__main__" else module.stem
-    program = ["-m", f"experiments.benchmarks.{name}"]
-    if module.name == "benchmark.py":
-        program = ["experiments/benchmark.py"]
+    program = [f"experiments/{module.name}"]  # a script, or a module that is a folder
+    if module.stem == "__main__":
+        program = ["-m", f"experiments.benchmarks.{module.parent.name}"]
     return shlex.join(["python", *program, *words])
 
 

@@ -89,7 +89,7 @@ def run(settings: Settings, output: Output) -> None:
             float(np.median(there)) if there else "none", f"{len(there)} of {agents}",
             float(np.mean(last)) if last else None, "15,800" if agents == 1 else "",
         ])  # fmt: skip
-    output.table("cartpole_dqn", columns, rows)
+    output.table(columns, rows)
     output.note(f"Compilation takes {trained.compile_seconds:.1f} s and is not counted.")
     curve = np.array(list(zip_longest(*per_agent, fillvalue=np.nan))).T
     plot_curves(

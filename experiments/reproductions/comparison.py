@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks.machine import machine
+from experiments.benchmarks.machine import machine, save
 from experiments.benchmarks.tables import Cell, Table
 from metaevo.config import ConfigError
-from metaevo.config.files import write_json_atomic, write_text_atomic
+from metaevo.config.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -35,38 +35,34 @@ class Output:
 
     run: RunDirectory
     comparison: Comparison
-    texts: list[str] = field(default_factory=list)
-    results: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
-    def table(self, name: str, columns: list[str], rows: Iterable[list[Cell]]) -> None:
-        """Add a table: printed, in results.json under its name and in tables.md."""
-        table, self.results[name] = Table(*columns), []
+    def table(self, columns: list[str], rows: Iterable[list[Cell]]) -> None:
+        """Print the table."""
+        self.tables[self.comparison.title] = table = Table(*columns)
         for row in rows:
             table.row(*row)
-            self.results[name].append(dict(zip(columns, row, strict=True)))
-        self.texts.append(table.markdown().strip())
 
     def note(self, text: str) -> None:
-        """Add a paragraph below the last table."""
-        self.texts.append(text)
+        """Add a paragraph below the table."""
+        self.notes.append(text)
         print(f"\n{text}", flush=True)
 
     def figure(self, name: str) -> Path:
         """Return the path of a figure."""
         return self.run.figures / f"{name}.png"
 
-    def write(self, settings: dict[str, Any]) -> None:
-        """Write results.json and tables.md."""
-        about, published = machine(), self.comparison.published
-        write_json_atomic(
-            self.run.path / "results.json",
-            {"settings": settings, "machine": about, "published": published, **self.results},
-        )
-        head = f"## {self.comparison.title}\n\nPublished: {published}"
+    def write(self) -> None:
+        """Write tables.md, and results.json in the format of docs/results."""
+        save(self.run.path / "results.json", self.tables, " ".join(self.notes))
+        about = machine()
+        head = f"## {self.comparison.title}\n\nPublished: {self.comparison.published}"
         packages = ("jax", "gymnasium", "gymnax", "torch", "minatar")
         versions = ", ".join(f"{name} {about[name]}" for name in packages if name in about)
         tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
-        write_text_atomic(self.run.path / "tables.md", "\n\n".join([head, *self.texts, tail]))
+        texts = [head, *(each.markdown().strip() for each in self.tables.values()), *self.notes]
+        write_text_atomic(self.run.path / "tables.md", "\n\n".join([*texts, tail]))
         print(f"\n{tail}Written to {self.run.path}: tables.md, results.json, figures/", flush=True)
 
 

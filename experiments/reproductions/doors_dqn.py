@@ -91,7 +91,6 @@ def run(settings: Settings, output: Output) -> None:
     rewards = trained.episodes.rewards / np.maximum(trained.episodes.steps, 1)
     last = float(np.mean(rewards[0, -max(1, rewards.shape[1] // 10) :]))
     output.table(
-        "doors_dqn",
         ["environments", "reward per step, greedy", "reward per step, last tenth", "minutes",
          "steps/s"],
         [[NUM_ENVS, greedy, last, trained.seconds / 60, trained.total_frames / trained.seconds]],

@@ -91,7 +91,6 @@ def run(settings: Settings, output: Output) -> None:
         tables = np.asarray(trained.agents.q)[:, 0]
         add(name, trained.total_frames, trained.seconds, tables, published.get(agents, ""))
     output.table(
-        "grid_world",
         ["variant", "steps", "seconds", "steps/s", "against NumPy", "shortest way found",
          "error of the start's value (median)", "published steps/s"],
         rows,

@@ -85,7 +85,6 @@ def run(settings: CartPole, output: Output) -> None:
         rows.append([name, trained.total_frames, trained.seconds, rate, final, speed, share])
         curves[name] = Curve(trained.frames, mean_returns(trained.episodes), trained.clock)
     output.table(
-        f"ppo_{settings.env}",
         ["variant", "steps of all agents", "seconds", "steps/s", "return, last tenth",
          "steps/s against PyTorch",
          "time against one PyTorch agent of as many steps"],

@@ -13,6 +13,6 @@ def test_its_commands_are_understood(tmp_path, monkeypatch):
         words = gpu.words(name, tmp_path)
         if words[0] == gpu.BENCHMARK:
             monkeypatch.setattr(sys, "argv", words)
-            assert benchmark.parse().json.parent == tmp_path
+            assert benchmark.parse().save.parent == tmp_path
         elif "--config" in words:
             assert load_yaml(gpu.ROOT / words[words.index("--config") + 1])
