@@ -8,7 +8,7 @@ within their task only, and paired if the caller declares that they share seeds.
 Scores are strata: a list of tasks, each an array [runs], with any number of runs on each.
 `strata_of` converts a table [runs] or [runs, tasks] to strata; `summarise` and `compare` take
 tables.
-Everything is NumPy on the host and reproducible from ``seed``.
+Everything is NumPy on the host, and random numbers have a fixed seed.
 """
 
 from metaevo.statistics.curves import mean_curve, performance_profile

@@ -28,9 +28,7 @@ class Together(NamedTuple):
     """undecided unless the interval and the test agree"""
 
 
-def mean_of_evolutions(
-    evolutions: Sequence[Strata], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def mean_of_evolutions(evolutions: Sequence[Strata], *, resamples: int = RESAMPLES) -> Estimate:
     """Return the mean over evolutions of each one's interquartile mean, with its 95% interval.
 
     A two-stage bootstrap resamples evolutions, then the runs of each (Davison & Hinkley 1997,
@@ -40,17 +38,13 @@ def mean_of_evolutions(
     Raises:
         ValueError: there is no evolution, or scores are not finite.
     """
-    redrawn = _redrawn(evolutions, np.random.default_rng(seed), resamples)
+    redrawn = _redrawn(evolutions, np.random.default_rng(0), resamples)
     low, high = np.quantile(redrawn, expanded(len(evolutions)))
     return Estimate(_mean(evolutions), (float(low), float(high)))
 
 
 def together(
-    evolutions: Sequence[Strata],
-    others: Sequence[Strata],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    evolutions: Sequence[Strata], others: Sequence[Strata], *, resamples: int = RESAMPLES
 ) -> Together:
     """Compare several evolutions with the best of several baselines.
 
@@ -58,7 +52,7 @@ def together(
     bootstrap is overconfident with two or three evolutions; the t test, which treats the best
     baseline's score as known, is overconfident with many. A verdict needs both.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     of_all = _redrawn(evolutions, rng, resamples)
     redrawn = np.stack([of_all - bootstrap(other, pooled_iqm, rng, resamples) for other in others])
     values = _mean(evolutions) - np.array([iqm_of(other) for other in others])
@@ -71,7 +65,7 @@ def together(
     claim: Verdict = "better" if low > 0 else "worse"
     if p > 0.05 or low <= 0 <= difference.interval[1]:
         claim = "undecided"
-    mean = mean_of_evolutions(evolutions, resamples=resamples, seed=seed)
+    mean = mean_of_evolutions(evolutions, resamples=resamples)
     return Together(mean, place, difference, p, claim)
 
 

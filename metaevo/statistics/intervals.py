@@ -50,7 +50,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    strata: Strata, statistic: Statistic = pooled_iqm, *, resamples: int = RESAMPLES, seed: int = 0
+    strata: Strata, statistic: Statistic = pooled_iqm, *, resamples: int = RESAMPLES
 ) -> Estimate:
     """A statistic of a group with its stratified percentile bootstrap interval.
 
@@ -60,7 +60,7 @@ def estimate(
     """
     arrays = arrays_of(strata)
     value = float(statistic([each[np.newaxis] for each in arrays])[0])
-    redrawn = bootstrap(arrays, statistic, np.random.default_rng(seed), resamples)
+    redrawn = bootstrap(arrays, statistic, np.random.default_rng(0), resamples)
     return Estimate(value, interval_of(redrawn))
 
 
@@ -110,15 +110,13 @@ def redrawn_counts(rng: np.random.Generator, runs: int, resamples: int) -> Float
     return rng.multinomial(runs, np.full(runs, 1 / runs), size=resamples).astype(np.float64)
 
 
-def probability_of_improvement(
-    x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def probability_of_improvement(x: Strata, y: Strata, *, resamples: int = RESAMPLES) -> Estimate:
     """P(X > Y) + P(X = Y) / 2 of one run each on the same task, averaged over tasks.
 
     On one task it is the Mann-Whitney U of x divided by both numbers of runs (Agarwal et al. 2021,
     section 4.3).
     """
-    xs, ys, rng = arrays_of(x), arrays_of(y), np.random.default_rng(seed)
+    xs, ys, rng = arrays_of(x), arrays_of(y), np.random.default_rng(0)
     redrawn = np.zeros(resamples)
     for a, b in zip(xs, ys, strict=True):
         of_a = redrawn_counts(rng, len(a), resamples)

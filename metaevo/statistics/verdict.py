@@ -33,12 +33,7 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    x: Strata,
-    y: Strata,
-    *,
-    shared_seeds: bool = False,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    x: Strata, y: Strata, *, shared_seeds: bool = False, resamples: int = RESAMPLES
 ) -> Contrast:
     """Compare two groups on the same tasks, with any numbers of runs.
 
@@ -52,15 +47,15 @@ def contrast(
     xs, ys = arrays_of(x), arrays_of(y)
     if len(xs) != len(ys):
         raise ValueError(f"scores on {len(xs)} and {len(ys)} tasks cannot be compared")
-    of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples, seed)
+    of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples)
     return Contrast(
         Estimate(iqm_of(xs) - iqm_of(ys), interval_of(of_x - of_y)),
-        probability_of_improvement(xs, ys, resamples=resamples, seed=seed),
-        _test(xs, ys, shared_seeds, seed),
+        probability_of_improvement(xs, ys, resamples=resamples),
+        _test(xs, ys, shared_seeds),
     )
 
 
-def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int, seed: int) -> list[FloatArray]:
+def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int) -> list[FloatArray]:
     """Return interquartile means [resamples] of resampled groups, by equal draws if shared.
 
     Raises:
@@ -68,26 +63,26 @@ def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int, seed: int) 
     """
     if shared and len({tuple(map(len, arrays_of(each))) for each in groups}) > 1:
         raise ValueError("groups that share their seeds must have as many runs on every task")
-    rng = np.random.default_rng(seed)
-    rngs = [np.random.default_rng(seed) if shared else rng for _ in groups]
+    rng = np.random.default_rng(0)
+    rngs = [np.random.default_rng(0) if shared else rng for _ in groups]
     return [
         bootstrap(group, pooled_iqm, own, resamples)
         for group, own in zip(groups, rngs, strict=True)
     ]
 
 
-def _test(x: Strata, y: Strata, shared: bool, seed: int) -> float:
-    return (signed_rank_test if shared else rank_test)(x, y, seed=seed)
+def _test(x: Strata, y: Strata, shared: bool) -> float:
+    return (signed_rank_test if shared else rank_test)(x, y)
 
 
-def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verdict:
+def verdict(result: Contrast, adjusted_p: float) -> Verdict:
     """Return the verdict, which is undecided unless the interval and the rank test agree.
 
     Bootstrap intervals of few runs are too narrow. The rank test holds its level with any number
     of runs; with fewer than 4 against 4 on one task its p-value is always above 0.05.
     """
     low, high = result.difference.interval
-    if adjusted_p > alpha:
+    if adjusted_p > 0.05:
         return "undecided"
     # They can disagree on the direction, because a heavy tail moves the ranks, not the middle.
     if low > 0 and result.probability.value > 0.5:
@@ -136,7 +131,6 @@ def against_strongest(
     *,
     shared_seeds: bool = False,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Strongest:
     """Compare a group with the best of several others, chosen on the same scores.
 
@@ -155,13 +149,13 @@ def against_strongest(
     IQM(x) - max IQM(others) over the resamples would count the selection bias twice: with five
     equal groups of 128 runs they yield "worse" in 20% of cases.
     """
-    of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
+    of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples)
     redrawn = of_x - np.stack(of_others)
     values = iqm_of(x) - np.array([iqm_of(other) for other in others])
     place = int(values.argmin())
     low = np.quantile(redrawn, 0.025, axis=1).min()
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), 0.975)
-    p_values = [_test(x, other, shared_seeds, seed) for other in others]
+    p_values = [_test(x, other, shared_seeds) for other in others]
     if values[place] > 0:
         ahead = [improvement(x, other) > 0.5 for other in others]
         p = max(p if is_ahead else 1.0 for p, is_ahead in zip(p_values, ahead, strict=True))
@@ -169,33 +163,22 @@ def against_strongest(
         p = holm(p_values)[place]
     found = Contrast(
         Estimate(float(values[place]), (float(low), float(values[place] + margin))),
-        probability_of_improvement(x, others[place], resamples=resamples, seed=seed),
+        probability_of_improvement(x, others[place], resamples=resamples),
         p,
     )
     return Strongest(place, _flat(found, verdict(found, p)))
 
 
-def compare(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    shared_seeds: bool = False,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Comparison:
+def compare(x: ArrayLike, y: ArrayLike, *, shared_seeds: bool = False) -> Comparison:
     """Compare two tables of scores, [runs] or [runs, tasks] on the same tasks.
 
     Args:
         x: the first one.
         y: the second.
         shared_seeds: whether row i of both had the same random numbers.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
 
     Raises:
         ValueError: as `contrast` and `strata_of`.
     """
-    result = contrast(
-        strata_of(x), strata_of(y), shared_seeds=shared_seeds, resamples=resamples, seed=seed
-    )
+    result = contrast(strata_of(x), strata_of(y), shared_seeds=shared_seeds)
     return _flat(result, verdict(result, result.p))
