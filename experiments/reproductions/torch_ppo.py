@@ -63,7 +63,7 @@ def train(
     values = torch.zeros(steps, count)
     running, curve = np.zeros(count), []
     began = time.perf_counter()
-    next_obs = torch.from_numpy(vector.reset(seed=seed)[0].reshape(count, -1))
+    next_obs = torch.from_numpy(_flat(vector.reset(seed=seed)[0]))
     for update in range(config.num_updates):
         horizon = hyperparams.annealing_steps or float(config.num_updates * config.batch_size)
         left = max(0.0, 1.0 - update * config.batch_size / horizon)
@@ -79,7 +79,7 @@ def train(
                 values[step] = critic(next_obs).squeeze(-1)
             array, reward, terminated, truncated, _ = vector.step(action.numpy())
             done = np.logical_or(terminated, truncated)
-            next_obs = torch.from_numpy(array.reshape(count, -1))
+            next_obs = torch.from_numpy(_flat(array))
             rewards[step] = torch.from_numpy(reward.astype(np.float32))
             dones[step] = torch.from_numpy(done.astype(np.float32))
             running += reward
@@ -110,6 +110,10 @@ def train(
         progress(config.batch_size)
     vector.close()
     return Record(*(np.array(column) for column in zip(*curve, strict=True)))
+
+
+def _flat(obs: np.ndarray) -> np.ndarray:
+    return obs.reshape(len(obs), -1).astype(np.float32)  # MinAtar's are bools
 
 
 def _perceptron(

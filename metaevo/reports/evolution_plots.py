@@ -19,7 +19,6 @@ def plot_evolutions(
     *,
     chosen: str,
     baseline: Mapping[str, float] | None = None,
-    ylabel: str = "fitness",
 ) -> Path:
     """Draw the fitness of every evolution over the generations; return the path.
 
@@ -32,7 +31,7 @@ def plot_evolutions(
     if not any(evolutions.values()):
         raise ValueError("no generation to plot")
     figure = plots._figure(5.0)
-    axes = plots._style(figure.subplots(), "generation", ylabel)
+    axes = plots._style(figure.subplots(), "generation", "fitness")
     for name, records in evolutions.items():
         generation = plots._column(records, "generation")
         values = plots._column(records, "fitness_of_mean")

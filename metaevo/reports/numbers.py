@@ -112,9 +112,9 @@ def p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """Format a number of things: "1 group", "1,200 groups"."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def cell(value: object) -> str:

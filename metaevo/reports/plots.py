@@ -124,9 +124,9 @@ def _save(figure: Figure, path: PathLike) -> Path:
     return path
 
 
-def is_learned(name: str, learned: str = "learned") -> bool:
+def is_learned(name: str) -> bool:
     """Whether a variant's name marks it as the learned one: "learned", "learned (tuned)"."""
-    return name == learned or name.startswith(f"{learned} ")
+    return name.partition(" ")[0] == "learned"
 
 
 def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:

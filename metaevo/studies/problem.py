@@ -17,7 +17,6 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import Plain
 from metaevo.studies.tables import evolved_numbers
 
 CODE = "problem"
@@ -28,10 +27,10 @@ MOST_BARS = 64
 """Maximum count of numbers in meta-parameters that are drawn."""
 
 
-class ProblemStudy(Plain):
+class ProblemStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
-    name = ""
+    name, folds = "", ""
     metrics: Sequence[str] = ()
     """metrics of an evaluation, drawn over the generations"""
     captions: Mapping[str, str] = {NUMBERS: "The evolved meta-parameters.", **CAPTION}

@@ -112,20 +112,3 @@ def alone(make: Callable[[Any], Study]) -> Callable[..., Study]:
 def subtitle(generations: int) -> str:
     """Return the subtitle of a report; 0 generations mean a report with other settings."""
     return f"{generations} generations" if generations else "judged with other settings"
-
-
-class Plain:
-    """Defaults of most studies: no measurements, no extra files and no folded tables."""
-
-    captions: Mapping[str, str] = {}
-    folds = ""
-
-    def measure(self) -> PlainDict:
-        """Return an empty dict: no measurements are needed."""
-        return {}
-
-    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write no files: the run needs only its settings."""
-
-    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw no figures: the study has no animation."""

@@ -58,12 +58,7 @@ class Brax(SuiteEnvironment):
         robots = imported("brax", "brax.envs", VERSION)
         with quiet():
             self.robot = robots.get_environment(name, backend=backend)
-        self._limit = TIME_LIMITS.get(name, 1000)
-
-    @property
-    def default_params(self) -> SuiteParams:
-        """Default parameters, with Gymnasium's time limit."""
-        return SuiteParams(max_steps_in_episode=self._limit)
+        self._params = SuiteParams(max_steps_in_episode=TIME_LIMITS.get(name, 1000))
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset; brax's `done` marks a terminal state, never a time limit."""

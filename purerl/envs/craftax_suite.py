@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from purerl.envs.suite import (
+    NEVER,
     Suite,
     SuiteEnvironment,
     SuiteParams,
@@ -21,8 +22,6 @@ from purerl.envs.suite import (
 from purerl.types import Environment
 
 VERSION = "1.6.1"
-NEVER = 2**30
-"""Replaces craftax's own time limit, so that it never ends an episode."""
 PIXELS, ENLARGED = 16, 2
 """Side of a block in craftax's pictures, and the factor by which films enlarge them."""
 
@@ -89,11 +88,6 @@ class Craftax(SuiteEnvironment):
         self._own_params = self.game.default_params
         self._folder = folder
         self._draw: Callable[[Any], jax.Array] | None = None
-
-    @property
-    def default_params(self) -> CraftaxParams:
-        """Default parameters, with craftax's values."""
-        return self._params
 
     def begin(self, key: jax.Array, params: CraftaxParams) -> tuple[jax.Array, Any]:
         """Create a world. Craftax's own key only draws the noise of pictures at night."""

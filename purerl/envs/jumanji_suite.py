@@ -9,12 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.envs import drawing
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.envs.suite import (
+    NEVER,
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+)
 from purerl.types import Environment, PyTree
 
 VERSION = "1.1.2"
-NEVER = 2**30
-"""Replaces jumanji's own time limit, which would end episodes as if in a terminal state."""
 
 
 class Game(NamedTuple):
@@ -148,11 +154,6 @@ class Jumanji(SuiteEnvironment):
             self._shape = tuple(map(int, jnp.ravel(jnp.asarray(spec.num_values))))
         self._observe, self._draw, self.planes = found.observe, found.draw, found.planes
         self._params = SuiteParams(max_steps_in_episode=found.limit)
-
-    @property
-    def default_params(self) -> SuiteParams:
-        """Default parameters, with jumanji's time limit or a limit that is never reached."""
-        return self._params
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset."""

@@ -7,7 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.envs.suite import (
+    NEVER,
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+)
 from purerl.types import Environment, PyTree
 
 VERSION = "0.7.4"
@@ -29,8 +37,6 @@ NAMES = (
 """All of navix 0.7.4: other versions have other tasks under the same names."""
 ENLARGED = 3
 """Factor by which navix's small pictures are enlarged."""
-NEVER = 2**30
-"""Replaces navix's own time limit, so that it never ends an episode."""
 
 
 class Navix(SuiteEnvironment):
@@ -49,11 +55,7 @@ class Navix(SuiteEnvironment):
         self._navix = imported("navix", "navix", VERSION)
         with quiet():
             self.grid = self._navix.make(f"Navix-{name}-v0", max_steps=NEVER)
-
-    @property
-    def default_params(self) -> SuiteParams:
-        """Default parameters, with the time limit of `navix.make`."""
-        return SuiteParams(max_steps_in_episode=100)
+        self._params = SuiteParams(max_steps_in_episode=100)  # as `navix.make`
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset, and drop navix's picture of the grid, which takes 12 of the 13 kB of its state."""

@@ -8,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.envs import drawing
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.envs.suite import (
+    NEVER,
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+)
 from purerl.types import Environment
 
 VERSION = "2.6.0"
@@ -26,8 +34,6 @@ PLAYERS = (
     *("go_9x9", "go_19x19", "hex", "kuhn_poker", "leduc_holdem", "othello", "shogi"),
     *("sparrow_mahjong", "tic_tac_toe"),
 )
-NEVER = 2**30
-"""Replaces Freeway's own limit of 2,500 steps, so that it never ends an episode."""
 
 
 class Pgx(SuiteEnvironment):
@@ -68,13 +74,8 @@ class Pgx(SuiteEnvironment):
         self._observe = jax.jit(self.game.observe)
         self._params = SuiteParams(max_steps_in_episode=LIMITS[name])
 
-    @property
-    def default_params(self) -> SuiteParams:
-        """Default parameters, with the time limit in `LIMITS`."""
-        return self._params
-
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
-        """Reset, and disable the game's own time limit."""
+        """Reset, and disable the time limit of Freeway."""
         del params
         state = self.game.init(key)
         if hasattr(state, "_terminate_timer"):

@@ -23,6 +23,8 @@ from gymnax.environments.environment import Environment
 from purerl.types import PyTree
 
 SEEDS = range(2**32)
+NEVER = 2**30
+"""Replaces a suite's own time limit, so that it never ends an episode."""
 
 
 class Suite(NamedTuple):
@@ -56,9 +58,10 @@ class SuiteState(struct.PyTreeNode):
 class SuiteEnvironment(Environment):
     """An environment of a suite with gymnax's interface.
 
-    A subclass implements `begin` and `advance`: the suite's reset and step, without its time limit
-    and automatic resets. This class counts the steps, so a time limit is a truncation and never a
-    terminal state, and `info["final_observation"]` is the observation before the reset.
+    A subclass sets `_params`, the default parameters, and implements `begin` and `advance`: the
+    suite's reset and step, without its time limit and automatic resets. This class counts the
+    steps, so a time limit is a truncation and never a terminal state, and
+    `info["final_observation"]` is the observation before the reset.
 
     Args:
         name: name of the environment, without the suite.
@@ -75,6 +78,7 @@ class SuiteEnvironment(Environment):
     """name of the suite and of its extra"""
     planes: tuple[int, ...] | None = None
     """number of values of each channel of a symbolic image; None for numeric observations"""
+    _params: Any
 
     def __init__(self, name: str, *, pool: int | None, pool_seed: int = 0):
         super().__init__()
@@ -120,6 +124,11 @@ class SuiteEnvironment(Environment):
     def name(self) -> str:
         """`suite/name`."""
         return self._name
+
+    @property
+    def default_params(self) -> Any:
+        """Default parameters, with the suite's values."""
+        return self._params
 
     def reset_env(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, SuiteState]:
         """Begin an episode in a start drawn uniformly from the pool, or in a new one."""

@@ -69,11 +69,7 @@ class XMiniGrid(SuiteEnvironment):
         prefix = "XLand-MiniGrid-" if name in WORLDS else "MiniGrid-"
         with quiet():
             self.grid, self._static = xminigrid.make(prefix + name)
-
-    @property
-    def default_params(self) -> XMiniGridParams:
-        """Default parameters, with xminigrid's time limit."""
-        return XMiniGridParams(max_steps_in_episode=self._static.max_steps)
+        self._params = XMiniGridParams(max_steps_in_episode=self._static.max_steps)
 
     def begin(self, key: jax.Array, params: XMiniGridParams) -> tuple[jax.Array, Any]:
         """Reset, and drop xminigrid's key, which is not used later."""
@@ -158,7 +154,7 @@ class XLand(XMiniGrid):
     def default_params(self) -> XMiniGridParams:
         """Parameters of task number `task`, or of task 0 if each agent gets its own."""
         key = jax.random.key(self.task or 0)
-        return super().default_params.replace(ruleset=jax.device_get(self.draw_rules(key)))
+        return self._params.replace(ruleset=jax.device_get(self.draw_rules(key)))
 
     @property
     def sample_params(self) -> Any:
