@@ -3,7 +3,7 @@
 python experiments/benchmark.py                              # all suites
 python experiments/benchmark.py ppo --tasks CartPole-v1 --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
-python experiments/benchmark.py ppo dqn --peers --save results.json --figure speed.png
+python experiments/benchmark.py ppo dqn --peers --save results.json
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
 python experiments/benchmark.py evolution --shape ppo blog --population 16
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
@@ -27,15 +27,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import (
-    environments,
-    evolution,
-    figures,
-    peers,
-    programs,
-    tasks,
-    training,
-)
+from experiments.benchmarks import environments, evolution, peers, programs, tasks, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import machine, save
@@ -66,8 +58,6 @@ def main() -> int:
     finally:  # keep the results of the suites that have ended
         if options.save is not None:
             save(options.save, {name: each.table for name, each in comparisons.items()})
-    if options.figure is not None:
-        figures.draw(comparisons, options.figure)
     return int(any(each.failures for each in comparisons.values()))
 
 
@@ -104,12 +94,8 @@ def parse() -> argparse.Namespace:
     text = "also measure this worker (ppo, dqn, evolution, learned-rules, games), see "
     text += f"benchmarks/processes.py; may contain {', '.join(f'{{{each}}}' for each in FIELDS)}"
     add("--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text)
-    files = {
-        "--save": "write the tables there (docs/results/SUITE.json is shown on a page)",
-        "--figure": "draw steps per second against agents (ppo, dqn) there",
-    }
-    for flag, text in files.items():
-        add(flag, type=_new_file, metavar="FILE", help=text)
+    text = "write the tables there (docs/results/SUITE.json is shown on a page)"
+    add("--save", type=_new_file, metavar="FILE", help=text)
     options = parser.parse_args()
     options.suites = options.suites or list(SUITES)
     _check(parser, options)
@@ -129,10 +115,6 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
     for name, allowed in known.items():
         if unknown := set(getattr(options, name)).difference(allowed):
             parser.error(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(allowed)}")
-    if options.figure is not None and options.figure.suffix not in figures.FORMATS:
-        parser.error(f"--figure {options.figure}: must end in .png, .svg or .pdf")
-    if options.figure is not None and not set(options.suites) & set(figures.SUITES):
-        parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")
     for suite in tasks.LEARNERS:
         if suite in options.suites and not training.works(suite, options.tasks):
             parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
