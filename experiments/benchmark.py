@@ -11,6 +11,7 @@ python experiments/benchmark.py devices
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 python experiments/benchmark.py programs --repeats 5 --save docs/results/programs.json
+python experiments/benchmark.py programs --only different
 
 Every variant runs in a separate process with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that other load of
@@ -75,7 +76,7 @@ def parse() -> argparse.Namespace:
         "--tasks": (str, tasks.TASKS, "of ppo, dqn, learned-rules"),
         "--environments": (str, environments.ENVIRONMENTS, "of environments"),
         "--shape": (str, evolution.SHAPES[:2], f"of evolution: {', '.join(evolution.SHAPES)}"),
-        "--only": (str, [], "only these references (ppo, dqn, evolution)"),
+        "--only": (str, [], "only these references (ppo, dqn, evolution), or rules (programs)"),
     }
     for flag, (kind, default, text) in several.items():
         shown = f"; default: {' '.join(map(str, default))}" if default else ""
@@ -105,6 +106,7 @@ def parse() -> argparse.Namespace:
 
 def _check(parser: Parser, options: argparse.Namespace) -> None:
     references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
+    references += [*programs.RULES, programs.DIFFERENT]
     known: dict[str, Collection[str]] = {
         "suites": SUITES,
         "tasks": tasks.TASKS,

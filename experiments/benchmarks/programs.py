@@ -2,6 +2,10 @@
 
 All agents of a measurement train with copies of one program; `compile, s` is the time of one
 compilation for any number of programs, and of one for each function.
+
+The rule `different` is many random programs, an agent for each, with compilation in the measured
+time: one for all programs, or one for each as a formula, of which a few are measured. As its unit
+is a step of the same length on both sides, the ratio is that for equally many programs.
 """
 
 import argparse
@@ -13,6 +17,9 @@ from experiments.benchmarks.processes import own
 from experiments.benchmarks.work import Made, layout, timed
 
 FUNCTION = "function"
+DIFFERENT = "different"
+PROGRAMS, SAMPLE = 10_000, 8
+"""Programs of the rule `different`: those compiled once, and those compiled one by one."""
 
 
 class Rule(NamedTuple):
@@ -54,6 +61,8 @@ def suite(options: argparse.Namespace) -> Comparison:
     """Rules as programs, in chunks of agents on one device, against the same hand-written rules."""
     comparison = Comparison("steps", "rule", "agents", faster_than=FUNCTION)
     for name, rule in RULES.items():
+        if not options.keep(name):
+            continue
         agents = AGENTS[rule.slot]
         steps = options.agent_steps or STEPS[rule.slot]
         variants = {
@@ -61,6 +70,14 @@ def suite(options: argparse.Namespace) -> Comparison:
             for kind in (FUNCTION, "program")
         }
         comparison.case(variants, options.repeats, name, agents)
+    if options.keep(DIFFERENT):
+        steps = options.agent_steps or STEPS["value_loss"]
+        variants = {
+            FUNCTION: own("program_compilations:one_by_one", count=SAMPLE, steps=steps),
+            "program": own("program_compilations:together", count=PROGRAMS, steps=steps),
+        }
+        label = f"{SAMPLE} as functions, {PROGRAMS:,} as programs"
+        comparison.case(variants, options.repeats, DIFFERENT, label)
     return comparison
 
 

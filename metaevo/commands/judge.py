@@ -48,11 +48,22 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     judge_settings.check(settings)
     judge = Judge.of(settings, args.state, args.batch)
+    language = settings.component
+    print(
+        f"an expression is the {language.gives} of {language.slot}; inputs: "
+        f"{', '.join(language.names)}",
+        file=sys.stderr,
+        flush=True,
+    )
     if sys.stdin.isatty():
         print("reading proposals, one JSON object a line", file=sys.stderr)
+
+    def stage(text: str) -> None:
+        print(f"{text} ...", file=sys.stderr, flush=True)
+
     seen = invalid = 0
     for lines in batches(sys.stdin.fileno(), LINES):
-        for answer in judge.submit(lines):
+        for answer in judge.submit(lines, stage):
             print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
             seen, invalid = seen + 1, invalid + (not answer.valid)
         best = judge.archive[0]["score"] if judge.archive else None

@@ -132,6 +132,7 @@ SMALL = {
         ["--agents", "1", "8", "--frames", "1024"],
         ["1 device", "2 devices", "4 devices", "8 devices"] * 2,
     ),
+    "programs": (["--only", "different", "--agent-steps", "100"], ["function", "program"]),
 }  # fmt: skip
 
 

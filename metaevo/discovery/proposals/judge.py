@@ -5,7 +5,7 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -27,6 +27,7 @@ from metaevo.discovery.proposals.trials import Trials
 from metaevo.evolution.seeding import Purpose
 from metaevo.studies.settings import EvolveSettings
 
+Stage = Callable[[str], object]
 FINGERPRINTS = 32
 """programs whose fingerprints are computed at once"""
 SURVIVORS = 4
@@ -149,17 +150,22 @@ class Judge:
         best = self._archive.best()
         return best + [each for each in self._archive.records if each["score"] is None]
 
-    def submit(self, proposals: Iterable[str | bytes | PlainMapping]) -> list[Judged]:
+    def submit(
+        self,
+        proposals: Iterable[str | bytes | PlainMapping],
+        stage: Stage = lambda text: None,
+    ) -> list[Judged]:
         """Judge proposals, and return an answer for each of them in order.
 
         Args:
             proposals: expressions; or mappings with `expression` and optionally `constants`,
                 `name` and `parent`; or these as a line of JSON, in bytes.
+            stage: called with the name of each stage.
         """
         read_ones = [read(self._config, each) for each in proposals]
         found = self._find(read_ones)
-        self._train([each for each in self._archive.records if not each["scores"]])
-        self._race()
+        self._train([each for each in self._archive.records if not each["scores"]], stage)
+        self._race(stage)
         scores = [-(each["score"] or 0.0) for each in self._archive.best()]
         pairs = zip(read_ones, found, strict=True)
         return [self._answer(proposal, each, scores) for proposal, each in pairs]
@@ -203,19 +209,23 @@ class Judge:
         self._answered.add(record["id"])
         return _Found(record)
 
-    def _train(self, records: Sequence[Record]) -> None:
+    def _train(self, records: Sequence[Record], stage: Stage) -> None:
         for start in range(0, len(records), self._batch):
+            end = min(start + self._batch, len(records))
+            stage(f"training programs {start + 1} to {end} of {len(records)}")
             self._add_scores(records[start : start + self._batch], Purpose.EVOLUTION, self._seeds)
 
-    def _race(self) -> None:
+    def _race(self, stage: Stage) -> None:
         """Train the best programs on more seeds until the best ones all were; then judge them."""
         everything = self._seeds + self._more
         while left := [e for e in self._archive.best(SURVIVORS) if len(e["scores"]) < everything]:
+            stage(f"training {len(left)} of the best on {self._more} more seeds")
             self._add_scores(left, Purpose.VALIDATION, self._more)
         if not self.settings.evaluation.seeds:
             return
         for record in self._archive.best(SURVIVORS):
             if record["verdict"] is None:
+                stage(f"comparing program {record['id']} with tuned hand-written functions")
                 record["verdict"] = self._trials.verdict(self._program(record))
                 self._archive.write(record)
 

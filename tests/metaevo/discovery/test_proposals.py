@@ -162,9 +162,10 @@ def drawn(monkeypatch):
 def test_the_best_have_all_seeds_and_a_verdict_however_proposals_come(drawn, at_once, tmp_path):
     judge = metaevo.Judge("value_loss", TASKS, state=tmp_path, batch=8)
     order = np.random.default_rng(1).permutation(PROPOSALS).tolist()
-    answers = []
+    answers, stages = [], []
     for start in range(0, len(order), at_once):
-        answers += judge.submit(order[start : start + at_once])
+        answers += judge.submit(order[start : start + at_once], stages.append)
+    assert len(stages) == len(drawn.trained) + len(drawn.judged)
     assert [each.expression for each in answers] == order
     assert all(each.valid and each.duplicate_of is None for each in answers)
     scores = [each["score"] for each in judge.archive]
