@@ -62,7 +62,9 @@ def one_by_one(count: int, steps: int) -> Made:
             config = formula.Config(gives="slope", expression=text, constants={})
             component = formula.make(config)
             trained = jax.jit(work.trained_with(component.apply))
-            jax.block_until_ready(trained(jax.random.key(repeat), component.init(None)))
+            jax.block_until_ready(
+                trained(jax.random.key(repeat), component.init(jax.random.key(0)))
+            )
         return clock.sample(count * steps)
 
     return measure, {"layout": layout(1, 1)}
