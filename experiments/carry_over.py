@@ -29,6 +29,7 @@ if __name__ == "__main__":  # before anything starts JAX
 import numpy as np
 
 import metaevo
+from experiments.benchmarks.tables import Table
 from metaevo.comparison.generality.judge import GeneralityResult, Job, judge
 from metaevo.comparison.generality.measure import rates_of
 from metaevo.comparison.generality.references import measure_references
@@ -38,6 +39,7 @@ from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
+from metaevo.reports import plots
 from metaevo.runs.run_directory import commit
 
 POOL = Path(__file__).with_suffix(".yaml")
@@ -207,45 +209,42 @@ def summary(cells: Sequence[PlainDict]) -> list[PlainDict]:
     return rows
 
 
-def table(rows: Sequence[PlainDict]) -> str:
-    """Return the rows as a table for a page."""
-    lines = ["| numbers | training tasks | score on them | unseen tasks |", "|---:|---:|---|---|"]
+def show(rows: Sequence[PlainDict]) -> None:
+    """Print the rows as a table."""
+    table = Table("numbers", "training tasks", "score on them", "unseen tasks")
     for row in rows:
-        cells = [f"{row['size']:,}", str(row["tasks"])]
+        cells = []
         for part in ("training", "unseen"):
             seeds = ", ".join(f"{each:.2f}" for each in row[part]["of seeds"])
             cells.append(f"{row[part]['mean']:.2f} ({seeds})")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        table.row(row["size"], row["tasks"], *cells)
 
 
 def draw(rows: Sequence[PlainDict], path: Path) -> None:
     """Draw the scores against the number of training tasks, a line for each size."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    figure = plots._figure(3.6)
     panels = figure.subplots(1, 2, sharey=True)
     sizes = sorted({row["size"] for row in rows})
-    for axis, part, title in zip(
+    ticks = sorted({row["tasks"] for row in rows})
+    for axes, part, title in zip(
         panels, ("training", "unseen"), ("tasks it was evolved on", "unseen tasks"), strict=True
     ):
+        label = "" if part == "unseen" else "score: 0 random play, 1 tuned PPO"
+        plots._style(axes, "training tasks", label)
         for index, size in enumerate(sizes):
             of_size = [row for row in rows if row["size"] == size]
             x = [row["tasks"] for row in of_size]
-            axis.plot(x, [row[part]["mean"] for row in of_size], color=f"C{index}", marker="o",
+            axes.plot(x, [row[part]["mean"] for row in of_size], color=f"C{index}", marker="o",
                       label=f"{size:,} numbers")  # fmt: skip
             for row in of_size:
                 y = row[part]["of seeds"]
-                axis.scatter([row["tasks"]] * len(y), y, s=12, color=f"C{index}", alpha=0.5)
-        axis.axhline(1.0, color="0.5", linewidth=1)
-        axis.set_xscale("log", base=2)
-        ticks = sorted({row["tasks"] for row in rows})
-        axis.set_xticks(ticks, [str(each) for each in ticks])
-        axis.set(title=title, xlabel="training tasks")
-        axis.grid(alpha=0.3)
-    panels[0].set_ylabel("score: 0 random play, 1 tuned PPO")
-    panels[1].legend()
-    figure.savefig(path, dpi=150)
+                axes.scatter([row["tasks"]] * len(y), y, s=12, color=f"C{index}", alpha=0.5)
+        axes.axhline(1.0, color=plots.GREY, linewidth=1)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [str(each) for each in ticks])
+        axes.set_title(title)
+    plots._legend(figure, *panels)
+    plots._save(figure, path)
 
 
 def _grid(args: argparse.Namespace) -> Iterator[Cell]:
@@ -290,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
             write_json_atomic(args.json, {"cells": list(known.values())})
         if args.figure:
             draw(summary(cells), args.figure)
-    print(table(summary(cells)))
+    show(summary(cells))
     return 0
 
 
