@@ -1,4 +1,4 @@
-"""Combine a candidate's scores on several tasks to its fitness."""
+"""Combine a candidate's scores on several tasks to its fitness, the lowest if it failed."""
 
 from typing import Literal
 
@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 
 AcrossTasks = Literal["mean", "rank", "worst_third"]
+FITNESS_LIMIT = 1e15
+"""Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 
 
 def combine(kind: AcrossTasks, scores: jax.Array) -> jax.Array:
@@ -45,3 +47,13 @@ def ranks_in_pairs(scores: jax.Array) -> jax.Array:
     first, second = jnp.split(jnp.where(jnp.isfinite(scores), scores, -jnp.inf), 2, axis=-1)
     wins = jnp.where(first == second, 0.5, (first > second).astype(jnp.float32))
     return jnp.concatenate([wins, 1.0 - wins], axis=-1)
+
+
+def with_worst_for_failed(fitness: jax.Array) -> jax.Array:
+    """Return finite fitness [population_size], with failed candidates below all others."""
+    finite = jnp.isfinite(fitness)
+    fitness = jnp.clip(fitness, -FITNESS_LIMIT, FITNESS_LIMIT)
+    low = jnp.min(jnp.where(finite, fitness, jnp.inf))
+    high = jnp.max(jnp.where(finite, fitness, -jnp.inf))
+    worst = low - (0.1 * (high - low) + 1e-3 * jnp.abs(low) + 1e-6)
+    return jnp.where(finite, fitness, jnp.where(jnp.any(finite), worst, 0.0))

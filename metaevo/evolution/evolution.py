@@ -16,7 +16,12 @@ from flax import struct
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, strategies
-from metaevo.evolution.across_tasks import AcrossTasks, combine, ranks_in_pairs
+from metaevo.evolution.across_tasks import (
+    AcrossTasks,
+    combine,
+    ranks_in_pairs,
+    with_worst_for_failed,
+)
 from metaevo.evolution.layout import Layout
 from metaevo.evolution.problem import (
     Evaluation,
@@ -35,8 +40,6 @@ from purerl.types import PyTree
 
 BLOCK_CAPACITY = 64
 """Maximum number of generations in a block: the length of its metrics buffer."""
-FITNESS_LIMIT = 1e15
-"""Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
 
@@ -399,16 +402,6 @@ class Evolution:
             references=references.validation,
         )
         return state, metrics
-
-
-def with_worst_for_failed(fitness: jax.Array) -> jax.Array:
-    """Return finite fitness [population_size], with failed candidates below all others."""
-    finite = jnp.isfinite(fitness)
-    fitness = jnp.clip(fitness, -FITNESS_LIMIT, FITNESS_LIMIT)
-    low = jnp.min(jnp.where(finite, fitness, jnp.inf))
-    high = jnp.max(jnp.where(finite, fitness, -jnp.inf))
-    worst = low - (0.1 * (high - low) + 1e-3 * jnp.abs(low) + 1e-6)
-    return jnp.where(finite, fitness, jnp.where(jnp.any(finite), worst, 0.0))
 
 
 def _mean(values: jax.Array, where: jax.Array) -> jax.Array:

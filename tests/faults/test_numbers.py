@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.evolution.evolution import with_worst_for_failed
+from metaevo.evolution.across_tasks import with_worst_for_failed
 from metaevo.evolution.evosax_strategy import ALGORITHMS, EvosaxStrategy
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import StrategyConfig

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import value_loss
-from metaevo.evolution.evolution import Evolution, EvolutionConfig, with_worst_for_failed
+from metaevo.evolution.across_tasks import with_worst_for_failed
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.evosax_strategy import EvosaxStrategy
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import StrategyConfig

@@ -12,7 +12,7 @@ from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
 from metaevo.evolution import strategies
-from metaevo.evolution.evolution import with_worst_for_failed
+from metaevo.evolution.across_tasks import with_worst_for_failed
 from metaevo.evolution.evosax_strategy import (
     ALGORITHMS,
     UNPICKLING,
