@@ -11,6 +11,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals import settings as judge_settings
 from metaevo.discovery.proposals.judge import Judge
 from metaevo.discovery.proposals.reading import batches
+from metaevo.reports.numbers import number
 from metaevo.studies.settings import experiment_class
 
 LINES = 128
@@ -68,5 +69,5 @@ def main(argv: list[str], *, description: str | None) -> int:
             seen, invalid = seen + 1, invalid + (not answer.valid)
         best = judge.archive[0]["score"] if judge.archive else None
         about = f"{seen} proposals, {invalid} not valid, {len(judge.archive)} trained"
-        print(f"{about}; best score: {best}", file=sys.stderr, flush=True)
+        print(f"{about}; best score: {number(best)}", file=sys.stderr, flush=True)
     return 0
