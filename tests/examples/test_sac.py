@@ -79,7 +79,7 @@ def test_discrete_actions_are_refused(sac, name):
         sac.SAC(sac.Config(), envs.make(name)[0])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_pendulum_is_solved_by_vmapped_agents(sac):
     env, env_params = envs.make("Pendulum-v1")
     learner = sac.SAC(sac.Config(), env)

@@ -12,23 +12,14 @@ CASES = {
     "--evolutoin.generations 3": "evolutoin",
     "--strategy.populaton_size 8": "strategy.populaton_size",
     "--hyperparams.learning_rate .nan": "hyperparams.learning_rate",
-    "--strategy.population_size 7": "population_size",
     "--train.num_minibatches 3": "num_minibatches",
     "--task.env CartPoel-v1": "CartPole-v1",
-    "--strategy.algorithm OpenES": "Open_ES",
-    "--strategy.algorithm LES": "strategy.algorithm",
     "--learner dqn --strategy.algorithm meta_gradient": "strategy.algorithm",
-    "--strategy.algorithm meta_gradient --strategy.settings.window 3": "window",
-    "--evolve formula --component.expression eror --component.constants {}": (
-        "component: expression"
-    ),
     "--evolve formula --component.expression ().__class__ --component.constants {}": (
         "component: expression"
     ),
-    "--strategy.algorithm DiffusionEvolution --generations 500": "num_generations",
     "--evaluation.space.lerning_rate [1]": "lerning_rate",
     "--evolution.num_devices 99": "devices",
-    "--component.convex true": "convex",
     "--fitness.mean_return 0": "fitness",
     "--mlflow mlruns": "mlflow",
     "--learner q_learning --task.env CartPole-v1": "task.env",

@@ -84,6 +84,10 @@ def test_two_processes_stop_together_go_on_and_are_one_run(place, tmp_path):
     assert_same_run(run_dir, reference(place, 2), GENERATIONS)
 
 
+# --- Longer ones: make test-faults ----------------------------------------------------------------
+
+
+@pytest.mark.faults
 def test_wrong_settings_end_all_processes(place, tmp_path):
     processes = start_all(place, tmp_path / "run", 2, "--strategy.population_size", "0")
     for process in processes:
@@ -92,9 +96,6 @@ def test_wrong_settings_end_all_processes(place, tmp_path):
         assert "population_size" in stderr
         assert "Traceback" not in stderr
     assert not (tmp_path / "run").exists()
-
-
-# --- Longer ones: make test-faults ----------------------------------------------------------------
 
 
 @pytest.mark.faults

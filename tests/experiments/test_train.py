@@ -161,6 +161,12 @@ BAD = {
         "evaluation.gymnasium = 1",
     ),
     "no run to resume": (["--resume"], "--run-dir"),
+    "no picture": (
+        ["--task.env", "Catch-bsuite", "--evaluation.film", "true"],
+        "evaluation.film = true",
+    ),
+    "no state index": (["--learner", "q_learning"], "no state index"),
+    "continuous actions": (["--learner", "dqn", "--task.env", "Pendulum-v1"], "discrete"),
 }
 
 
@@ -176,6 +182,7 @@ def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, capsys):
     assert error.startswith("error: ")
     assert error.count("\n") == 1
     assert text in error
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_resumed_run_keeps_its_settings(finished, tmp_path, capsys):

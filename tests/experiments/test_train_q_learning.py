@@ -51,26 +51,3 @@ def test_an_agent_of_state_numbers_plays_doors_in_numpy(tmp_path):
     assert train(line + " --evaluation.episodes 2 --evaluation.gymnasium 1", path) == 0
     rows = json.loads((path / "evaluation.json").read_text())["variants"]
     assert [row["seeds"] for row in rows] == [2, 2, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("line", "texts"),
-    [
-        (
-            "--task.env Catch-bsuite --evaluation.film true",
-            ["evaluation.film = true", "Catch-bsuite"],
-        ),
-        ("--learner q_learning", ["CartPole-v1", "no state index"]),
-        ("--learner dqn --task.env Pendulum-v1", ["dqn", "Pendulum-v1", "discrete"]),
-    ],
-)
-def test_what_cannot_be_done_is_said_at_once(tmp_path, capsys, line, texts):
-    with pytest.raises(SystemExit) as exit_info:
-        train(line, tmp_path / "run")
-    complaint = capsys.readouterr().err
-    assert exit_info.value.code == 2
-    assert complaint.startswith("error: ")
-    assert complaint.count("\n") == 1
-    for text in texts:
-        assert text in complaint
-    assert not (tmp_path / "run").exists()

@@ -45,8 +45,3 @@ class Config:
     train: Train = Train(num_envs=8, hidden_sizes=(32,))
     env: dict[str, Any] = field(default_factory=dict)
     pair: tuple[int, str] = (1, "a")
-
-
-@dataclass(frozen=True)
-class Needy:
-    count: int

@@ -1,8 +1,6 @@
 """The command `metaevo`: overview, help and unknown commands."""
 
-import dataclasses
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,29 +8,9 @@ from pathlib import Path
 import pytest
 
 import metaevo
-from metaevo.__main__ import COMMANDS, examples_of, help_of
-from metaevo.commands.run_options import run_parser
-from metaevo.config import flatten, to_dict
-from metaevo.evolution import hosts
-from metaevo.studies.settings import experiment_class
-from metaevo.studies.sweeps import sweep_class
-from metaevo.training.settings import training_class
+from metaevo.__main__ import COMMANDS, help_of
 
 ROOT = Path(__file__).parent.parent.parent
-SETTINGS = {
-    "evolve": lambda: experiment_class({"evolve": "value_loss"}, None)(),
-    "evaluate": lambda: experiment_class({"evolve": "value_loss"}, None)(),
-    "distill": lambda: experiment_class({"evolve": "value_loss"}, None)(),
-    "train": lambda: training_class({})(),
-    "sweep": lambda: sweep_class({})(),
-}
-MORE_FLAGS = {
-    "evolve": {"comparison", "config", "generations", "devices", "evolution-seeds"},
-    "evaluate": {"comparison", "run-dir", "name", "unseen", "trust-source"},
-    "distill": {"into", "name", "formulas", "evaluations", "slot", "trust-source"},
-    "train": {"config"},
-    "sweep": {"config", "dry-run", "worker"},
-}
 
 
 def run(*argv, cwd=ROOT, **environment):
@@ -59,27 +37,6 @@ def test_what_answers_at_once_imports_no_jax():
     assert all(f"\n  {name} " in overview for name in COMMANDS)
     assert f"metaevo {metaevo.__version__}\n" in done.stdout
     assert help_of("train") in done.stdout
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_short_help_names_what_there_is(name):
-    text = help_of(name)
-    lines = text.splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 80
-    settings = SETTINGS[name]()
-    sections = [each.name for each in dataclasses.fields(settings)]
-    known = {*sections, *flatten(to_dict(settings)), "task.env_params.KEY", *MORE_FLAGS[name]}
-    if name not in ("evaluate", "distill"):
-        parser = run_parser(name, None)
-        hosts.add_flags(parser)
-        known |= {each[2:] for each in parser._option_string_actions}
-    _, flags, rest = text.partition("\nflags\n")
-    named = set(re.findall(r"(?m)^  --([\w.-]+)", rest))
-    assert flags
-    assert len(named) >= 8
-    assert named <= known
-    assert f"metaevo {name}" in examples_of(name)
 
 
 def test_a_wrong_command_is_one_line():

@@ -56,10 +56,6 @@ class Probe(Environment):
         return jnp.logical_and(self.terminates, state.time >= self.length)
 
 
-class ConstantReward(Probe):
-    """One step, reward 1, nothing to see: the value is 1."""
-
-
 class ObservedReward(Probe):
     """One step, the reward is the observation, -1 or 1: so is the value."""
 

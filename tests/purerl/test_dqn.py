@@ -36,8 +36,6 @@ ENV = probes.Cycle()
 PARAMS = ENV.default_params
 VARIANTS = {
     "plain": {},
-    "double": {"double": True},
-    "dueling": {"dueling": True},
     "everything": {"double": True, "dueling": True, "n_step": 3, "replay": "prioritized"},
 }
 

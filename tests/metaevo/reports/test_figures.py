@@ -1,9 +1,7 @@
 """Figures: invalid input, hostile names, reproducible files, no global state, films."""
 
-import matplotlib
 import numpy as np
 import pytest
-from matplotlib._pylab_helpers import Gcf
 from PIL import Image
 
 from metaevo.reports import animation, plots
@@ -34,14 +32,6 @@ def test_hostile_names_are_not_formulas(tmp_path):
     differences = {name: (-9.0, (-10.0, -8.0))}
     path = plot_scores([row], tmp_path / "s.png", xlabel=name, differences=differences)
     assert path.read_bytes().startswith(PNG)
-
-
-def test_equal_figures_are_equal_bytes_and_leave_no_global_state(tmp_path):
-    settings = dict(matplotlib.rcParams)
-    paths = [plots.plot_fitness(generations(3), tmp_path / name) for name in ("a", "b")]
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert dict(matplotlib.rcParams) == settings
-    assert not Gcf.get_all_fig_managers()
 
 
 def test_a_film_has_a_picture_for_every_point(tmp_path):

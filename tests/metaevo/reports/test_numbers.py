@@ -1,28 +1,8 @@
 """Numbers as text: digits, decimals that a column shares, signs, missing values."""
 
-import numpy as np
 import pytest
 
 from metaevo.reports import numbers
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, "-"),
-        (True, "yes"),
-        (np.int64(1234567), "1,234,567"),
-        (478.1234, "478.1"),
-        (np.float32(0.69), "0.690"),
-        (9999.6, "10,000"),
-        (-0.0, "0"),
-        (float("nan"), "nan"),
-        ((1.5, 22.25), "[1.500, 22.25]"),
-        ("text", "text"),
-    ],
-)
-def test_cell(value, expected):
-    assert numbers.cell(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,13 +15,6 @@ def test_cell(value, expected):
 )
 def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expected):
     assert numbers.estimate(*values, sign=True) == expected
-
-
-def test_an_unknown_interval_shows_the_value_alone():
-    assert numbers.estimate(1.5, None, None) == "1.500"
-    assert numbers.estimate(None, None, None) == "-"
-    assert numbers.interval(None, 2.0) == "-"
-    assert numbers.interval(106, 110.8) == "[106.0, 110.8]"
 
 
 @pytest.mark.parametrize(

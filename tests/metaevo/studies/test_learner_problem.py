@@ -116,10 +116,11 @@ def test_a_wrong_key_is_named(changes, key):
         metaevo.LearnerProblem("q_learning", **{"evolve": "value_loss", **SIZES, **changes})
 
 
-def evolved(evolve, **changes):
+def evaluated(evolve, **changes):
     problem = metaevo.LearnerProblem("q_learning", evolve=evolve, **{**SIZES, **changes})
-    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
-    return [record["fitness_mean"] for record in found.metrics], found
+    candidates = jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2))
+    scores = metaevo.evaluate(problem, candidates, jax.random.split(jax.random.key(1), 2)).scores
+    return scores.tolist(), problem
 
 
 def test_a_module_and_a_class_are_components(tmp_path):
@@ -132,10 +133,11 @@ def test_a_module_and_a_class_are_components(tmp_path):
     class Tilted:
         SLOT, Config, make = tilted.SLOT, tilted.Config, staticmethod(tilted.make)
 
-    expected, _ = evolved("examples/tilted.py")
-    of_module, found = evolved(tilted)
+    expected, _ = evaluated("examples/tilted.py")
+    of_module, problem = evaluated(tilted)
     assert of_module == expected
-    assert evolved([Tilted])[0] == expected
+    assert evaluated([Tilted])[0] == expected
+    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
     found.save(tmp_path / "tilted")
     function, meta_params = metaevo.load(tmp_path / "tilted")
     assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
@@ -148,10 +150,10 @@ def test_an_object_that_is_no_component_is_refused(wrong):
 
 
 def test_a_class_and_an_object_are_environments():
-    expected, _ = evolved("value_loss")
-    assert evolved("value_loss", env=GridWorld)[0] == expected
+    expected, _ = evaluated("value_loss")
+    assert evaluated("value_loss", env=GridWorld)[0] == expected
     changes = {"env": GridWorld(size=3), "env_params": {}}
-    assert evolved("value_loss", **changes)[0] == expected
+    assert evaluated("value_loss", **changes)[0] == expected
     result = metaevo.train("q_learning", seeds=2, **{**SIZES, **changes})
     named = metaevo.train("q_learning", seeds=2, **SIZES)
     np.testing.assert_array_equal(result.scores, named.scores)

@@ -60,7 +60,6 @@ EVOLUTION = {
     "generations": 2, "across_tasks": "worst_third", "validation_seeds": 2, "reference_seeds": 3,
     "chunk_size": 1,
 }  # fmt: skip
-"""Two tests compile the same evolution, which the cache of compiled programs notices."""
 
 
 def study_of(**changes):
@@ -131,24 +130,6 @@ def test_what_is_drawn_arrives_in_the_training():
     np.testing.assert_allclose(found.fitness, expected, rtol=1e-4)
     assert int(problem.frames_of(task)) == int(length) * 64
     assert float(jnp.sum(result.episodes.steps)) == int(length) * 64
-
-
-@pytest.mark.long
-def test_evolution_on_tasks_without_a_directory():
-    poles = metaevo.TaskDistribution("CartPole-v1", sample=POLES)
-    problem = metaevo.LearnerProblem(**LEARNS, tasks={"poles": poles, "Catch-bsuite": {}})
-    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=EVOLUTION)
-    (first, _) = found.metrics
-    for name in ("fitness", "reference"):
-        assert np.isfinite([first[f"poles/{name}"], first[f"Catch-bsuite/{name}"]]).all()
-    assert 12 * 4096 < first["frames"] < 2 * 12 * 4096
-    assert found.frames_per_generation == 2 * 7 * 4096
-    evaluated = metaevo.evaluate(
-        problem,
-        jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2)),
-        jax.random.split(jax.random.key(0), 3),
-    )
-    assert evaluated.scores.shape == (2, 3)
 
 
 def test_a_shorter_training_has_its_own_last_tenth():
@@ -277,17 +258,24 @@ def test_other_learners_draw_lengths_and_scales(learner):
 
 @pytest.mark.long
 def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
-    tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
-    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": EVOLUTION,
-           "evaluation": {"seeds": 0}}  # fmt: skip
-    settings = from_dict(experiment_class(raw, None), raw)
+    """Begun from Python, continued by settings, and judged again by the command."""
+    poles = metaevo.TaskDistribution("CartPole-v1", sample=POLES)
+    problem = metaevo.LearnerProblem(**LEARNS, tasks={"poles": poles, "Catch-bsuite": {}})
     path = tmp_path / "run"
-    assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
+    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=EVOLUTION, run_dir=path)
+    (first, _) = found.metrics
+    for name in ("fitness", "reference"):
+        assert np.isfinite([first[f"poles/{name}"], first[f"Catch-bsuite/{name}"]]).all()
+    assert 12 * 4096 < first["frames"] < 2 * 12 * 4096
+    assert found.frames_per_generation == 2 * 7 * 4096
     judged_on = {
         "seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
         "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
     }  # fmt: skip
-    raw |= {"evolution": {**EVOLUTION, "generations": 3}, "evaluation": judged_on}
+    tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
+    evolution = {**EVOLUTION, "generations": 3}
+    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
+           "evaluation": judged_on}  # fmt: skip
     more = from_dict(experiment_class(raw, None), raw)
     assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
     result, judged = read_result(path / "evaluation.json")
