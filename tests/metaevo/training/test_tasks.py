@@ -107,6 +107,17 @@ def test_a_generation_draws_different_tasks():
     assert problem.validation_tasks == problem.tasks_per_generation == 2
 
 
+def test_a_distribution_of_python_is_that_of_a_settings_file(monkeypatch):
+    measured = {"normalisation": {"random": [0.0, 0.0], "reference": [1.0, 1.0]}}
+    monkeypatch.setattr(LearnerStudy, "measure", lambda self: measured)
+    tasks = {**SETTINGS["tasks"], "poles": metaevo.TaskDistribution("CartPole-v1", sample=SAMPLE)}
+    ours = metaevo.LearnerProblem("ppo", evolve="optimizer", train=SETTINGS["train"], tasks=tasks)
+    assert ours.settings.tasks == study_of().settings.tasks
+    wrong = metaevo.TaskDistribution("CartPole-v1", sample={"env_params.lenght": {"fixed": 1}})
+    with pytest.raises(ConfigError, match="lenght"):
+        metaevo.LearnerProblem("ppo", evolve="optimizer", tasks={"poles": wrong})
+
+
 def test_what_is_drawn_arrives_in_the_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
@@ -258,24 +269,17 @@ def test_other_learners_draw_lengths_and_scales(learner):
 
 @pytest.mark.long
 def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
-    """Begun from Python, continued by settings, and judged again by the command."""
-    poles = metaevo.TaskDistribution("CartPole-v1", sample=POLES)
-    problem = metaevo.LearnerProblem(**LEARNS, tasks={"poles": poles, "Catch-bsuite": {}})
+    tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
+    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": EVOLUTION,
+           "evaluation": {"seeds": 0}}  # fmt: skip
+    settings = from_dict(experiment_class(raw, None), raw)
     path = tmp_path / "run"
-    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=EVOLUTION, run_dir=path)
-    (first, _) = found.metrics
-    for name in ("fitness", "reference"):
-        assert np.isfinite([first[f"poles/{name}"], first[f"Catch-bsuite/{name}"]]).all()
-    assert 12 * 4096 < first["frames"] < 2 * 12 * 4096
-    assert found.frames_per_generation == 2 * 7 * 4096
+    assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
     judged_on = {
         "seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
         "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
     }  # fmt: skip
-    tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
-    evolution = {**EVOLUTION, "generations": 3}
-    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
-           "evaluation": judged_on}  # fmt: skip
+    raw |= {"evolution": {**EVOLUTION, "generations": 3}, "evaluation": judged_on}
     more = from_dict(experiment_class(raw, None), raw)
     assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
     result, judged = read_result(path / "evaluation.json")
@@ -287,8 +291,13 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {7}
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
+    for name in ("poles", "Catch-bsuite"):
+        assert np.isfinite(
+            [generations[0][f"{name}/{key}"] for key in ("fitness", "reference")]
+        ).all()
     frames = np.diff([0, *(each["frames"] for each in generations)])
     assert len(generations) == 3
+    assert 12 * 4096 < frames[0] < 2 * 12 * 4096
     assert (frames > 0).all()
     assert len(set(frames)) > 1
     assert seen.environments(seen.by_rule(path)) == ("CartPole-v1", "Catch-bsuite")
