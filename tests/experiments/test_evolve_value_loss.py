@@ -26,7 +26,7 @@ GENERATIONS = 300  # of some milliseconds each, so that there is time to interru
 TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4}}
-train: {total_timesteps: 2000, num_steps: 50}
+train: {total_timesteps: 400, num_steps: 50}
 hyperparams: {learning_rate: 0.2, epsilon_start: 0.1}
 component: {hidden_sizes: [4], start: random}
 fitness: {mean_return: 0.0, reward_per_step: 200.0}
@@ -88,7 +88,7 @@ def test_a_run_leaves_what_it_should(reference):
     assert "experiments/evolve_value_loss.py" in saved["environment"]["command_line"]
     records = metrics(reference)
     validations = GENERATIONS // 4 + 1  # the last generation's too
-    assert records[-1]["frames"] == 2000 * (8 * GENERATIONS + 4 * validations)
+    assert records[-1]["frames"] == 400 * (8 * GENERATIONS + 4 * validations)
     assert records[0]["fitness_mean"] != records[-1]["fitness_mean"]
     assert [each["fitness_of_mean"] is None for each in records[:5]] == [
         False, True, True, True, False
@@ -139,7 +139,7 @@ def test_more_generations_and_a_comparison_are_added(place, copy):
     assert result["evolution_frames"] == after[-1]["frames"]
     validated = [each["generation"] for each in after if each["fitness_of_mean"] is not None]
     assert validated[-4:] == [299, 300, 304, 305]  # both last ones
-    assert after[-1]["frames"] == 2000 * (8 * 306 + 4 * len(validated))
+    assert after[-1]["frames"] == 400 * (8 * 306 + 4 * len(validated))
     evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
     assert evaluations == list(range(len(result["variants"])))
 
