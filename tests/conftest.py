@@ -35,6 +35,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from metaevo.reports import animation, plots
 from purerl.fast import use_cpu_arithmetic
 
 use_cpu_arithmetic()  # as `metaevo.devices.setup` has it
@@ -46,7 +47,8 @@ settings.load_profile("metaevo")
 
 
 def pytest_collection_finish():
-    """Spare the garbage collector the objects of imported modules, which live to the end."""
+    """Draw little, and spare the garbage collector imported modules, which live to the end."""
+    animation.FRAMES, plots.DPI = 3, 50
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

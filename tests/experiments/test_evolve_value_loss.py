@@ -22,7 +22,7 @@ from tests.experiments.evolving import (
 
 pytestmark = pytest.mark.long
 
-GENERATIONS = 300  # of some milliseconds each, so that there is time to interrupt
+GENERATIONS = 160  # of some milliseconds each, so that there is time to interrupt
 TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4}}
@@ -31,7 +31,7 @@ hyperparams: {learning_rate: 0.2, epsilon_start: 0.1}
 component: {hidden_sizes: [4], start: random}
 fitness: {mean_return: 0.0, reward_per_step: 200.0}
 strategy: {population_size: 8, sigma: 0.5, learning_rate_decay: 0.999}
-evolution: {generations: 300, validation_every: 4, validation_seeds: 4, chunk_size: 1}
+evolution: {generations: 160, validation_every: 4, validation_seeds: 4, chunk_size: 1}
 evaluation: {seeds: 0, tuning_seeds: 2, ablation_seeds: 0}
 run: {checkpoint_every: 7}
 """
@@ -80,7 +80,7 @@ def test_a_run_leaves_what_it_should(reference):
     assert names >= {
         "config.yaml", "metrics.jsonl", "checkpoints", "meta_params", "figures", "report.html"
     }  # fmt: skip
-    assert checkpoints(reference) == ["000287", "000294", "000300"]
+    assert checkpoints(reference) == ["000147", "000154", "000160"]
     saved = load_yaml(reference / "config.yaml")
     assert saved["config"]["strategy"]["population_size"] == 8
     assert saved["resolved"]["chunk_size"] == 1
@@ -129,17 +129,17 @@ def test_stopped_killed_and_resumed_it_is_the_same_run(place, reference, tmp_pat
 
 def test_more_generations_and_a_comparison_are_added(place, copy):
     before = metrics(copy)
-    resume(place, copy, "--generations", "306", "--evaluation.seeds", "4")
+    resume(place, copy, "--generations", "166", "--evaluation.seeds", "4")
     after = metrics(copy)
     assert after[:GENERATIONS] == before
-    assert [each["generation"] for each in after] == list(range(306))
-    assert checkpoints(copy)[-1] == "000306"
+    assert [each["generation"] for each in after] == list(range(166))
+    assert checkpoints(copy)[-1] == "000166"
     result = json.loads((copy / "evaluation.json").read_text())
     assert {row["seeds"] for row in result["variants"]} == {4}
     assert result["evolution_frames"] == after[-1]["frames"]
     validated = [each["generation"] for each in after if each["fitness_of_mean"] is not None]
-    assert validated[-4:] == [299, 300, 304, 305]  # both last ones
-    assert after[-1]["frames"] == 400 * (8 * 306 + 4 * len(validated))
+    assert validated[-4:] == [159, 160, 164, 165]  # both last ones
+    assert after[-1]["frames"] == 400 * (8 * 166 + 4 * len(validated))
     evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
     assert evaluations == list(range(len(result["variants"])))
 

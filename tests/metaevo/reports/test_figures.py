@@ -1,18 +1,12 @@
 """Figures: invalid input, hostile names, reproducible files, no global state, films."""
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from metaevo.reports import animation, plots
 from metaevo.reports.score_plots import ScoreRow, plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.fixture(autouse=True)
-def low_resolution(monkeypatch):
-    monkeypatch.setattr(plots, "DPI", 50)
 
 
 def generations(count, **changed):
