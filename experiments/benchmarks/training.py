@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from experiments.benchmarks import peers
@@ -145,22 +145,18 @@ def suite_devices(options: argparse.Namespace) -> Comparison:
 # --- In the worker's process ----------------------------------------------------------------------
 
 
-def _train(
+def _task(
     name: str,
     task: str,
     updates: int,
     part: str | None = None,
     settings: dict[str, int] | None = None,
-) -> tuple[Callable[[Any], Any], Any, Any]:
-    """Return `train` (from a key to the mean return), the learner's task, and its hyperparameters.
-
-    A component fills its slot, with random parameters.
-    """
+) -> tuple[Any, Any, Any]:
+    """Return a learner's task, its hyperparameters, and the random parameters of a component."""
     import jax
 
     from metaevo.components import registry
     from metaevo.training.train_learner import Task
-    from purerl.parts.evaluation import mean_return
     from purerl.parts.own_task import OwnTask, sampler
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
@@ -173,11 +169,7 @@ def _train(
     sample_params = sampler(learner.env)
     if sample_params is not None:
         learner = OwnTask(learner, sample_params)
-
-    def train(key):
-        return mean_return(learner.train(key, hyperparams, meta_params, env_params).episodes)
-
-    return train, Task(task, learner, env_params), hyperparams
+    return Task(task, learner, env_params), hyperparams, meta_params
 
 
 def ours(
@@ -196,33 +188,23 @@ def ours(
     devices.setup(num_devices)
     import jax
 
-    from metaevo.training.train_learner import working_set
+    from metaevo.training.fitness import FitnessConfig
+    from metaevo.training.population import Population
 
     present = len(jax.devices())
     if num_devices is not None and present < num_devices:
         return lambda _: {}, {"skip": f"there are {present} devices"}
-    train, its_task, hyperparams = _train(learner, task, updates, part, settings)
-    count = min(num_devices or present, agents)
-    bytes_each = working_set(its_task, hyperparams, None)
-    size = chunk_size or devices.choose_chunk_size(agents, bytes_each, count)
-
-    def train_all(key):
-        return devices.map_rows(
-            lambda row, _: train(jax.random.fold_in(key, row)),
-            capacity=agents,
-            num_rows=agents,
-            chunk_size=size,
-            num_devices=count,
-        )
-
-    compiled = devices.spread(train_all, num_devices=count)
+    parts = _task(learner, task, updates, part, settings)
+    population = Population(
+        *parts, FitnessConfig(), agents=agents, chunk_size=chunk_size, num_devices=num_devices
+    )
     amount = agents * updates * WORK[learner, task].frames_per_update
-    measure = timed(compiled, lambda i: devices.replicate(jax.random.key(i), count), amount)
-    return measure, {"layout": layout(count, size)}
+    measure = timed(population.train, lambda i: jax.random.split(jax.random.key(i), agents), amount)
+    return measure, {"layout": layout(population.num_devices, population.chunk_size)}
 
 
 def flat(learner: str, task: str, agents: int, updates: int, single_threaded: bool) -> Made:
-    """The same `train` under one flat `vmap` on one device, as a reference."""
+    """The same training under one flat `vmap` on one device, as a reference."""
     if single_threaded:
         from metaevo.evolution import devices
 
@@ -231,7 +213,13 @@ def flat(learner: str, task: str, agents: int, updates: int, single_threaded: bo
 
     if single_threaded and jax.devices()[0].platform != "cpu":
         return lambda _: {}, {"skip": "only CPUs have threads"}
-    train, _, _ = _train(learner, task, updates)
+    from purerl.parts.evaluation import mean_return
+
+    (_, learned, env_params), hyperparams, _ = _task(learner, task, updates)
+
+    def train(key):
+        return mean_return(learned.train(key, hyperparams, None, env_params).episodes)
+
     compiled = jax.jit(jax.vmap(train))  # on the first device only
     amount = agents * updates * WORK[learner, task].frames_per_update
     measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents), amount)
