@@ -1,17 +1,21 @@
 """The evaluator of OpenEvolve and of ShinkaEvolve, whose loops call this file for each candidate.
 
-A candidate is a text file with an expression, in any number of lines; lines that begin with # are
-left out. It is parsed and never executed. What to judge is in the environment:
+A candidate is a text file with an expression, in any number of lines; what follows a # is left out.
+It is parsed and never executed. What to judge is in the environment:
 
     JUDGE_SLOT=value_loss JUDGE_TASKS=examples/random_programs.yaml JUDGE_STATE=runs/openevolve
 
-OpenEvolve calls `evaluate(program_path)`. ShinkaEvolve runs
-`python evaluate_proposal.py --program_path FILE --results_dir DIR`.
+ShinkaEvolve runs `python evaluate_proposal.py --program_path FILE --results_dir DIR`. OpenEvolve
+calls `evaluate(program_path)` in workers that it forks. JAX does not survive a fork, so `evaluate`
+runs the same command.
 """
 
 import argparse
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -23,8 +27,7 @@ SECONDS = 3600
 
 def expression_of(text):
     """Return the expression in a candidate's file."""
-    lines = (line.strip() for line in text.splitlines())
-    return " ".join(line for line in lines if line and not line.startswith("#"))
+    return " ".join(line.partition("#")[0] for line in text.splitlines()).strip()
 
 
 def judged(program_path):
@@ -44,11 +47,22 @@ def judged(program_path):
 
 
 def evaluate(program_path):
-    """Return numbers, of which OpenEvolve maximises `combined_score`."""
-    answer = judged(program_path)
-    if answer.score is None:
-        return {"combined_score": float(os.environ.get("JUDGE_WORST", 0)), "valid": 0.0}
-    return {"combined_score": answer.score, "valid": 1.0, "rank": float(answer.rank)}
+    """Return OpenEvolve's result: it maximises `combined_score`, and its prompts have `reason`."""
+    from openevolve.evaluation_result import EvaluationResult
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = ["--program_path", program_path, "--results_dir", folder]
+        command = [sys.executable, __file__, *files]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+        metrics, correct = (
+            json.loads(Path(folder, f"{name}.json").read_text(encoding="utf-8"))
+            for name in ("metrics", "correct")
+        )
+    numbers = {"combined_score": metrics["combined_score"], "valid": float(correct["correct"])}
+    reason = correct["error"]
+    return EvaluationResult(numbers, {"reason": reason} if reason else {})
 
 
 def main(argv=None):
@@ -58,12 +72,11 @@ def main(argv=None):
     parser.add_argument("--results_dir", required=True, type=Path)
     args = parser.parse_args(argv)
     answer = judged(args.program_path)
+    worst = float(os.environ.get("JUDGE_WORST", 0))
     metrics = {
-        "combined_score": float(os.environ.get("JUDGE_WORST", 0))
-        if answer.score is None
-        else answer.score,
-        "public": {"seeds": answer.seeds, "rank": answer.rank, "verdict": answer.verdict},
-        "private": {},
+        "combined_score": worst if answer.score is None else answer.score,
+        "public": {"seeds": answer.seeds},  # in the prompts, so without the verdict
+        "private": {"rank": answer.rank, "verdict": answer.verdict},
         "text_feedback": answer.reason or "",
     }
     args.results_dir.mkdir(parents=True, exist_ok=True)
@@ -74,4 +87,7 @@ def main(argv=None):
 
 if __name__ == "__main__":
     metaevo.devices.setup()
-    main()
+    try:
+        main()
+    except metaevo.ConfigError as wrong:
+        sys.exit(f"error: {wrong}")
