@@ -7,7 +7,7 @@ and its slots. A custom learner has its own entry: see examples/sac.py.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl import dqn, lpg, ppo, q_learning
+from purerl import disco, dqn, lpg, ppo, q_learning
 from purerl.envs.registry import Observations
 from purerl.parts import losses, optimizers, schedules, update_rules
 from purerl.types import Learner
@@ -85,6 +85,7 @@ LEARNERS: dict[str, LearnerEntry] = {
         {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
         told=TOLD,
     ),
+    "disco": LearnerEntry(disco.Config, disco.Hyperparams, disco.Disco, {}),
 }
 
 
