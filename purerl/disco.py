@@ -178,7 +178,8 @@ class Disco:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete, or the weights cannot be read.
+        ValueError: if the environment's actions are not discrete.
+        SettingError: if the weights cannot be read.
     """
 
     config: Config
@@ -187,7 +188,7 @@ class Disco:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported, or other weights."""
+        """Check the environment and the weights."""
         if not hasattr(self.env.action_space(self.env.default_params), "n"):
             raise ValueError(f"{self.env.name}: Disco103 needs a discrete action space")
         masks.refuse(self.env, "Disco103")

@@ -27,6 +27,10 @@ EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
 
 
+class SettingError(ValueError):
+    """A static setting with which no environment works; begins `name = value: `."""
+
+
 class Context(struct.PyTreeNode):
     """Input of every slot in addition to its own arguments: settings and progress of training.
 

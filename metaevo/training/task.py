@@ -13,7 +13,15 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
 from purerl import envs
 from purerl.parts.own_task import OwnTask, sampler
-from purerl.types import Environment, EnvParams, Hyperparams, Learner, MetaParams, PyTree
+from purerl.types import (
+    Environment,
+    EnvParams,
+    Hyperparams,
+    Learner,
+    MetaParams,
+    PyTree,
+    SettingError,
+)
 
 
 class LearnerConfig(Protocol):
@@ -101,7 +109,7 @@ def make_learner(
     an example for the functions: arrays, or their shapes.
 
     Raises:
-        ConfigError: if the learner cannot act in the environment.
+        ConfigError: if the learner cannot act in the environment, or cannot use a setting.
     """
     try:  # traces the networks without compiling
         learner = learners.find(settings.learner).make(settings.train, env, **slots)
@@ -113,6 +121,8 @@ def make_learner(
             jax.random.key(0),
             meta_params,
         )
+    except SettingError as error:
+        raise ConfigError(f"train.{error}") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"task.env: learner {settings.learner!r} cannot act in {env.name}: {error}"

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.types import SettingError
+
 FILE = "disco_rl/update_rules/weights/disco_103.npz"
 """The authors' weights in github.com/google-deepmind/disco_rl (Apache-2.0)."""
 SHA256 = "dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa"
@@ -112,19 +114,19 @@ def read(path: str) -> Weights:
     """Return the authors' weights from their file.
 
     Raises:
-        ValueError: if it cannot be read, or is not that file.
+        SettingError: if it cannot be read, or is not that file.
     """
     where = f"github.com/google-deepmind/disco_rl, {FILE}"
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ValueError(
+        raise SettingError(
             f"weights = {path!r}: {reason}; must be a copy of the file {where}"
         ) from None
     digest = hashlib.sha256(content).hexdigest()
     if digest != SHA256:
-        raise ValueError(
+        raise SettingError(
             f"weights = {path!r}: its SHA-256 begins with {digest[:8]}: must be an unaltered copy "
             f"of {where} ({SHA256[:8]})"
         )

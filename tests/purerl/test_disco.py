@@ -13,6 +13,7 @@ from gymnax.environments import spaces
 
 from metaevo.__main__ import main
 from purerl import disco
+from purerl.metrics import BETTER
 from purerl.parts import disco_rule
 from purerl.parts.disco_rule import Outputs, Trajectory
 from tests.purerl import disco_steps, probes
@@ -173,19 +174,22 @@ def test_trajectories_are_kept_and_drawn(write):
     assert sorted(drawn.obs[0, :, 0]) == [0, 1, 2, 3]  # all that are written by then
 
 
+@pytest.mark.long
 def test_agents_are_trained_by_vmap(write):
     learner = disco.Disco(config(weights=write("small")), probes.Cycle())
     keys = jax.random.split(KEY, 2)
     train = jax.jit(jax.vmap(learner.train, in_axes=(0, None, None, None)))
     result = train(keys, disco.Hyperparams(), None, learner.env.default_params)
     assert result.metrics["policy_loss"].shape == (2, 5)
+    assert set(result.metrics) <= set(BETTER)
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(result.metrics))
 
 
 @pytest.mark.parametrize(
     ("content", "env", "complaint"),
     [
-        (None, "Catch-bsuite", "No such file or directory; must be a copy of"),
+        (None, "Catch-bsuite", "error: train.weights = "),
+        (None, "Catch-bsuite", "disco_103.npz': No such file or directory; must be a copy of"),
         (b"other", "Catch-bsuite", "its SHA-256 begins with d9298a10: must be an unaltered copy"),
         (None, "Pendulum-v1", "Pendulum-v1: Disco103 needs a discrete action space"),
     ],
@@ -195,7 +199,9 @@ def test_bad_input(content, env, complaint, tmp_path, capsys):
     if content is not None:
         path.write_bytes(content)
     command = ["train", "--learner", "disco", "--train.weights", str(path), "--task.env", env]
-    assert main(command) == 2
+    with pytest.raises(SystemExit) as caught:
+        main(command)
+    assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert complaint in line
 
