@@ -16,7 +16,7 @@ The replay, and all settings but the learning rate, are those of the authors' ex
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -200,7 +200,7 @@ class Disco:
         return disco_rule.read(self.config.weights)
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> Any:
         """The network of an agent: `(params, obs) -> outputs`."""
         params = self.env.default_params
         obs_ndim = len(self.env.observation_space(params).shape)
@@ -281,7 +281,7 @@ class Disco:
         hyperparams: Hyperparams,
     ) -> tuple[jax.Array, tuple[Memory, dict[str, jax.Array]]]:
         """The loss of a minibatch; the rule's next memory, and diagnostics."""
-        outputs: Outputs = self.network.apply(params, batch.obs)
+        outputs = self.network.apply(params, batch.obs)
         targets, memory = disco_rule.apply(
             self.weights,
             memory,
@@ -333,8 +333,7 @@ class Disco:
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         del memory, legal
-        distribution: policies.Categorical = self.network.apply(policy, obs, method="policy")
-        return distribution, None
+        return self.network.apply(policy, obs, method="policy"), None
 
 
 def optimizer(hyperparams: Hyperparams) -> optax.GradientTransformation:

@@ -166,14 +166,9 @@ def apply(
         trace: decay of Retrace.
     """
     values = _values(agent, target, trajectory, gamma, trace)
-    mean, square, bias = (
-        ADVANTAGE_DECAY * old + (1.0 - ADVANTAGE_DECAY) * new
-        for old, new in [
-            (memory.mean, jnp.mean(values.advantage)),
-            (memory.square, jnp.mean(jnp.square(values.advantage))),
-            (memory.bias, 0.0),
-        ]
-    )
+    mean = _average(memory.mean, jnp.mean(values.advantage))
+    square = _average(memory.square, jnp.mean(jnp.square(values.advantage)))
+    bias = _average(memory.bias, 0.0)
     center = mean / (1.0 - bias)
     variance = jnp.maximum(square / (1.0 - bias) - jnp.square(center), 0.0)
     scale = jnp.sqrt(variance + 1e-12) + 1e-6
@@ -370,6 +365,10 @@ def _mix_actions(weights: Weights, name: str, x: jax.Array) -> jax.Array:
     kernel = weights[f"{name}/w"][0]  # a convolution of width 1
     features = jnp.concatenate([x, mean], axis=-1) @ kernel
     return jax.nn.relu(_add(features, weights[f"{name}/b"]))
+
+
+def _average(old: jax.Array, new: jax.Array | float) -> jax.Array:
+    return ADVANTAGE_DECAY * old + (1.0 - ADVANTAGE_DECAY) * new
 
 
 def _signed_log(x: jax.Array) -> jax.Array:

@@ -144,29 +144,19 @@ def test_steps_are_those_of_the_authors_agent(size, write):
 
 
 def test_trajectories_are_kept_and_drawn(write):
-    """The ring keeps the latest, minibatches have different ones, and learning waits for enough."""
+    """The ring keeps the latest trajectories, and minibatches have different ones of them."""
     learner = disco.Disco(config(weights=write("small")), probes.Cycle())
     env_params = learner.env.default_params
-    hyperparams = disco.Hyperparams(learning_rate=0.1)
-    update = jax.jit(learner.update)
-    states = [jax.jit(learner.init)(KEY, hyperparams, None, env_params)]
-    for _ in range(5):
-        states.append(update(states[-1], hyperparams, None, env_params)[0])
-    changed = [
-        bool(jnp.any(before.agent.params["params"]["y_head"]["bias"]
-                     != after.agent.params["params"]["y_head"]["bias"]))
-        for before, after in itertools.pairwise(states)
-    ]  # fmt: skip
-    assert changed == [False, True, True, True, True]  # 2 of the 4 that a minibatch needs
-    assert jnp.all(states[1].agent.memory.hidden == 0) & jnp.any(states[2].agent.memory.hidden != 0)
-    for number, state in enumerate(states[1:]):  # the last of 6 rows are overwritten in turn
-        rows = slice(number % 3 * 2, number % 3 * 2 + 2)
-        kept = jax.tree.map(lambda ring, rows=rows: ring[rows], state.ring)
-        np.testing.assert_array_equal(kept.obs[:, -1], state.envs.obs)
-        np.testing.assert_array_equal(kept.obs[:, 0], states[number].envs.obs)
-        policy = learner.network.apply(
-            states[number].agent.params, kept.obs[:, :-1], method="policy"
-        )
+    states = [jax.jit(learner.init)(KEY, disco.Hyperparams(), None, env_params)]
+    collect = jax.jit(learner.collect)
+    for key in jax.random.split(KEY, 5):
+        states.append(collect(states[-1], key, env_params)[0])
+    for number, (before, after) in enumerate(itertools.pairwise(states)):
+        rows = slice(number % 3 * 2, number % 3 * 2 + 2)  # the 6 are overwritten in turn
+        kept = jax.tree.map(lambda ring, rows=rows: ring[rows], after.ring)
+        np.testing.assert_array_equal(kept.obs[:, 0], before.envs.obs)
+        np.testing.assert_array_equal(kept.obs[:, -1], after.envs.obs)
+        policy = learner.network.apply(after.agent.params, kept.obs[:, :-1], method="policy")
         np.testing.assert_allclose(kept.steps.logits, policy.logits, **CLOSE)
     ring = states[2].ring._replace(obs=jnp.broadcast_to(jnp.arange(6.0)[:, None, None], (6, 4, 1)))
     drawn = learner.draw(states[2].replace(ring=ring), KEY)
@@ -175,14 +165,24 @@ def test_trajectories_are_kept_and_drawn(write):
 
 
 @pytest.mark.long
-def test_agents_are_trained_by_vmap(write):
+def test_learning_begins_with_enough_trajectories(write):
+    """The first update collects 2 of the 4 that a minibatch needs; two agents at once."""
     learner = disco.Disco(config(weights=write("small")), probes.Cycle())
-    keys = jax.random.split(KEY, 2)
-    train = jax.jit(jax.vmap(learner.train, in_axes=(0, None, None, None)))
-    result = train(keys, disco.Hyperparams(), None, learner.env.default_params)
-    assert result.metrics["policy_loss"].shape == (2, 5)
-    assert set(result.metrics) <= set(BETTER)
-    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(result.metrics))
+    others = disco.Hyperparams(learning_rate=0.1), None, learner.env.default_params
+    axes = 0, None, None, None
+    states = [jax.vmap(learner.init, axes)(jax.random.split(KEY, 2), *others)]
+    update = jax.jit(jax.vmap(learner.update, axes))
+    for _ in range(2):
+        state, _, metrics = update(states[-1], *others)
+        states.append(state)
+    first, second, third = (state.agent for state in states)
+    for before, after in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(before, after)
+    head = [agent.params["params"]["y_head"]["bias"] for agent in (second, third)]
+    assert jnp.all(jnp.any(head[0] != head[1], axis=1))
+    assert jnp.all(jnp.any(third.memory.hidden != 0.0, axis=1))
+    assert all(jnp.all(jnp.isfinite(metric)) for metric in metrics.values())
+    assert set(metrics) <= set(BETTER)
 
 
 @pytest.mark.parametrize(
