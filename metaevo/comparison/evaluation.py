@@ -61,8 +61,8 @@ class EvaluationConfig:
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
     what was found is judged there against hand-written functions tuned on each"""
     tune_learned: bool = False
-    """whether what was found is tuned on each unseen task, too, with the same budget; the report
-    then has both scores, and the verdict is of the tuned one"""
+    """whether what was found is tuned on each of several tasks, too, with the same budget; the
+    report then has both scores, and the verdict is of the tuned one"""
 
     @staticmethod
     def upgraded(raw: PlainDict) -> PlainDict:

@@ -1,7 +1,6 @@
 """Learned parts on several tasks, against contenders that are tuned on each task.
 
-The parts are untuned there, or with `evaluation.tune_learned` tuned like the contenders on unseen
-tasks.
+The parts are untuned there, or with `evaluation.tune_learned` tuned like the contenders.
 
 The tasks are those of `evaluation.unseen`, or those of an evolution on several tasks.
 
@@ -192,7 +191,7 @@ def judge(
             learned,
             evolution_frames=evolution_frames,
             replacements=replacements,
-            tunes_found=kept == KEPT and task.settings.evaluation.tune_learned,
+            tunes_found=task.settings.evaluation.tune_learned,
             purpose=Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN,
         )
         for task in tasks

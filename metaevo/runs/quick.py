@@ -65,9 +65,10 @@ def _shorten(small: PlainDict) -> None:
 def _quicken_unseen(small: PlainDict) -> None:
     """Reduce unseen tasks to one, where what was found stays untuned, and the training on it."""
     evaluation = small.get("evaluation", {})
+    if "tune_learned" in evaluation:
+        evaluation["tune_learned"] = False
     if evaluation.get("unseen"):
         evaluation["unseen"] = _few_tasks(small["train"], evaluation["unseen"], 1)
-        evaluation["tune_learned"] = False
 
 
 def _quicken_tasks(small: PlainDict) -> None:
