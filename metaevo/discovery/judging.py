@@ -123,8 +123,8 @@ def judge_on_tasks(
 ) -> PlainDict:
     """Compare candidates with the learned part on each task of an evolution; see `judge`.
 
-    As at the end of the evolution, both are untuned, and hand-written functions are tuned on each
-    task. Scores of finished tasks are kept in `path`.
+    As at the end of the evolution, both are untuned unless `evaluation.tune_learned`, and
+    hand-written functions are tuned on each task. Scores of finished tasks are kept in `path`.
 
     Returns:
         `tasks`, with the keys of `judge` for each task; and these keys for the normalised scores

@@ -249,7 +249,7 @@ class LearnerStudy:
         evolution_frames: int,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Compare the parts, untuned, with hand-written ones tuned on each task of the evolution.
+        """Compare the parts with hand-written ones that are tuned on each task of the evolution.
 
         Returns:
             the content of evaluation.json; None if the tuned reference is not better than random
