@@ -10,6 +10,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
+from metaevo.comparison import racing
 from metaevo.components import seen
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import draw_task
@@ -267,28 +268,36 @@ def test_other_learners_draw_lengths_and_scales(learner):
     assert np.isfinite(steps)
 
 
+def tuning_frames(judged):
+    """Environment steps of tuning by function, on all tasks."""
+    found = {}
+    for task in judged["tasks"].values():
+        for row in task["variants"]:
+            found[row["function"]] = found.get(row["function"], 0) + row["tuning_frames"]
+    return found
+
+
 @pytest.mark.long
-def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
+def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "FINAL_SEEDS", 8)
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
-    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": EVOLUTION,
-           "evaluation": {"seeds": 0}}  # fmt: skip
+    judged_on = {
+        "seeds": 0, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
+        "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
+    }  # fmt: skip
+    evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
+    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
+           "evaluation": judged_on}  # fmt: skip
     settings = from_dict(experiment_class(raw, None), raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
-    judged_on = {
-        "seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
-        "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
-    }  # fmt: skip
-    raw |= {"evolution": {**EVOLUTION, "generations": 3}, "evaluation": judged_on}
-    more = from_dict(experiment_class(raw, None), raw)
-    assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
-    result, judged = read_result(path / "evaluation.json")
+    more = ["--run-dir", str(path), "--evaluation.seeds", "8", "--evaluation.tune_learned", "true"]
+    assert evaluate(more, description=None) == 0
+    result, judged = read_result(path / "transfer" / "tasks" / "evaluation.json")
     assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert set(judged["tasks"]) == {"GridWorlds"}
-    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "7"], description=None) == 0
-    again_seen, elsewhere = read_result(path / "transfer" / "tasks" / "evaluation.json")
-    assert set(again_seen["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
-    assert {row["seeds"] for row in elsewhere["tasks"]["GridWorlds"]["variants"]} == {7}
+    for each in (result["seen"], judged):
+        assert tuning_frames(each)["learned"] == tuning_frames(each)["adam"] > 0
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     for name in ("poles", "Catch-bsuite"):
