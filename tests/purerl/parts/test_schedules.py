@@ -68,7 +68,7 @@ def test_every_update_uses_what_the_schedule_says(name):
         expected, *same = update[plain](expected, settings, None, env.default_params)
         unscheduled, *_ = update[plain](before, hyperparams, None, env.default_params)
         for a, b in zip(jax.tree.leaves(others), jax.tree.leaves(same), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-6)
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
         for a, b in zip(
             jax.tree.leaves(state.params), jax.tree.leaves(expected.params), strict=True
         ):
