@@ -157,9 +157,10 @@ def modules_of(
         slot = registry.slot_of(module, own).name
         if slot not in slots:
             able = ", ".join(each for each, entry in LEARNERS.items() if slot in entry.slots)
+            own_slots = f"only {', '.join(slots)}" if slots else "and no other"
             raise ConfigError(
-                f"{where}: learner = {learner!r} has no slot {slot!r} for {short}, only "
-                f"{', '.join(slots)}; learners that have it: {able}"
+                f"{where}: learner = {learner!r} has no slot {slot!r} for {short}, "
+                f"{own_slots}; learners that have it: {able}"
             )
         if slot in taken:
             raise ConfigError(
