@@ -145,12 +145,13 @@ def test_more_generations_and_a_comparison_are_added(place, copy):
 
 
 def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path, monkeypatch):
-    """Tuned, drawn and reported."""
+    """Tuned, drawn and reported, and mirrored to wandb."""
+    monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 4)
     (tmp_path / "tiny.yaml").write_text(TINY_PPO)
     run_dir = tmp_path / "run"
     argv = ["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run_dir)]
-    assert main(argv, component="value_loss", description="") == 0
+    assert main([*argv, "--wandb", "offline"], component="value_loss", description="") == 0
     result = json.loads((run_dir / "evaluation.json").read_text())
     rows = {row["name"]: row for row in result["variants"]}
     assert set(rows) == {
@@ -166,3 +167,5 @@ def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path, monkeypatch)
     figures = {path.name for path in (run_dir / "figures").iterdir()}
     assert figures >= {"fitness.png", "loss.png", "loss.gif", "scores.png", "learning_curves.png"}
     assert (run_dir / "report.html").is_file()
+    (mirror,) = (run_dir / "wandb").glob("offline-run-*/*.wandb")
+    assert mirror.stat().st_size > 1000

@@ -17,7 +17,8 @@ RECORD = Path(__file__).parent / "disco_steps.json"
 T, B, A, OBS = 6, 3, 4, 5
 MODEL, BINS = 128, 601
 GAMMA, TRACE, LEARNING_RATE = 0.997, 0.95, 0.01
-STEPS = 2
+SEEN, STEPS = 2, 3
+"""Calls of the rule; steps of training, of which the third is the first with an average target."""
 META = "lstm/~/meta_lstm/~unroll/"
 
 Arrays = dict[str, np.ndarray]
@@ -148,7 +149,7 @@ def record(sizes: Sizes) -> dict[str, list[dict[str, list[float]]]]:
     found: dict[str, list[dict[str, list[float]]]] = {"rule": [], "training": []}
     memory = rule.init_meta_state(key, tree)
     rng = np.random.default_rng(2)
-    for _ in range(STEPS):
+    for _ in range(SEEN):
         own, target, seen = outputs(rng, sizes), outputs(rng, sizes), steps(rng, only_last=False)
         inputs = types.UpdateRuleInputs(
             observations=jnp.asarray(seen["obs"]),

@@ -117,7 +117,7 @@ def as_recorded(params, names):
 
 @every_size
 def test_steps_are_those_of_the_authors_agent(size, write):
-    """Two steps of Adam on the rule's losses, with the target network between them."""
+    """Three steps of Adam on the rule's losses, with the target network between them."""
     sizes = SIZES[size]
     path = write(size)
     with jax.enable_x64(True):

@@ -348,3 +348,8 @@ def test_meta_params_reach_every_slot():
 def test_impossible_configs(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(CONFIG, **changes)
+
+
+def test_unsuitable_environment():
+    with pytest.raises(ValueError, match="GridAction"):
+        ppo.make_train(CONFIG, probes.GridAction())

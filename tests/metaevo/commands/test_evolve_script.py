@@ -79,3 +79,5 @@ def test_a_quick_look_keeps_what_the_command_line_says():
     assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
     of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], "value_loss", None)["settings"])
     assert (of_ppo.evaluation.sampler, of_ppo.evaluation.trials) == ("random", 4)
+    default = [settings_of(_parse(argv, None, None)["settings"]) for argv in ([], ["--quick"])]
+    assert [each.evaluation.tune_learned for each in default] == [True, False]
