@@ -45,8 +45,8 @@ def words(name: str, output: Path) -> list[str]:
 
 
 @exit_on_config_error()
-def main(argv: list[str] | None = None) -> None:
-    """Run the steps one after the other."""
+def main(argv: list[str] | None = None) -> int:
+    """Run the steps one after the other; return 1 if one failed."""
     parser = Parser("gpu", __doc__)
     parser.prog = "experiments.benchmarks.gpu"
     parser.add_argument("output", type=Path, metavar="DIR", help="a new directory")
@@ -58,6 +58,12 @@ def main(argv: list[str] | None = None) -> None:
     if "gpu" not in subprocess.run(ask, capture_output=True, text=True, check=False).stdout:
         raise ConfigError("JAX sees no GPU here; pip install 'metaevo[cuda12]'")
     output.mkdir(parents=True)
+    return run(output)
+
+
+def run(output: Path) -> int:
+    """Run the steps; return 1 if one failed, not counting those out of time."""
+    ended = []
     for name, (minutes, _) in STEPS.items():
         limit = ["timeout", "--signal=INT", "--kill-after=20", f"{minutes}m"]
         with (output / f"{name}.log").open("wb") as log:
@@ -65,9 +71,11 @@ def main(argv: list[str] | None = None) -> None:
                 [*limit, sys.executable, *words(name, output)],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
             )  # fmt: skip
-        how = {0: "done", 124: "out of time"}.get(done.returncode, "failed")
+        how = {0: "done", 124: "out of time", 137: "out of time"}.get(done.returncode, "failed")
+        ended.append(how)
         print(f"{name}: {how}", flush=True)
+    return int("failed" in ended)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
