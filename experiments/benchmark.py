@@ -7,6 +7,7 @@ python experiments/benchmark.py ppo dqn --peers --save results.json
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
 python experiments/benchmark.py evolution --shape ppo blog --population 16
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
+python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py devices
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
@@ -28,7 +29,15 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import environments, evolution, peers, programs, tasks, training
+from experiments.benchmarks import (
+    environments,
+    evolution,
+    peers,
+    programs,
+    sweeps,
+    tasks,
+    training,
+)
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import machine, save
@@ -40,6 +49,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
     "dqn": training.suite_dqn,
     "environments": environments.suite,
     "evolution": evolution.suite_evolution,
+    "sweep": sweeps.suite,
     "devices": training.suite_devices,
     "learned-rules": training.suite_learned_rules,
     "games": evolution.suite_games,
@@ -85,6 +95,7 @@ def parse() -> argparse.Namespace:
         "--repeats": (3, "measurements of each variant; default: 3"),
         "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
         "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
+        "--trials": (256, "of one measurement (sweep); default: 256"),
         "--population": (None, "candidates (evolution); default: the shape's"),
         "--agent-steps": (None, "of an agent (evolution, programs)"),
     }

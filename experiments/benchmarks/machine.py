@@ -70,11 +70,12 @@ def command_line() -> str:
     for before, word in itertools.pairwise(["", *sys.argv[1:]]):
         if before == "--external":
             word = f"{word.partition('=')[0]}=..."
-        if not {before, word} & {"--save", "--run-dir"}:
+        if not {before, word} & {"--save", "--figure", "--run-dir"}:
             words.append(word)
-    program = [f"experiments/{module.name}"]  # a script, or a module that is a folder
-    if module.stem == "__main__":
-        program = ["-m", f"experiments.benchmarks.{module.parent.name}"]
+    program = [f"experiments/{module.name}"]
+    if "benchmarks" in module.parts:  # a module, or one that is a folder
+        name = module.parent.name if module.stem == "__main__" else module.stem
+        program = ["-m", f"experiments.benchmarks.{name}"]
     return shlex.join(["python", *program, *words])
 
 

@@ -132,6 +132,10 @@ SMALL = {
         ["--agents", "1", "8", "--frames", "1024"],
         ["1 device", "2 devices", "4 devices", "8 devices"] * 2,
     ),
+    "sweep": (
+        ["--trials", "8"],
+        ["ours", "one by one", "Optuna calls train", "Optuna, compiled each time"],
+    ),
     "programs": (["--only", "different", "--agent-steps", "100"], ["function", "program"]),
 }  # fmt: skip
 
