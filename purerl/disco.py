@@ -11,7 +11,7 @@ memory and takes a step of Adam on
     KL(target || policy) + KL(target || y) + KL(target || z) + KL(next policy || its prediction)
     + value_coef * cross-entropy of q
 
-The replay, and all settings but the learning rate, are those of the authors' example on Catch.
+The replay and all settings but the learning rate are taken from the authors' example on Catch.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from purerl.types import Environment, EnvParams, EpisodeSums, MetaParams, PyTree
 MODEL_SIZE = 128
 """Units of the LSTM that takes an action, and of the hidden layer of each head behind it."""
 SMALL, LARGE = map(nn.initializers.truncated_normal, (0.01, MODEL_SIZE**-0.5))
-"""Initialisers of the heads for policy and y, and of what an action adds to the LSTM's gates."""
+"""Initialisers of the heads for policy and y, and of an action's contribution to the gates."""
 
 
 @dataclass(frozen=True)

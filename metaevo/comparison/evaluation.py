@@ -45,7 +45,7 @@ class EvaluationConfig:
     """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
     those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
-    """who chooses settings in the space; grid: all combinations, with 5 values of a range"""
+    """how settings in the space are chosen; grid: all combinations, with 5 values of a range"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """settings in the space that every contender races, but in a grid"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
@@ -59,10 +59,10 @@ class EvaluationConfig:
     """points of a learning curve"""
     unseen: dict[str, NamedTask] = field(default_factory=dict)
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
-    what was found is judged there against hand-written functions tuned on each"""
+    the learned part is judged there against hand-written functions tuned on each"""
     tune_learned: bool = False
-    """whether what was found is tuned on each of several tasks, too, with the same budget; the
-    report then has both scores, and the verdict is of the tuned one"""
+    """whether the learned part, too, is tuned on each of several tasks, with the same budget; the
+    report then has both scores, and the verdict is of the tuned part"""
 
     @staticmethod
     def upgraded(raw: PlainDict) -> PlainDict:

@@ -2,7 +2,7 @@
 
 The parts are untuned there, or with `evaluation.tune_learned` tuned like the contenders.
 
-The tasks are those of `evaluation.unseen`, or those of an evolution on several tasks.
+The tasks come from `evaluation.unseen`, or from an evolution on several tasks.
 
 Scores of all tasks are pooled on a scale from 0 (random play) to 1 (the tuned reference), which are
 measured on separate seeds. Scores of finished tasks are stored on disk.
@@ -72,10 +72,10 @@ class Seen(NamedTuple):
 
     name: str
     env: Environment | None
-    """None if its parameters are unknown: then all of them count as seen"""
+    """None if its parameters are unknown: then every choice of them counts as seen"""
     env_params: EnvParams
     sample: Mapping[str, Entry] = {}
-    """what is drawn of its parameters, by their names"""
+    """distributions of its parameters, by their names"""
     rule: str = ""
     """the setting of a rule that was evolved there before; empty for this evolution"""
 

@@ -3,7 +3,7 @@
     metaevo train --make_optimizer path/to/breakout_OPEN.npy
 
 The weights are not part of metaevo: `RULES` has their places, and the digests by which their files
-are recognised. They fill a slot as an evolved part does, so a run keeps a copy of them.
+are recognised. They fill a slot as an evolved part does, so a run keeps a copy.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from purerl.types import PyTree
 SUFFIX = ".npy"
 SLOT = open_component.SLOT
 LEARNER = "ppo"
-"""with which all of them were evolved"""
+"""all were evolved with it"""
 
 
 class Published(NamedTuple):
@@ -63,7 +63,7 @@ OPEN = {
         "16ebb93a79adbcbfdb3e6019986109ee374764cb9cc8b0ad65f69bdcaedd9bb5",
         ("GROOVE's grids",),
     ),
-    # The repository does not say on which it was evolved: all that its command can combine.
+    # The repository does not name its environments: these are all that its command can combine.
     "multi": (
         "9ba2dea70b0b308a365516dab092808b7b9211c70072bca934d83affaee5f60c",
         (*MINATAR, ANT),
@@ -73,7 +73,7 @@ OPEN = {
         MINATAR[3:],
     ),
 }
-"""The seven optimizers of Goldie et al. 2024: digests of their files, and what they have seen."""
+"""The optimizers of Goldie et al. 2024: digests of their files, and environments they have seen."""
 LARGER = "multi"
 """has a GRU of 16 and hidden layers of 32"""
 
@@ -114,7 +114,7 @@ def load(path: str | Path) -> tuple[Evolved, PyTree]:
 
 
 def seen(rule: Published) -> PlainDict:
-    """Return what it has seen, as in the settings of an evolution."""
+    """Return the environments that it has seen, as in the settings of an evolution."""
     return {"task": {"env": list(rule.envs)}}
 
 
@@ -148,8 +148,8 @@ def _read(path: Path) -> tuple[Published, np.ndarray]:
 def unflatten(numbers: np.ndarray, config: open_component.Config) -> PyTree:
     """Return OPEN's weights as the meta-parameters of `metaevo.components.open`.
 
-    The authors' order is that of flax's names, with kernels [inputs, outputs]: the gates new, reset
-    and update for the memory (hn, hr, hz) and for the inputs (in, ir, iz), then the network.
+    The authors sort the arrays by flax's names, with kernels [inputs, outputs]: the gates new,
+    reset and update for the memory (hn, hr, hz) and for the inputs (in, ir, iz), then the network.
     """
     memory, hidden, inputs = config.memory_size, config.hidden_size, len(open_component.INPUTS)
     rest = [jnp.asarray(numbers)]

@@ -13,7 +13,7 @@ from metaevo.config.plain import PlainMapping
 from purerl.types import PyTree
 
 NOBODY = -1
-"""the number of a parent that there is none of"""
+"""the number of a missing parent"""
 
 
 class Birth(struct.PyTreeNode):
@@ -82,9 +82,9 @@ def record(
 
     Args:
         ring: before the generation.
-        number: [N] int32, of those that survived before; NOBODY for the others.
+        number: [N] int32, of earlier survivors; NOBODY for new ones.
         programs: [N].
-        birth: [N]; counts for the others only.
+        birth: [N]; counts for new ones only.
         generation: [] int32.
         score: [N].
         generations: [N] that the score covers.

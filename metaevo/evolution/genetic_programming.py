@@ -64,7 +64,7 @@ class State(struct.PyTreeNode):
     programs: PyTree
     """[E] survivors"""
     mean: jax.Array
-    """[E] of their fitness, less what is common to all programs of a generation"""
+    """[E] of their fitness, less the common effect of a generation's keys"""
     generations: jax.Array
     """[E] that the mean covers"""
     noise: jax.Array
@@ -230,7 +230,7 @@ class GeneticProgramming(Strategy):
         """Return the state with the next survivors."""
         del key
         known = evaluation.fitness[: self._survivors]
-        # All programs share a generation's keys: what these add to all of them is subtracted.
+        # All programs share a generation's keys: the common effect of the keys is subtracted.
         surprise = known - state.mean
         weight = jnp.maximum(jnp.sum(state.generations), 1.0)
         common = jnp.sum(state.generations * surprise) / weight

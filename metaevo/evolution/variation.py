@@ -11,7 +11,7 @@ from metaevo.evolution import growth, postfix
 from metaevo.evolution.postfix import Program
 
 Piece = tuple[Program, jax.Array | int, jax.Array | int]
-"""A program, the first place of a part of it, and the place after the last one."""
+"""A program, the first place of a part, and the place after this part."""
 
 
 def starts(codes: jax.Array) -> jax.Array:
@@ -22,7 +22,7 @@ def starts(codes: jax.Array) -> jax.Array:
 
 
 def exchange(key: jax.Array, program: Program, donor: Program) -> Program:
-    """Replace a random subtree by a random one of the donor's that fits."""
+    """Replace a random subtree by a random subtree of the donor that fits."""
     own_key, donor_key = jax.random.split(key)
     start, end = _subtree(own_key, program)
     room = _room(program) + end - start
@@ -31,9 +31,9 @@ def exchange(key: jax.Array, program: Program, donor: Program) -> Program:
 
 
 def insert(key: jax.Array, program: Program, donor: Program) -> Program:
-    """Put a random subtree of the donor's that fits around a random subtree.
+    """Put a random subtree of the donor around a random subtree, if both fit.
 
-    The subtree replaces one of the inputs and constants in that of the donor.
+    The program's subtree replaces a random input or constant in the donor's subtree.
     """
     own_key, donor_key, leaf_key = jax.random.split(key, 3)
     start, end = _subtree(own_key, program)
@@ -58,7 +58,7 @@ def hoist(key: jax.Array, program: Program) -> Program:
 
 
 def change(key: jax.Array, program: Program, donor: Program) -> Program:
-    """Replace a random code by one of the donor's with as many operands, if there is one."""
+    """Replace a random code by a code of the donor with as many operands, if any."""
     own_key, donor_key = jax.random.split(key)
     place = _any(own_key, program[0] != postfix.BLANK)
     same = postfix.arities(donor[0]) == postfix.arities(program[0])[place]

@@ -37,8 +37,9 @@ from purerl.types import Environment, EnvParams, Hyperparams
 
 OPTIMIZER = "make_optimizer"
 SMALLEST_SPAN = 0.1
-"""Least difference between the reference and random play on a draw, in that at the full length. On
-a short draw the reference may learn nothing, and a division by that would leave only noise."""
+"""Least difference between the reference and random play on a draw, as a fraction of their
+difference at the full length. On a short draw the reference may not learn, and a division by a
+difference that is only noise would let this draw dominate."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Drawn(NamedTuple):
 class TrainOnTasks:
     """Conforms to `metaevo.evolution.problem.MetaProblem`, as a distribution of tasks.
 
-    A generation draws different distributions, and numbers in each of them.
+    A generation draws some of the distributions, without repetition, and values in each.
     """
 
     distributions: Sequence[Distribution]
@@ -163,7 +164,7 @@ class TrainOnTasks:
         task: Drawn | None = None,
         reference: jax.Array | None = None,
     ) -> Evaluation:
-        """Train one agent on a task from `draw`, by default one that depends on the key.
+        """Train one agent on a task from `draw`; by default the key decides the task.
 
         `reference`, [] the score of the reference on this task, becomes 1, as OPEN divides by
         Adam's return (Goldie et al. 2024, arXiv 2407.07082). By default 1 is its score at the full
@@ -177,7 +178,7 @@ class TrainOnTasks:
         """Train one agent of the hand-written reference on a task from `draw`.
 
         Returns:
-            [] float32 its score; that of random play if it failed.
+            [] float32 its score; the score of random play if it failed.
         """
 
         def score(one: Distribution, key: jax.Array, drawn: jax.Array) -> jax.Array:

@@ -247,7 +247,7 @@ def _values(
     gamma: jax.Array | float,
     trace: jax.Array | float,
 ) -> _Values:
-    """Return action values, and Retrace's targets for those of the actions taken."""
+    """Return all action values, and Retrace's targets for the actions taken."""
     policy = jax.nn.softmax(agent.logits)
     taken = jax.nn.one_hot(trajectory.action, policy.shape[-1])
     support = jnp.linspace(-MAX_VALUE, MAX_VALUE, BINS)

@@ -73,7 +73,7 @@ class _Found(NamedTuple):
 
 
 class Judge:
-    """Scores proposed expressions by training, and keeps an archive of them.
+    """Scores proposed expressions by training, and archives them.
 
     Examples:
         >>> with metaevo.Judge("value_loss", "tasks.yaml", state="runs/judge") as judge:
@@ -155,7 +155,7 @@ class Judge:
         proposals: Iterable[str | bytes | PlainMapping],
         stage: Stage = lambda text: None,
     ) -> list[Judged]:
-        """Judge proposals, and return an answer for each of them in order.
+        """Judge proposals, and return the answers in the same order.
 
         Args:
             proposals: expressions; or mappings with `expression` and optionally `constants`,
@@ -243,7 +243,7 @@ class Judge:
             self._archive.write(record)
 
     def _answer(self, proposal: Proposal, found: _Found, scores: Sequence[float]) -> Judged:
-        """Return the answer; `scores` are those of the archive, negative and in order."""
+        """Return the answer; `scores` has the negative scores in the archive, in order."""
         given = proposal.name, proposal.parent, proposal.expression
         record = found.record
         if record is None:

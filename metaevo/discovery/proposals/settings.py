@@ -1,4 +1,4 @@
-"""Settings of a judge: those of `metaevo evolve --evolve program`."""
+"""Settings of a judge, which has the settings of `metaevo evolve --evolve program`."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDic
     """Return plain settings with a program in the slot.
 
     Args:
-        slot: the slot; by default that of the settings.
+        slot: the slot; by default the slot in the settings.
         tasks: a file, the name of a preset, or plain settings. If they evolve something else, the
             section component is left out.
 
     Raises:
-        ConfigError: for an unknown slot, or one that is not that of the settings.
+        ConfigError: for an unknown slot, or a slot that contradicts the settings.
     """
     given = load_yaml(presets.find(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
     is_program = given.pop("evolve", PROGRAM) == PROGRAM
