@@ -120,19 +120,25 @@ def test_tasks_of_a_later_version_do_not_change_the_score():
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A small list of tasks in the place of the shipped one, with references of its own."""
+def tiny_references(tmp_path_factory):
+    """The references of `TINY`."""
     folder = tmp_path_factory.mktemp("references")
     (folder / "tasks").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(references, "_has_scale", lambda kept: True)  # of two agents, untrained
         measure_references(TINY, folder, folder / "references.json", lambda: None)
         found = read_references(folder / "references.json")
-        found["tasks"]["cartpole"]["random"] = [0.0, 0.0]  # nobody learns anything in 64 steps
-        patch.setattr(judge, "benchmark", lambda: TINY)
-        patch.setattr(command, "benchmark", lambda: TINY)
-        patch.setattr(judge, "read_references", lambda: found)
-        yield found
+    found["tasks"]["cartpole"]["random"] = [0.0, 0.0]  # nobody learns anything in 64 steps
+    return found
+
+
+@pytest.fixture
+def tiny(tiny_references, monkeypatch):
+    """A small list of tasks in the place of the shipped one, with references of its own."""
+    monkeypatch.setattr(judge, "benchmark", lambda: TINY)
+    monkeypatch.setattr(command, "benchmark", lambda: TINY)
+    monkeypatch.setattr(judge, "read_references", lambda: tiny_references)
+    return tiny_references
 
 
 def run(capsys, *argv):
@@ -171,11 +177,11 @@ def test_what_was_measured_is_kept_and_from_python_it_is_the_same(tmp_path, caps
         raise AssertionError("trained again")
 
     before = (output / "tasks" / "cartpole.json").read_bytes()
-    monkeypatch.setattr(measure.Bench, "_train", refuse)
-    assert run(capsys, "huber", "--output", output)[0] == 0
-    with pytest.raises(AssertionError, match="trained again"):  # other rates are another contender
-        main(["generality", "huber", "--output", str(output), "--learning_rates", "0.1", "0.2"])
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(measure.Bench, "_train", refuse)
+        assert run(capsys, "huber", "--output", output)[0] == 0
+        with pytest.raises(AssertionError, match="trained again"):  # with other rates
+            main(["generality", "huber", "--output", str(output), "--learning_rates", "0.1", "0.2"])
     (output / "tasks" / "cartpole.json").write_text("{")
     with pytest.warns(UserWarning, match=r"measuring again: .*cartpole.json"):
         assert run(capsys, "huber", "--output", output)[0] == 0
