@@ -3,7 +3,11 @@
 A generation trains two groups on the same keys:
 
 - **survivors**, which have been trained in earlier generations. A survivor's mean covers all of
-  them, so a program that was only lucky falls behind.
+  them, so a program that was only lucky falls behind. What the survivors score more or less than
+  before is subtracted, as an effect of the generation's keys. Part of it is that survivors were
+  lucky, so the level of the means rises, and old programs fall behind. This favours new ones, like
+  the removal of the oldest in regularised evolution (Real et al. 2019). In reports, the level is
+  that of the plain means.
 - **newcomers**: variations of survivors, see `metaevo.evolution.variation`, and a few random
   programs. Several are made for each place. Those that are invalid, or behave like a program that
   was trained before, are left out as long as there are enough others.
@@ -65,8 +69,10 @@ class State(struct.PyTreeNode):
     """[E] survivors"""
     mean: jax.Array
     """[E] of their fitness, less the common effect of a generation's keys"""
+    returned: jax.Array
+    """[E] plain mean of their fitness, for reports"""
     generations: jax.Array
-    """[E] that the mean covers"""
+    """[E] that the means cover"""
     noise: jax.Array
     """[] standard deviation of one program's fitness over generations"""
     seen: jax.Array
@@ -134,6 +140,7 @@ class GeneticProgramming(Strategy):
         return State(
             programs=programs,
             mean=jnp.zeros(count),
+            returned=jnp.zeros(count),
             generations=jnp.zeros(count),
             noise=jnp.float32(0.0),
             seen=seen.at[:count].set(outputs),
@@ -230,14 +237,14 @@ class GeneticProgramming(Strategy):
         """Return the state with the next survivors."""
         del key
         known = evaluation.fitness[: self._survivors]
-        # All programs share a generation's keys: the common effect of the keys is subtracted.
+        # All programs share a generation's keys, of which this is the effect, and that of luck.
         surprise = known - state.mean
         weight = jnp.maximum(jnp.sum(state.generations), 1.0)
         common = jnp.sum(state.generations * surprise) / weight
         fitness = evaluation.fitness - common
         before = jnp.concatenate([state.generations, jnp.zeros(len(fitness) - self._survivors)])
-        mean = jnp.concatenate([state.mean, fitness[self._survivors :]])
-        mean += (fitness - mean) / (before + 1.0)
+        mean = _continued(state.mean, before, fitness)
+        returned = _continued(state.returned, before, evaluation.fitness)
         noise = _noise(surprise - common, state.generations)
         noise = jnp.where(jnp.isnan(noise), state.noise, 0.5 * (noise + state.noise))
 
@@ -256,12 +263,13 @@ class GeneticProgramming(Strategy):
             programs,
             _at(births, kept),
             state.generation,
-            score[kept],
+            returned[kept],
             generations,
         )
         return state.replace(
             programs=programs,
             mean=mean[kept],
+            returned=returned[kept],
             generations=generations,
             noise=noise,
             genealogy=ring,
@@ -279,10 +287,12 @@ class GeneticProgramming(Strategy):
         length = lengths(state.programs["codes"])
         on_front = np.flatnonzero(front(score, length) & (state.generations > 0))
         rows = {int(length[row]): row for row in on_front.tolist()}  # a program may survive twice
+        weight = state.generations / max(float(np.sum(state.generations)), 1.0)
+        level = float(np.sum(weight * (state.mean - state.returned)))
         return [
             {
                 "length": size,
-                "score": float(score[row]),
+                "score": float(score[row]) - level,
                 "generations": int(state.generations[row]),
                 "program": self._problem.text(_at(state.programs, row)),
             }
@@ -315,6 +325,12 @@ class GeneticProgramming(Strategy):
 def score_of(state: State) -> jax.Array:
     """Return the survivors' means less their standard errors, [E]."""
     return state.mean - state.noise / jnp.sqrt(jnp.maximum(state.generations, 1.0))
+
+
+def _continued(mean: jax.Array, count: jax.Array, fitness: jax.Array) -> jax.Array:
+    """Return means [N] with one more value; the survivors [E] have one, the others begin."""
+    mean = jnp.concatenate([mean, fitness[len(mean) :]])
+    return mean + (fitness - mean) / (count + 1.0)
 
 
 def lengths(codes: jax.Array) -> jax.Array:

@@ -212,6 +212,16 @@ def test_what_all_programs_of_a_generation_have_in_common_does_not_count(small):
     found = set(zip(tenths, told.generations.tolist(), strict=True))
     assert found <= {(30, 5), (25, 5), (10, 5), (5, 5), (28, 1), (-110, 1)}
     assert {(30, 5), (28, 1)} <= found
+    returned = [round(10 * mean) for mean in told.returned.tolist()]  # before: 0, of 4 generations
+    assert {(204, 5), (1038, 1)} <= set(zip(returned, told.generations.tolist(), strict=True))
+
+
+def test_the_front_is_on_the_scale_of_returns(small):
+    """Means that have risen by 500 are reported without the rise."""
+    strategy, state, *_ = small
+    ones = jnp.ones(4)
+    state = state.replace(mean=503.0 * ones, returned=3.0 * ones, generations=4.0 * ones)
+    assert [each["score"] for each in strategy.others(state)] == [3.0]
 
 
 def test_a_lucky_newcomer_survives_but_is_not_the_best(small):
