@@ -36,6 +36,8 @@ class PolicyLossHyperparams(struct.PyTreeNode):
     """largest distance of the ratio above 1 under clip_higher"""
     kl_coef: Annotated[float, Gt(0)] = 3.0
     """weight of the divergence from the old policy under kl_penalty"""
+    apa_temperature: Annotated[float, Gt(0)] = 1.0
+    """divides the advantage under apa"""
     dpo_alpha: Annotated[float, Gt(0)] = 2.0
     """scale of the discovered policy loss's drift for positive advantages"""
     dpo_beta: Annotated[float, Gt(0)] = 0.6
@@ -171,6 +173,22 @@ def spo(
     return penalty * jnp.square(ratio - 1.0) - ratio * advantage
 
 
+def apa(
+    meta_params: MetaParams,
+    context: Context,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """Advantage-induced policy alignment: APA (Zhu et al. 2023), halved.
+
+    (log_ratio - advantage / apa_temperature)^2: it is lowest where the probability of an action is
+    multiplied by exp(advantage / apa_temperature). The old policy takes the place of the initial.
+    """
+    del meta_params
+    target = advantage / context.hyperparams.apa_temperature
+    return 0.5 * jnp.square(log_ratio - target)
+
+
 def dpo(
     meta_params: MetaParams,
     context: Context,
@@ -204,6 +222,7 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
         "clip_higher": clip_higher,
         "kl_penalty": kl_penalty,
         "spo": spo,
+        "apa": apa,
     },
 }
 """Hand-written losses of each slot by their names in configs; the first is the reference."""

@@ -15,6 +15,7 @@ HYPERPARAMS = Hyperparams(
     clip_epsilon=0.25,
     clip_epsilon_high=0.4,
     kl_coef=2.0,
+    apa_temperature=2.0,
     value_clip_epsilon=0.3,
     huber_delta=0.8,
     dpo_alpha=1.5,
@@ -89,10 +90,14 @@ def test_clipped_surrogate(ratio, advantage, expected, slope):
         (losses.spo, 1.25, 2.0, 0.25 - 2.5, 0.0),
         (losses.spo, 1.5, 2.0, 1.0 - 3.0, 2.0),
         (losses.spo, 0.75, -2.0, 0.25 + 1.5, 0.0),
+        # (log ratio - advantage / 2)^2 / 2
+        (losses.apa, 1.0, 2.0, 0.5, -1.0),
+        (losses.apa, 2.0, 1.0, 0.5 * 0.193147**2, 0.193147 / 2),
+        (losses.apa, 0.5, -1.0, 0.5 * 0.193147**2, -0.193147 / 0.5),
     ],
 )
 def test_other_surrogates(loss, ratio, advantage, expected, slope):
-    """By hand, with a clip of 0.25 below and 0.4 above, and a penalty of 2."""
+    """By hand, with a clip of 0.25 below and 0.4 above, and a penalty and a temperature of 2."""
 
     def of_ratio(ratio):
         return loss(None, CONTEXT, jnp.log(ratio), jnp.float32(advantage))
