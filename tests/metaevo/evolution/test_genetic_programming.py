@@ -214,6 +214,7 @@ def test_what_all_programs_of_a_generation_have_in_common_does_not_count(small):
     assert {(30, 5), (28, 1)} <= found
     returned = [round(10 * mean) for mean in told.returned.tolist()]  # before: 0, of 4 generations
     assert {(204, 5), (1038, 1)} <= set(zip(returned, told.generations.tolist(), strict=True))
+    assert jnp.any(told.genealogy.score == jnp.float32(103.8))  # plain means in the list, too
 
 
 def test_the_front_is_on_the_scale_of_returns(small):
