@@ -3,11 +3,11 @@
 A generation trains two groups on the same keys:
 
 - **survivors**, which have been trained in earlier generations. A survivor's mean covers all of
-  them, so a program that was only lucky falls behind. What the survivors score more or less than
-  before is subtracted, as an effect of the generation's keys. Part of it is that survivors were
-  lucky, so the level of the means rises, and old programs fall behind. This favours new ones, like
-  the removal of the oldest in regularised evolution (Real et al. 2019). In reports, the level is
-  that of the plain means.
+  them, so a program that was only lucky falls behind. The mean change of their scores is
+  attributed to the generation's keys and subtracted. Survivors were also lucky when they were
+  chosen, so the corrected means rise, and old programs fall behind. This keeps the search moving,
+  like the removal of the oldest in regularised evolution (Real et al. 2019). Reports shift the
+  corrected means back to the scale of returns.
 - **newcomers**: variations of survivors, see `metaevo.evolution.variation`, and a few random
   programs. Several are made for each place. Those that are invalid, or behave like a program that
   was trained before, are left out as long as there are enough others.
@@ -237,7 +237,7 @@ class GeneticProgramming(Strategy):
         """Return the state with the next survivors."""
         del key
         known = evaluation.fitness[: self._survivors]
-        # All programs share a generation's keys, of which this is the effect, and that of luck.
+        # The effect of the keys that all programs share, and of the survivors' luck until now.
         surprise = known - state.mean
         weight = jnp.maximum(jnp.sum(state.generations), 1.0)
         common = jnp.sum(state.generations * surprise) / weight
