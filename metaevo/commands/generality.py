@@ -39,6 +39,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--learning_rates", nargs="+", type=float, metavar="X", help="that the rule is tuned over"
     )
     parser.add_argument(
+        "--all-tuned", action="store_true", help="also tune clip, entropy bonus and trace"
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="DIR", help="by default runs/generality/NAME"
     )
     parser.add_argument(
@@ -53,8 +56,9 @@ def main(argv: list[str], *, description: str | None) -> int:
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
     found = benchmark()
+    given = args.tasks, args.learning_rates, args.all_tuned or None
     if args.references is not None:
-        if args.rule is not None or args.tasks is not None or args.learning_rates is not None:
+        if args.rule is not None or any(each is not None for each in given):
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
         folder = args.output or ROOT / "references"
         return work_in(
@@ -65,8 +69,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     if args.check is not None:
         return _check(args, found)
     if args.rule is None:
-        others = args.tasks, args.learning_rates, args.output
-        if args.submit or any(each is not None for each in others):
+        if args.submit or any(each is not None for each in (*given, args.output)):
             raise ConfigError(
                 "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
                 "directory of a run"
@@ -80,6 +83,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         args.rule,
         tasks=args.tasks,
         learning_rates=args.learning_rates,
+        all_tuned=args.all_tuned,
         trust_source=args.trust_source,
     )
 
@@ -110,7 +114,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 def _check(args: argparse.Namespace, found: Benchmark) -> int:
     """Check a submission, print what was trained again, return the exit code."""
-    others = args.tasks, args.learning_rates, args.output
+    others = args.tasks, args.learning_rates, args.output, args.all_tuned or None
     if args.submit or any(each is not None for each in others):
         raise ConfigError("--check: takes a RULE only; leave out the rest")
     content, where = submission.read(args.check), str(args.check)

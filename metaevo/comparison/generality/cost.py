@@ -18,8 +18,8 @@ from metaevo.config.plain import PlainDict
 
 REFERENCE = "adam"
 REPEATS = 7
-RATE = 1.5e-3
-"""Learning rate of both; the cost does not depend on it."""
+SETTING = {"learning_rate": 1.5e-3}
+"""of both; the cost does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def measure_cost(benchmark: Benchmark, task: str, rule: Rule, folder: Path) -> P
     def work() -> PlainDict:
         benches = [Bench(benchmark, task, each) for each in (rule, rule_of(REFERENCE))]
         for bench in benches:
-            bench.score(RATE)  # compiles
+            bench.score(SETTING)  # compiles
         seconds = np.array([[_seconds(bench) for bench in benches] for _ in range(REPEATS)])
         ratios = seconds[:, 0] / seconds[:, 1]
         found = [float(ratios.min()), float(ratios.max())]
@@ -65,5 +65,5 @@ def text(cost: PlainDict | None) -> str:
 
 def _seconds(bench: Bench) -> float:
     start = time.process_time()
-    bench.score(RATE)
+    bench.score(SETTING)
     return time.process_time() - start

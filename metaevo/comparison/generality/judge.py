@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metaevo.comparison.generality import result
-from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
+from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of, settings_of
 from metaevo.comparison.generality.rules import WHOLE, Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.config import ConfigError, files
@@ -42,6 +42,8 @@ class GeneralityResult:
     slot: str
     score: Estimate | None
     """normalised interquartile mean over all unseen tasks; None if all tasks were seen"""
+    tuned: Estimate | None
+    """the same with all hyperparameters tuned; None if they were not"""
     complete: bool
     """whether all tasks of the benchmark were measured"""
     better_than_ppo: float
@@ -91,6 +93,8 @@ class Job(NamedTuple):
     """scores of random play and tuned PPO by task"""
     unable: Sequence[str] = ()
     """tasks on which the rule, a whole learner, cannot be trained"""
+    all_tuned: bool = False
+    """whether to tune all hyperparameters, too"""
 
 
 def generality(
@@ -98,6 +102,7 @@ def generality(
     *,
     tasks: Sequence[str] | None = None,
     learning_rates: Sequence[float] | None = None,
+    all_tuned: bool = False,
     trust_source: bool = False,
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO, or how well a learner trains, on a list of small tasks.
@@ -116,13 +121,21 @@ def generality(
             component.
         tasks: names of tasks; by default all.
         learning_rates: four values to tune over; defaults to the benchmark's values.
+        all_tuned: then also tune the clip, the entropy bonus and the trace, within 16 settings for
+            each task: four times the budget.
         trust_source: execute the source code that the directory has saved.
 
     Raises:
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid.
     """
     names = None if tasks is None else listed(tasks)
-    job = prepare(str(rule), tasks=names, learning_rates=learning_rates, trust_source=trust_source)
+    job = prepare(
+        str(rule),
+        tasks=names,
+        learning_rates=learning_rates,
+        all_tuned=all_tuned,
+        trust_source=trust_source,
+    )
     return judge(job)
 
 
@@ -132,6 +145,7 @@ def prepare(
     tasks: Sequence[str] | None,
     learning_rates: Sequence[float] | None,
     trust_source: bool,
+    all_tuned: bool = False,
 ) -> Job:
     """Find the rule and the tasks, and check without compiling that they are compatible.
 
@@ -142,6 +156,8 @@ def prepare(
     chosen = found.chosen(tasks)
     bound = rule_of(rule, trust_source=trust_source)
     rates = rates_of(found, bound, learning_rates)
+    if all_tuned and bound.slot == WHOLE:
+        raise ConfigError(f"{rule}: is a whole learner; all hyperparameters are tuned of PPO only")
     references = read_references()["tasks"]
     for task in chosen:
         kept = references.get(task)
@@ -149,7 +165,7 @@ def prepare(
             raise ConfigError(f"{task}: the references are of another list of tasks")
     unable = _unable(found, chosen, bound)
     able = [task for task in chosen if task not in unable]
-    return Job(found, able, bound, rates, references, unable)
+    return Job(found, able, bound, rates, references, unable, all_tuned)
 
 
 def _unable(found: Benchmark, tasks: Sequence[str], rule: Rule) -> list[str]:
@@ -179,10 +195,11 @@ def judge(
         folder: directory for a file per finished task; by default no files are written.
         check_stop: called between chunks of agents; raises an exception to stop.
     """
-    agents = len(job.rates) * job.benchmark.tuning_seeds + job.benchmark.seeds
-    specs = job.benchmark.tasks
-    total = sum(job.benchmark.frames[specs[task].horizon] for task in job.tasks) * agents
-    measured = {}
+    benchmark, specs = job.benchmark, job.benchmark.tasks
+    measured: dict[bool, PlainDict] = {each: {} for each in sorted({False, job.all_tuned})}
+    trials = sum(benchmark.trials if all_tuned else len(job.rates) for all_tuned in measured)
+    agents = trials * benchmark.tuning_seeds + len(measured) * benchmark.seeds
+    total = sum(benchmark.frames[specs[task].horizon] for task in job.tasks) * agents
     with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
@@ -190,16 +207,28 @@ def judge(
             check_stop()
 
         for number, task in enumerate(job.tasks, start=1):
-            bar.stage(f"{task}, {number} of {len(job.tasks)}")
-            check_stop()
-            measured[task] = measure(job.benchmark, task, job.rule, job.rates, folder, progress)
+            bench = Bench(benchmark, task, job.rule)
+            for all_tuned, found in measured.items():
+                what = ", all tuned" if all_tuned else ""
+                bar.stage(f"{task}, {number} of {len(job.tasks)}{what}")
+                check_stop()
+                settings = settings_of(benchmark, task, job.rates, all_tuned=all_tuned)
+                file = folder and folder / f"{task}{'-all-tuned' if all_tuned else ''}.json"
+                found[task] = measure(bench, settings, file, progress)
     content = result.result(
-        job.benchmark, job.rule, job.rates, measured, job.references, job.unable
+        benchmark,
+        job.rule,
+        job.rates,
+        measured[False],
+        job.references,
+        job.unable,
+        measured.get(True),
     )
     return GeneralityResult(
         content["rule"],
         content["slot"],
         _estimate(content["score"]),
+        _estimate(content.get("tuned")),
         content["complete"],
         content["better_than_ppo"],
         tuple(

@@ -71,7 +71,7 @@ def _table(rows: Iterable[PlainMapping], view: str) -> str:
     parts = [(row, part) for row in rows if (part := part_of(row, view)) is not None]
     parts.sort(key=lambda each: (-each[1]["iqm"], each[0]["rule"]))
     columns = ["rule", "slot", "score [95%]", "", "tasks"]
-    columns += [*HORIZONS, "added", "CPU"] if view == ALL else []
+    columns += [*HORIZONS, "added", "all tuned", "CPU"] if view == ALL else []
     head = "".join(f"<th>{column}</th>" for column in columns)
     body = "".join(_row(row, part, view) for row, part in parts)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -89,6 +89,7 @@ def _row(row: PlainMapping, part: PlainMapping, view: str) -> str:
     if view == ALL:
         parts = [*(row["horizons"][horizon] for horizon in HORIZONS), row.get("added")]
         cells += ["" if each is None else f"{each['iqm']:.2f}" for each in parts]
+        cells.append(interval_of(row["tuned"]) if "tuned" in row else "")
         cells.append(cost.text(row.get("cost")))
     inner = "".join(f"<td>{cell}</td>" for cell in cells)
     return f'<tr data-slot="{escape(row["slot"])}">{inner}</tr>'

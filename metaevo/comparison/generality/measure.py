@@ -1,7 +1,8 @@
 """A rule measured on one task: its learning rate tuned, then fresh agents trained and scored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,12 +24,15 @@ from metaevo.training.task import with_changes
 from purerl.types import Hyperparams
 
 Progress = Callable[[int], Any]
+Setting = Mapping[str, float]
+"""Hyperparameters that differ from the task's, the learning rate among them."""
 
 
 @dataclass(frozen=True)
 class _Kept:
     key: Text
     learning_rate: Number
+    others: dict[str, Number]
     tuning: list[Measure]
     scores: Annotated[list[Measure], Len(2)]
 
@@ -42,7 +46,7 @@ class Bench:
         Raises:
             ConfigError: naming the task, if it cannot be built.
         """
-        self.benchmark, self.task = benchmark, task
+        self.benchmark, self.task, self.rule = benchmark, task, rule
         self._version = benchmark.tasks[task].since
         raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
@@ -62,19 +66,22 @@ class Bench:
         )
         self.frames = self.population.num_updates * self.population.frames_per_update
 
-    def tune(self, rates: Sequence[float], progress: Progress | None = None) -> np.ndarray:
-        """Return the mean score of every learning rate [rates]; NaN where no agent has one."""
+    def tune(self, settings: Sequence[Setting], progress: Progress | None = None) -> np.ndarray:
+        """Return the mean score of every setting [settings]; NaN where no agent has one."""
         keys = keys_for(self._version, Purpose.TUNING, self.benchmark.tuning_seeds)
-        scores = self._train(keys, [{"learning_rate": rate} for rate in rates], progress)
+        scores = self._train(keys, settings, progress)
         filled = statistics.fill_missing({"": scores.T})[""]
         return np.where(np.isfinite(scores).any(axis=1), filled.mean(axis=0), np.nan)
 
     def score(
-        self, rate: float, purpose: Purpose = Purpose.HELD_OUT, progress: Progress | None = None
+        self,
+        setting: Setting,
+        purpose: Purpose = Purpose.HELD_OUT,
+        progress: Progress | None = None,
     ) -> np.ndarray:
         """Return the scores of fresh agents [seeds]; NaN where one diverged."""
         keys = keys_for(self._version, purpose, self.benchmark.seeds)
-        return self._train(keys, [{"learning_rate": rate}], progress)[0]
+        return self._train(keys, [setting], progress)[0]
 
     def random(self, progress: Progress | None = None) -> np.ndarray:
         """Return the scores [seeds] of agents that never learn."""
@@ -83,7 +90,7 @@ class Bench:
         return np.asarray(self.population.train(keys, [still], progress=progress).scores)[0]
 
     def _train(
-        self, keys: Any, changes: list[dict[str, float]], progress: Progress | None
+        self, keys: Any, changes: Sequence[Setting], progress: Progress | None
     ) -> np.ndarray:
         settings = [with_changes(self.hyperparams, each) for each in changes]
         return np.asarray(self.population.train(keys, settings, progress=progress).scores)
@@ -106,37 +113,63 @@ def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) ->
     return rates
 
 
+def settings_of(
+    benchmark: Benchmark, task: str, rates: Sequence[float], *, all_tuned: bool = False
+) -> list[dict[str, float]]:
+    """Return what a rule may try on a task.
+
+    Args:
+        benchmark: the list.
+        task: by its name, which decides what is drawn from the list's space.
+        rates: the rule's learning rates.
+        all_tuned: whether to return as many settings as the list allows, instead of the rates.
+    """
+    settings = [{"learning_rate": rate} for rate in rates]
+    if all_tuned:
+        grid = [
+            dict(zip(benchmark.space, each, strict=True))
+            for each in product(*benchmark.space.values())
+        ]
+        rng = np.random.default_rng([benchmark.tasks[task].since, *task.encode()])
+        drawn = rng.choice(len(grid), benchmark.trials - len(rates), replace=False)
+        settings += [
+            {"learning_rate": rates[number % len(rates)], **grid[at]}
+            for number, at in enumerate(drawn)
+        ]
+    return settings
+
+
 def measure(
-    benchmark: Benchmark,
-    task: str,
-    rule: Rule,
-    rates: Sequence[float],
-    folder: Path | None,
+    bench: Bench,
+    settings: Sequence[Setting],
+    file: Path | None,
     progress: Progress | None = None,
 ) -> PlainDict:
-    """Return the scores of a rule on a task, from an earlier measurement if one is saved.
+    """Return the scores of a rule on a task, from an earlier measurement if the file has one.
 
     Returns:
-        `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null for
-        agents without a score.
+        `learning_rate` and the `others` of the best setting, `tuning` (the mean score of each
+        setting) and `scores` [seeds], null for agents without a score.
     """
-    about = [key_of(benchmark, task, rule.learner), rule.slot, rule.key, list(rates)]
+    rule = bench.rule
+    about = [key_of(bench.benchmark, bench.task, rule.learner), rule.slot, rule.key, *settings]
     key = digest_of_text(str(about))
 
     def work() -> PlainDict:
-        bench = Bench(benchmark, task, rule)
-        tuned = bench.tune(rates, progress)
-        best = best_of(rates, tuned)
+        tuned = bench.tune(settings, progress)
+        best = best_of(settings, tuned)
         scores = bench.score(best, progress=progress)
-        return {"learning_rate": best, "tuning": tuned, "scores": scores}
+        others = {name: value for name, value in best.items() if name != "learning_rate"}
+        found = {"learning_rate": best["learning_rate"], "others": others}
+        return {**found, "tuning": tuned, "scores": scores}
 
-    found: PlainDict = kept_in(folder and folder / f"{task}.json", _Kept, key, work)
+    found: PlainDict = kept_in(file, _Kept, key, work)
     return found
 
 
-def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
-    """Return the learning rate with the highest mean score [rates]; the first if none has one."""
-    return rates[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
+def best_of(settings: Sequence[Setting], tuned: np.ndarray) -> Setting:
+    """Return the setting with the highest mean score [settings]; the first if none has one."""
+    return settings[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
 
 
 def key_of(benchmark: Benchmark, task: str, learner: str = LEARNER) -> str:

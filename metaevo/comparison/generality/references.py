@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metaevo import statistics
-from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
+from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of, settings_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark, Reference
 from metaevo.comparison.kept import kept_in
@@ -39,11 +39,12 @@ def measure_references(
 
             def work(name: str = name) -> PlainDict:
                 bench = Bench(benchmark, name, rule)
-                tuned = bench.tune(rates, lambda frames: check_stop())
-                best = best_of(rates, tuned)
+                settings = settings_of(benchmark, name, rates)
+                tuned = bench.tune(settings, lambda frames: check_stop())
+                best = best_of(settings, tuned)
                 ends = {"random": bench.random(), "tuned": bench.score(best, Purpose.NORMALISATION)}
                 scores = statistics.fill_missing(ends)
-                return {"learning_rates": rates, "learning_rate": best, "tuning": tuned, **scores}
+                return {"learning_rates": rates, **best, "tuning": tuned, **scores}
 
             file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
             tasks[name] = kept_in(file, Reference, key, work)

@@ -45,13 +45,14 @@ def result(
     measured: Mapping[str, PlainMapping],
     references: Mapping[str, PlainMapping],
     unable: Sequence[str] = (),
+    tuned: Mapping[str, PlainMapping] | None = None,
 ) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
     The score, and those of families and horizons, are of the tasks of version 1, without those that
     the rule's evolution saw. `added` is the score of the unseen tasks of later versions. Seen tasks
-    count in `all` only. On the tasks `unable` it cannot be trained. Other arguments as for
-    `normalised`.
+    count in `all` only. On the tasks `unable` it cannot be trained. `tuned` is measured as
+    `measured` is, but with all hyperparameters tuned. Other arguments as for `normalised`.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
@@ -63,10 +64,16 @@ def result(
 
     def of(names: Iterable[str]) -> PlainDict | None:
         strata = [scores[name] for name in names]
-        if not strata:
-            return None
-        value, interval = statistics.estimate(strata)
-        return {"iqm": value, "interval": interval, "tasks": len(strata)}
+        return _pooled(strata) if strata else None
+
+    all_tuned: PlainDict = {}
+    if tuned is not None and core:
+        table = normalised(tuned, references)
+        all_tuned["tuned"] = {
+            **_pooled([table[name] for name in core]),
+            "tuning_frames": frames * benchmark.trials * benchmark.tuning_seeds,
+            "by_task": _by_task(tuned, table),
+        }
 
     return {
         "version": benchmark.version,
@@ -82,6 +89,7 @@ def result(
         "seen": seen,
         "score": of(core),
         "added": of(later),
+        **all_tuned,
         "all": of(first),
         "families": {
             family: of(name for name in core if benchmark.tasks[name].family == family)
@@ -92,16 +100,33 @@ def result(
             for horizon in HORIZONS
         },
         "better_than_ppo": float(np.mean([np.mean(scores[name] > 1) for name in first])),
-        "tasks": {
-            name: {
-                "learning_rate": measured[name]["learning_rate"],
-                "scores": measured[name]["scores"],
-                "normalised": each.tolist(),
-                **{key: value for key, value in (of([name]) or {}).items() if key != "tasks"},
-            }
-            for name, each in scores.items()
-        },
+        "tasks": _by_task(measured, scores),
     }
+
+
+def _pooled(strata: Sequence[FloatArray]) -> PlainDict:
+    """Return the score over tasks with its interval."""
+    value, interval = statistics.estimate(strata)
+    return {"iqm": value, "interval": interval, "tasks": len(strata)}
+
+
+def _by_task(
+    measured: Mapping[str, PlainMapping], scores: Mapping[str, FloatArray]
+) -> dict[str, PlainDict]:
+    """Return what a row says about every task."""
+    found = {}
+    for name, each in scores.items():
+        value, interval = statistics.estimate([each])
+        others = measured[name].get("others")
+        found[name] = {
+            "learning_rate": measured[name]["learning_rate"],
+            **({"others": others} if others else {}),
+            "scores": measured[name]["scores"],
+            "normalised": each.tolist(),
+            "iqm": value,
+            "interval": interval,
+        }
+    return found
 
 
 def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
@@ -120,6 +145,8 @@ def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
     ]
     if found["added"]:
         parts.append(f"added in later versions {interval_of(found['added'])}")
+    if "tuned" in found:
+        parts.append(f"all hyperparameters tuned {interval_of(found['tuned'])}")
     beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}."
     columns = ["task", "family", "horizon", "learning rate", "IQM [95%]"]
     return page.Table("", columns, cells, note=f"{'; '.join(parts)}. {beaten}")

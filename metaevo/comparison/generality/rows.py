@@ -33,8 +33,9 @@ def score_of(row: PlainMapping) -> str:
 
 
 def parts_of(row: PlainMapping) -> dict[str, str]:
-    """Return a row's scores by families and horizons of tasks, and of the tasks added later."""
-    parts = {**row["families"], **row["horizons"], "added": row.get("added")}
+    """Return a row's scores by families and horizons of tasks, of added tasks, and all tuned."""
+    parts = {**row["families"], **row["horizons"]}
+    parts |= {name: row.get(name) for name in ("added", "tuned")}
     return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
 
 

@@ -3,7 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from annotated_types import Len
 
 from metaevo import statistics
 from metaevo.comparison.generality import result
-from metaevo.comparison.generality.measure import Bench, key_of, rates_of
+from metaevo.comparison.generality.measure import Bench, key_of, rates_of, settings_of
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark
 from metaevo.config import ConfigError, files, show
@@ -32,6 +32,7 @@ SAME = 1e-4
 class _Task:
     learning_rate: Number
     scores: Annotated[list[Measure], Len(2)]
+    others: dict[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class _Part:
     iqm: Number
     interval: Annotated[list[Number], Len(2, 2)]
     tasks: Index
+
+
+@dataclass(frozen=True)
+class _Tuned(_Part):
+    by_task: dict[str, _Task]
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class _Row:
     seen: list[Text]
     score: _Part
     tasks: dict[str, _Task]
+    tuned: _Tuned | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,7 @@ def check(
         raise ConfigError(f"{where}: {key} = {show(found)}: must be {allowed}")
 
     row, tasks = content["row"], content["row"]["tasks"]
+    rates = rates_of(benchmark, rule, row["learning_rates"])
     if row["version"] not in range(1, benchmark.version + 1):
         refuse("row.version", row["version"], f"at most {benchmark.version}: measure again")
     names = benchmark.of_version(row["version"])
@@ -132,20 +140,30 @@ def check(
             refuse("row.tasks", name, "a task of the list")
         if content["tasks"].get(name) != key_of(benchmark, name, rule.learner):
             refuse(f"tasks.{name}", content["tasks"].get(name), "the digest of the task's settings")
-        task, at = tasks[name], f"row.tasks.{name}"
-        if len(task["scores"]) != benchmark.seeds:
-            refuse(f"{at}.scores", task["scores"], f"{benchmark.seeds} scores")
-        if task["learning_rate"] not in row["learning_rates"]:
-            refuse(f"{at}.learning_rate", task["learning_rate"], "one of row.learning_rates")
+    tuned = (row.get("tuned") or {}).get("by_task")
+    if tuned is not None and tuned.keys() != tasks.keys():
+        refuse("row.tuned.by_task", list(tuned), "the tasks of row.tasks")
+    for at, part in (("row.tasks", tasks), ("row.tuned.by_task", tuned or {})):
+        for name, task in part.items():
+            if len(task["scores"]) != benchmark.seeds:
+                refuse(f"{at}.{name}.scores", task["scores"], f"{benchmark.seeds} scores")
+            allowed = settings_of(benchmark, name, rates, all_tuned=part is tuned)
+            if _setting(task) not in allowed:
+                refuse(f"{at}.{name}", _setting(task), f"one of {allowed}")
     if (row["slot"], row["key"]) != (rule.slot, rule.key):
         refuse("row.key", row["key"], f"{rule.key}, the digest of {rule.name} in {rule.slot}")
-    rates = rates_of(benchmark, rule, row["learning_rates"])
-    anew = result.result(benchmark, rule, rates, tasks, references, unable)
+    anew = result.result(benchmark, rule, rates, tasks, references, unable, tuned)
     if row["seen"] != anew["seen"]:
         refuse("row.seen", row["seen"], f"{anew['seen']}: the environments that the rule has seen")
-    iqm = None if anew["score"] is None else anew["score"]["iqm"]
-    if iqm is None or not math.isclose(iqm, row["score"]["iqm"], rel_tol=1e-6):
-        refuse("row.score.iqm", row["score"]["iqm"], f"{iqm}, of the scores of its tasks")
+    for name in ("score", "tuned"):
+        iqm, said = ((each.get(name) or {"iqm": math.nan})["iqm"] for each in (anew, row))
+        if not np.isclose(iqm, said, rtol=1e-6, equal_nan=True):
+            refuse(f"row.{name}.iqm", said, f"{iqm}, of the scores of its tasks")
+
+
+def _setting(task: PlainMapping) -> dict[str, float]:
+    """Return the hyperparameters of the agents that were scored on a task."""
+    return {"learning_rate": task["learning_rate"], **task.get("others", {})}
 
 
 def repeat(
@@ -164,10 +182,11 @@ def repeat(
     Raises:
         ConfigError: if scores differ by more than chance.
     """
-    names = list(content["row"]["tasks"])
-    for name in rng.choice(names, math.ceil(len(names) / REPEATED), replace=False).tolist():
-        kept = content["row"]["tasks"][name]
-        again = Bench(benchmark, name, rule).score(kept["learning_rate"])
+    row = content["row"]
+    kepts = [*row["tasks"].items(), *(row.get("tuned") or {"by_task": {}})["by_task"].items()]
+    for number in rng.choice(len(kepts), math.ceil(len(kepts) / REPEATED), replace=False):
+        name, kept = kepts[number]
+        again = Bench(benchmark, name, rule).score(_setting(kept))
         before = np.array(kept["scores"], dtype=np.float64)
         if np.allclose(again, before, rtol=SAME, equal_nan=True):
             report(f"{name}: the same scores")

@@ -64,6 +64,10 @@ class Benchmark:
     """number of agents per learning rate in tuning"""
     learning_rates: dict[str, tuple[float, ...]]
     """learning rates to tune over, by name of the rule"""
+    trials: Annotated[int, Gt(0)]
+    """settings that a rule may try on a task, if all hyperparameters are tuned"""
+    space: dict[str, tuple[float, ...]]
+    """values of these hyperparameters, other than the learning rate"""
     frames: dict[str, int]
     """environment steps of an agent by horizon"""
     train: PlainDict

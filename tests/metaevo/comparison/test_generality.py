@@ -30,6 +30,7 @@ TINY = dataclasses.replace(
     seeds=2,
     tuning_seeds=1,
     learning_rates={"default": (1e-3, 1e-2)},
+    trials=4,
     frames={"short": 64, "medium": 64, "long": 64},
     train={"num_envs": 4, "num_steps": 16, "hidden_sizes": [4]},
     tasks={"cartpole": LIST.tasks["cartpole"]},
@@ -77,6 +78,24 @@ def test_another_training_has_another_key():
     other = dataclasses.replace(LIST, tasks={**LIST.tasks, "grid": later})
     assert len({key_of(each, "grid") for each in (LIST, changed, other)}) == 3
     assert key_of(LIST, "grid") != key_of(LIST, "deep-sea")
+
+
+def test_all_rules_may_try_the_same_settings():
+    rates = [1e-3, 1e-2, 1e-1, 1.0]
+    grid, other = (
+        measure.settings_of(LIST, name, rates, all_tuned=True) for name in ("grid", "catch")
+    )
+    assert grid == measure.settings_of(LIST, "grid", rates, all_tuned=True) != other
+    assert (
+        grid[:4]
+        == measure.settings_of(LIST, "grid", rates)
+        == [{"learning_rate": r} for r in rates]
+    )
+    assert len(grid) == len({tuple(each.values()) for each in grid}) == LIST.trials
+    for rate in rates:
+        assert sum(each["learning_rate"] == rate for each in grid) == 4
+    for each in grid[4:]:
+        assert all(each[name] in values for name, values in LIST.space.items())
 
 
 def test_scores_are_put_on_the_scale_of_their_task():
@@ -155,7 +174,7 @@ def run(capsys, *argv):
 @pytest.mark.usefixtures("tiny")
 def test_what_was_measured_is_kept_and_from_python_it_is_the_same(tmp_path, capsys, monkeypatch):
     output = tmp_path / "out"
-    assert run(capsys, "huber", "--output", output, "--submit")[0] == 0
+    assert run(capsys, "huber", "--output", output, "--submit", "--all-tuned")[0] == 0
     code, out, _ = run(capsys, "--check", output / "submission.json")
     assert (code, "cartpole: the same scores" in out) == (0, True)
     kept = json.loads((output / "result.json").read_text())
@@ -163,9 +182,10 @@ def test_what_was_measured_is_kept_and_from_python_it_is_the_same(tmp_path, caps
     (tmp_path / "empty").mkdir()
     with monkeypatch.context() as patch:
         patch.chdir(tmp_path / "empty")
-        found = metaevo.generality("huber")
+        found = metaevo.generality("huber", all_tuned=True)
     assert not list((tmp_path / "empty").iterdir())
     assert found.score.value == pytest.approx(kept["score"]["iqm"])
+    assert found.tuned.value == pytest.approx(kept["tuned"]["iqm"])
     assert (found.rule, found.slot, found.complete) == ("huber", "value_loss", True)
     (record,) = found.table()
     assert record["score"] == pytest.approx(kept["tasks"]["cartpole"]["iqm"])
@@ -193,11 +213,12 @@ def test_ppo_is_the_reference_itself(tiny):
     """Adam's agents of the reference's seeds are those that the references kept."""
     bench = measure.Bench(TINY, "cartpole", rule_of("adam"))
     kept = tiny["tasks"]["cartpole"]
-    scores = bench.score(kept["learning_rate"], measure.Purpose.NORMALISATION)
+    setting = {"learning_rate": kept["learning_rate"]}
+    scores = bench.score(setting, measure.Purpose.NORMALISATION)
     known = np.isfinite(scores)  # one that has finished no episode is kept as the worst
     np.testing.assert_allclose(scores[known], np.asarray(kept["tuned"])[known], rtol=1e-5)
     assert known.any()
-    assert not np.array_equal(bench.score(kept["learning_rate"]), scores)  # on fresh seeds
+    assert not np.array_equal(bench.score(setting), scores)  # on fresh seeds
 
 
 def test_rules_are_found_by_name():
@@ -293,7 +314,8 @@ def test_a_learner_leaves_out_what_it_cannot_learn():
 @pytest.mark.long
 def test_a_learner_is_tuned_and_scored(tmp_path):
     few = dataclasses.replace(TWO, frames={"short": 256, "medium": 256, "long": 256})
-    found = measure.measure(few, "grid", rule_of("lpg"), [1e-3, 1e-2], tmp_path)
+    rates = [{"learning_rate": rate} for rate in (1e-3, 1e-2)]
+    found = measure.measure(measure.Bench(few, "grid", rule_of("lpg")), rates, tmp_path / "x.json")
     assert len(found["scores"]) == few.seeds
     assert found["learning_rate"] in (1e-3, 1e-2)
 
@@ -307,6 +329,8 @@ def test_a_learner_is_tuned_and_scored(tmp_path):
         "adam --learning_rates 1 2 3 nan",
         "adam --references x.json",
         "adam --submit --tasks grid",
+        "dqn --all-tuned",
+        "--all-tuned",
         "--submit",
         "--check nothing.json",
         "adam --check nothing.json --submit",

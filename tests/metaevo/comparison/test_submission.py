@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.generality import result, submission
+from metaevo.comparison.generality.measure import settings_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import benchmark
 from metaevo.config import ConfigError
@@ -25,8 +26,18 @@ def submitted():
         name: {"learning_rate": RATES[1], "scores": [0.5, None, *np.linspace(0, 1, 6)]}
         for name in LIST.tasks
     }
-    row = result.result(LIST, RULE, RATES, measured, ENDS)
-    content = submission.submission(LIST, row, "metaevo generality dpo --submit")
+    tuned = {}
+    for name in LIST.tasks:
+        *_, (rate, *others) = (
+            each.items() for each in settings_of(LIST, name, RATES, all_tuned=True)
+        )
+        tuned[name] = {
+            "learning_rate": rate[1],
+            "others": dict(others),
+            "scores": list(np.linspace(0.2, 1, 8)),
+        }
+    row = result.result(LIST, RULE, RATES, measured, ENDS, tuned=tuned)
+    content = submission.submission(LIST, row, "metaevo generality dpo --submit --all-tuned")
     return json.loads(json.dumps(content))
 
 
@@ -53,7 +64,7 @@ def test_what_was_measured_is_accepted(tmp_path):
         ("row.tasks.grid", None, "missing: grid"),
         ("row.tasks.grid.scores", [1.0, 2.0], "row.tasks.grid.scores"),
         ("row.tasks.grid.scores", None, "has no 'row.tasks.grid.scores'"),
-        ("row.tasks.grid.learning_rate", 0.123, "one of row.learning_rates"),
+        ("row.tasks.grid.learning_rate", 0.123, "row.tasks.grid = "),
         ("row.tasks.grid.scores", [0.9] * 8, "row.score.iqm"),
         ("row.tasks.other", {"learning_rate": RATES[0], "scores": [0.0] * 8}, "a task of the list"),
         ("row.key", "0000", "row.key = '0000': must be"),
@@ -64,6 +75,9 @@ def test_what_was_measured_is_accepted(tmp_path):
         ("tasks.grid", "0000", "tasks.grid = '0000': must be the digest"),
         ("versions", None, "has no 'versions'"),
         ("row.score", None, "has no 'row.score'"),
+        ("row.tuned.iqm", 3.0, "row.tuned.iqm = 3.0"),
+        ("row.tuned.by_task.grid.others", {"gae_lambda": 0.5}, "row.tuned.by_task.grid = "),
+        ("row.tuned.by_task.grid", None, "row.tuned.by_task = "),
     ],
 )
 def test_what_is_wrong_is_named(path, value, message, tmp_path):
@@ -115,10 +129,13 @@ def test_a_tenth_is_trained_again(change, lines, monkeypatch):
         def __init__(self, benchmark, task, rule):
             trained.append(task)
 
-        def score(self, rate):
-            assert rate == RATES[1]
-            kept = content["row"]["tasks"][trained[-1]]["scores"]
-            return change(np.array(kept, dtype=float))
+        def score(self, setting):
+            row, name = content["row"], trained[-1]
+            kept = row["tasks"][name]
+            if len(setting) > 1:  # all hyperparameters were tuned
+                kept = row["tuned"]["by_task"][name]
+            assert setting == {"learning_rate": kept["learning_rate"], **kept.get("others", {})}
+            return change(np.array(kept["scores"], dtype=float))
 
     monkeypatch.setattr(submission, "Bench", Bench)
     arguments = copy.deepcopy(content), "x.json", LIST, RULE, np.random.default_rng(0), said.append
@@ -128,4 +145,4 @@ def test_a_tenth_is_trained_again(change, lines, monkeypatch):
     else:
         submission.repeat(*arguments)
         assert lines in said[0]
-    assert len(trained) == 1  # a tenth of two, rounded up
+    assert len(trained) == 1  # a tenth of four, rounded up
