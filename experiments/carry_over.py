@@ -34,7 +34,7 @@ from metaevo.comparison.generality.judge import GeneralityResult, Job, judge
 from metaevo.comparison.generality.measure import rates_of
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import rule_of
-from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
+from metaevo.comparison.generality.tasks import CORE, Benchmark, benchmark, read_references
 from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.files import write_json_atomic
@@ -143,9 +143,9 @@ class Cell:
 
 
 def unseen_tasks(pool: Benchmark) -> list[str]:
-    """Return the benchmark's tasks on whose environments no cell trains."""
-    envs = {each.env for each in pool.tasks.values()}
-    return [name for name, each in benchmark().tasks.items() if each.env not in envs]
+    """Return the tasks of the benchmark's score on whose environments no cell trains."""
+    envs, found = {each.env for each in pool.tasks.values()}, benchmark()
+    return [name for name in found.of_version(CORE) if found.tasks[name].env not in envs]
 
 
 def measure(cell: Cell, pool: Benchmark, folder: Path) -> PlainDict:

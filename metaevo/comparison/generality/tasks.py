@@ -64,10 +64,6 @@ class Benchmark:
     """number of agents per learning rate in tuning"""
     learning_rates: dict[str, tuple[float, ...]]
     """learning rates to tune over, by name of the rule"""
-    trials: Annotated[int, Gt(0)]
-    """settings that a rule may try on a task, if all hyperparameters are tuned"""
-    space: dict[str, tuple[float, ...]]
-    """values of these hyperparameters, other than the learning rate"""
     frames: dict[str, int]
     """environment steps of an agent by horizon"""
     train: PlainDict
@@ -75,6 +71,10 @@ class Benchmark:
     tasks: dict[str, TaskSpec]
     learners: dict[str, LearnerSpec] = field(default_factory=dict)
     """other learners by their names"""
+    trials: Annotated[int, Gt(0)] = 1
+    """settings that a rule may try on a task, if all hyperparameters are tuned"""
+    space: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """values of these hyperparameters, other than the learning rate"""
 
     def settings(self, task: str, learner: str = LEARNER) -> PlainDict:
         """Return the settings of a training on a task, without the rule, as plain data."""
