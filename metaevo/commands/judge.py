@@ -1,6 +1,7 @@
 """Command line of `metaevo judge`: proposals on standard input, answers on standard output."""
 
 import json
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -9,7 +10,7 @@ from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals import settings as judge_settings
-from metaevo.discovery.proposals.judge import Judge
+from metaevo.discovery.proposals.judge import Judge, Judged
 from metaevo.discovery.proposals.reading import batches
 from metaevo.reports.numbers import number
 from metaevo.studies.settings import experiment_class
@@ -65,9 +66,22 @@ def main(argv: list[str], *, description: str | None) -> int:
     seen = invalid = 0
     for lines in batches(sys.stdin.fileno(), LINES):
         for answer in judge.submit(lines, stage):
-            print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
+            _answer(answer)
             seen, invalid = seen + 1, invalid + (not answer.valid)
         best = judge.archive[0]["score"] if judge.archive else None
-        about = f"{seen} proposals, {invalid} not valid, {len(judge.archive)} trained"
+        about = f"{seen} proposals, {invalid} not valid; {len(judge.archive)} in the archive"
         print(f"{about}; best score: {number(best)}", file=sys.stderr, flush=True)
     return 0
+
+
+def _answer(answer: Judged) -> None:
+    """Write a line to standard output.
+
+    Raises:
+        ConfigError: if nobody reads it any more, or the disk is full.
+    """
+    try:
+        print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        raise files.unwritable("standard output", error) from None

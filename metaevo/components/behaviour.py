@@ -1,6 +1,6 @@
 """What programs compute on a fixed batch of inputs: to reject useless ones and find duplicates.
 
-    outputs = fingerprint(config, meta_params)       # [64], for each program of a schedule
+    outputs = fingerprint(config, meta_params)       # [points], for each program of a schedule
     is_valid(outputs)                                # worth training
     is_same(outputs, others)                         # another text for the same rule
 
@@ -22,13 +22,13 @@ from purerl.types import Context
 
 POINTS = 64
 AT_RATIO_1 = 8
-"""Points of a policy loss whose policy has not moved yet, as in the first gradient step."""
+"""One of so many points of a policy loss has not moved yet, as in the first gradient step."""
 TOLERANCE = 1e-5
 Batch = dict[str, np.ndarray]
-"""Inputs by name, each [POINTS]."""
+"""Inputs by name, each [points]."""
 
 
-def batch(slot: str) -> Batch:
+def batch(slot: str, points: int = POINTS) -> Batch:
     """Return inputs of a slot: the arguments of a loss, or the named inputs of another function.
 
     They are drawn once, over the ranges that occur in training:
@@ -42,42 +42,45 @@ def batch(slot: str) -> Batch:
     - all: the whole of training, evenly.
     """
     rng = np.random.default_rng(0)
-    progress = np.linspace(0.0, 1.0, POINTS)
+    progress = np.linspace(0.0, 1.0, points)
     found: dict[str, np.ndarray]
     if slot == "value_loss":
-        target = rng.normal(0, 3, POINTS)
-        prediction = target + _sized(rng, 1e-2, 10)
-        old_prediction = prediction - _sized(rng, 1e-3, 1)
+        target = rng.normal(0, 3, points)
+        prediction = target + _sized(rng, points, 1e-2, 10)
+        old_prediction = prediction - _sized(rng, points, 1e-3, 1)
         found = {"prediction": prediction, "target": target, "old_prediction": old_prediction}
         found["progress"] = rng.permutation(progress)
     elif slot == "policy_loss":
-        log_ratio = _sized(rng, 1e-3, 1)
-        log_ratio[:AT_RATIO_1] = 0.0
-        found = {"log_ratio": log_ratio, "advantage": rng.normal(0, 1, POINTS)}
+        log_ratio = _sized(rng, points, 1e-3, 1)
+        log_ratio[: points // AT_RATIO_1] = 0.0
+        found = {"log_ratio": log_ratio, "advantage": rng.normal(0, 1, points)}
         found["progress"] = rng.permutation(progress)
     elif slot == "make_optimizer":
-        found = {name: rng.normal(0, 1, POINTS) for name in SIGNALS}
-        found |= {"size": rng.normal(0, 1, POINTS), "value": rng.normal(0, 0.3, POINTS)}
-        found |= {"policy": rng.integers(0, 2, POINTS), "progress": rng.permutation(progress)}
-        found["length"] = np.log(10 ** rng.uniform(1, 5, POINTS)) / 10
+        found = {name: rng.normal(0, 1, points) for name in SIGNALS}
+        found |= {"size": rng.normal(0, 1, points), "value": rng.normal(0, 0.3, points)}
+        found |= {"policy": rng.integers(0, 2, points), "progress": rng.permutation(progress)}
+        found["length"] = np.log(10 ** rng.uniform(1, 5, points)) / 10
     else:
         found = {"progress": progress}
     return {name: each.astype(np.float32) for name, each in found.items()}
 
 
-def _sized(rng: np.random.Generator, low: float, high: float) -> np.ndarray:
-    """Return numbers of either sign [POINTS], uniform in the logarithm of their size."""
-    return rng.choice([-1, 1], POINTS) * np.exp(rng.uniform(np.log(low), np.log(high), POINTS))
+def _sized(rng: np.random.Generator, points: int, low: float, high: float) -> np.ndarray:
+    """Return numbers of either sign [points], uniform in the logarithm of their size."""
+    return rng.choice([-1, 1], points) * np.exp(rng.uniform(np.log(low), np.log(high), points))
 
 
-def fingerprint(config: program.Config, meta_params: PlainMapping) -> jax.Array:
-    """Return the outputs of a component on the batch of its slot, [programs * POINTS].
+def fingerprint(
+    config: program.Config, meta_params: PlainMapping, points: int = POINTS
+) -> jax.Array:
+    """Return the outputs of a component on the batch of its slot, [programs * points].
 
     Args:
         config: the language of the programs.
         meta_params: codes [programs, length] and constants [programs, length].
+        points: size of the batch.
     """
-    inputs = {name: jnp.asarray(each) for name, each in batch(config.slot).items()}
+    inputs = {name: jnp.asarray(each) for name, each in batch(config.slot, points).items()}
     if config.slot in ("value_loss", "policy_loss"):
         loss = program.make(config).apply
         return _slopes(loss, meta_params, inputs.pop("progress"), *inputs.values())
@@ -95,7 +98,7 @@ def _slopes(
     progress: jax.Array,
     *arguments: jax.Array,
 ) -> jax.Array:
-    """Return the derivative of a loss by its first argument, [POINTS]."""
+    """Return the derivative of a loss by its first argument, [points]."""
 
     def slope(progress, argument, *others):
         context = Context(None, progress=progress)

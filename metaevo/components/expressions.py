@@ -90,8 +90,12 @@ def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Ex
 
     Raises:
         ValueError: in one line, if the text is not a formula, has unknown names, or has a constant
-            part without a finite value, such as a division by zero.
+            part without a finite value, such as a division by zero; or if the name of a constant
+            is not free.
     """
+    for name in numbers:
+        if not (isinstance(name, str) and name.isidentifier()) or name in (*names, *FUNCTIONS):
+            raise ValueError(f"constants: {show(name)} must be a name that is not taken yet")
     shown = f"expression = {show(text)}"
     if len(text) > MAX_LETTERS:
         raise ValueError(f"{shown}: must have at most {MAX_LETTERS} characters")

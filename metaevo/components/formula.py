@@ -19,7 +19,7 @@ from typing import Literal
 import jax.numpy as jnp
 
 from metaevo.components.component import Component, Found
-from metaevo.components.expressions import FUNCTIONS, Expression, parse
+from metaevo.components.expressions import Expression, parse
 from metaevo.components.rule import INPUTS, Rule, fill
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
@@ -57,10 +57,6 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check what no single field can."""
-        taken = {*INPUTS[self.slot], *FUNCTIONS}
-        for name in self.constants:
-            if not (isinstance(name, str) and name.isidentifier()) or name in taken:
-                raise ValueError(f"constants: {show(name)} must be a name that is not taken yet")
         names = frozenset().union(*(each.names for each in self.factors.values()))
         if unused := set(self.constants) - names:
             raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from scipy.integrate import cumulative_trapezoid
 
 from metaevo.components import temporal
 from metaevo.components.component import Found
@@ -42,15 +43,14 @@ def policy_curves(
     log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
 
     def curve(function, meta_params):
-        context = Context(hyperparams)
-
         def at(log_ratio):
-            return function(meta_params, context, log_ratio, np.float32(advantage))
+            return function(meta_params, Context(hyperparams), log_ratio, np.float32(advantage))
 
-        loss, slope = jax.vmap(jax.value_and_grad(at))(log_ratio)
-        ratio = np.exp(log_ratio)
-        drift = np.asarray(loss) - np.asarray(at(np.float32(0.0))) + (ratio - 1.0) * advantage
-        return PolicyCurve(ratio, drift, -np.asarray(slope) / ratio)
+        slope, ratio = np.asarray(jax.vmap(jax.grad(at))(log_ratio)), np.exp(log_ratio)
+        # the value of a loss that is given by its slope is inexact where the slope jumps
+        loss = cumulative_trapezoid(slope, log_ratio, initial=0.0)
+        drift = loss - np.interp(0.0, log_ratio, loss) + (ratio - 1.0) * advantage
+        return PolicyCurve(ratio, drift, -slope / ratio)
 
     curves = {name: curve(function, meta_params) for name, function in learned.items()}
     functions = losses.HAND_WRITTEN["policy_loss"]

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.integrate import cumulative_trapezoid
 
 from metaevo.components import temporal
 from metaevo.components.component import LEARNED, Ablation, Found, Row
@@ -143,12 +144,15 @@ def loss_curves(
 def _curve(
     value_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams, errors: np.ndarray
 ) -> LossCurve:
-    """Return a loss and its derivative at errors [2, samples], as `slopes` defines it."""
+    """Return a loss, 0 at zero error, and its derivative at increasing errors [2, samples].
+
+    The derivative is that of `slopes`, all that a learner uses, and the loss is its integral: the
+    value of a loss that is given by its slope is inexact where the slope jumps.
+    """
     predictions, targets = errors
-    arguments = (meta_params, Context(hyperparams), predictions, targets, predictions)
-    loss = jax.jit(jax.vmap(value_loss, in_axes=(None, None, 0, 0, 0)))(*arguments)
-    slope = slopes(value_loss, meta_params, hyperparams, errors)
-    return LossCurve(predictions - targets, np.asarray(loss), slope)
+    error, slope = predictions - targets, slopes(value_loss, meta_params, hyperparams, errors)
+    loss = cumulative_trapezoid(slope, error, initial=0.0)
+    return LossCurve(error, loss - np.interp(0.0, error, loss), slope)
 
 
 def _steepness(found: Found, errors: np.ndarray) -> float:

@@ -125,8 +125,8 @@ def check_meta_params(shapes: PyTree, *, perturbed: bool = True) -> None:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ConfigError(
                 f"init: meta-parameter {jax.tree_util.keystr(path) or 'array'} has dtype "
-                f"{leaf.dtype}: only floating-point arrays can be evolved; use float32 and round "
-                "inside evaluate, or a strategy without perturbs"
+                f"{leaf.dtype}, and this strategy adds numbers to it: use float32 and round inside "
+                "evaluate, or a strategy that doesn't (genetic_programming for programs)"
             )
 
 

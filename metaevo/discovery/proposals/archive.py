@@ -82,6 +82,8 @@ class Archive:
                 in use.
         """
         self.folder = files.make_folder(folder)
+        if not (folder / ABOUT).exists() and _is_of_others(folder):
+            raise ConfigError(f"{folder}: is no archive, and not empty; name another directory")
         self.records: list[Record] = []
         self._by_text: dict[str, int] = {}
         self._blocks: list[np.ndarray] = []
@@ -99,6 +101,11 @@ class Archive:
             part = self.records[start : start + BLOCK]
             for record, outputs in zip(part, fingerprints(part), strict=True):
                 self._index(record["id"], outputs)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this process may write."""
+        return self.unlock.alive
 
     def _check(self, about: PlainDict) -> None:
         path = self.folder / ABOUT
@@ -170,6 +177,11 @@ class Archive:
         """Return the records with the highest scores, in order."""
         scored = [each for each in self.records if each["score"] is not None]
         return sorted(scored, key=_negative_score)[:count]
+
+
+def _is_of_others(folder: Path) -> bool:
+    """Whether a directory has other files than the lock and what an interrupted write leaves."""
+    return any(each.name != LOCK and not each.name.startswith(".") for each in folder.iterdir())
 
 
 def _negative_score(record: Record) -> float:

@@ -5,7 +5,7 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -28,6 +28,8 @@ from metaevo.evolution.seeding import Purpose
 from metaevo.studies.settings import EvolveSettings
 
 Stage = Callable[[str], object]
+POINTS = 1024
+"""Inputs on which duplicates compute the same; enough to tell thresholds 2% apart."""
 FINGERPRINTS = 32
 """programs whose fingerprints are computed at once"""
 SURVIVORS = 4
@@ -119,7 +121,7 @@ class Judge:
             state = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
         self._trials = Trials(settings, Path(state), batch)
-        one = functools.partial(behaviour.fingerprint, self._config)
+        one = functools.partial(behaviour.fingerprint, self._config, points=POINTS)
         self._fingerprint = jax.jit(jax.vmap(one))
         evolution = settings.evolution
         self._seeds, self._more = evolution.seeds_per_candidate, evolution.validation_seeds
@@ -135,7 +137,7 @@ class Judge:
         """ids that this process has answered with: the same program once more is a duplicate"""
 
     def close(self) -> None:
-        """Unlock the archive, so that another judge can continue it."""
+        """Unlock the archive, so that another judge can continue it; this one is at its end."""
         self._archive.unlock()
 
     def __enter__(self) -> Self:
@@ -152,16 +154,23 @@ class Judge:
 
     def submit(
         self,
-        proposals: Iterable[str | bytes | PlainMapping],
+        proposals: Iterable[str | bytes | PlainMapping] | str | bytes | PlainMapping,
         stage: Stage = lambda text: None,
     ) -> list[Judged]:
         """Judge proposals, and return the answers in the same order.
 
         Args:
             proposals: expressions; or mappings with `expression` and optionally `constants`,
-                `name` and `parent`; or these as a line of JSON, in bytes.
+                `name` and `parent`; or these as a line of JSON, in bytes; or only one of these.
             stage: called with the name of each stage.
+
+        Raises:
+            ValueError: if the judge is closed.
         """
+        if not self._archive.is_locked:
+            raise ValueError("submit: the judge is closed, and another may have its archive")
+        if isinstance(proposals, str | bytes | Mapping):
+            proposals = [proposals]
         read_ones = [read(self._config, each) for each in proposals]
         found = self._find(read_ones)
         self._train([each for each in self._archive.records if not each["scores"]], stage)

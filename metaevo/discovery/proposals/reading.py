@@ -3,17 +3,18 @@
 {"expression": "-minimum(ratio, 1 + c) * advantage", "constants": {"c": 0.2}, "name": "a"}
 """
 
+import codecs
 import os
 import select
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NotRequired
+from typing import Any, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
 
 from metaevo.components import program
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, show
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.files import parse_line
 from metaevo.config.plain import PlainMapping
@@ -52,15 +53,13 @@ def read(config: program.Config, given: str | bytes | PlainMapping) -> Proposal:
         config: the language.
         given: other keys than those of a proposal are ignored.
     """
+    found = Proposal()
     try:
         data = {"expression": given} if isinstance(given, str) else given
-        line = check(_Line, _content(data) if isinstance(data, bytes) else data, "proposal")
-    except ValueError as error:
-        return Proposal(reason=str(error))
-    found = Proposal(
-        line["expression"], line.get("constants") or {}, line.get("name"), line.get("parent")
-    )
-    try:
+        data = _content(data) if isinstance(data, bytes) else data
+        found = Proposal(**{key: _label(data.get(key)) for key in ("expression", "name", "parent")})
+        line = check(_Line, data, "proposal")
+        found = replace(found, constants=line.get("constants") or {})
         codes, constants = config.read(line["expression"], found.constants)
     except ValueError as error:
         return replace(found, reason=str(error))
@@ -72,8 +71,15 @@ def _content(line: bytes) -> PlainMapping:
     """Return the object in a line of JSON."""
     if len(line) > MAX_LINE:
         raise ConfigError(f"line: must have at most {MAX_LINE} bytes")
-    content: PlainMapping = parse_line(line, "line")
+    content = parse_line(line.removeprefix(codecs.BOM_UTF8), "line")
+    if not isinstance(content, dict):
+        raise ConfigError(f"line: {show(content)}: not a JSON object")
     return content
+
+
+def _label(value: Any) -> Any:
+    """Return a text or a whole number as it is, and None for anything else."""
+    return value if isinstance(value, str | int) else None
 
 
 def batches(descriptor: int, most: int) -> Iterator[list[bytes]]:

@@ -283,5 +283,5 @@ def test_a_strategy_that_perturbs_is_refused():
     settings = from_dict(experiment_class(raw, None), raw)
     assert settings.strategy.algorithm == "genetic_programming"
     study = LearnerStudy(replace(settings, strategy=StrategyConfig()))
-    with pytest.raises(ConfigError, match=r"'codes'.*a strategy without perturbs"):
+    with pytest.raises(ConfigError, match=r"'codes'.*genetic_programming"):
         study.check()

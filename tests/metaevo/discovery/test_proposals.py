@@ -47,13 +47,15 @@ PROPOSALS = [f"error + {number / 100}" for number in range(1, 41)]
         (b'{"expression": "error', "not a JSON object"),
         (b'{"expression": "\xff"}', "not a JSON object"),
         (b"[" * 5000, "not a JSON object"),
-        (b'["error"]', "must be a mapping"),
+        (b'["error"]', "not a JSON object"),
         (b"{}", "expression"),
         (b'{"expression": 1}', "must be text"),
         (b'{"expression": "error", "constants": {"c": Infinity}}', "finite"),
         (b'{"expression": "error", "constants": {"c": "1"}}', "number"),
         (b'{"expression": "error * c", "constants": {"c": 1e300}}', "finite"),
         (b'{"expression": "error", "name": []}', "name"),
+        (b'{"expression": "error", "constants": {"error": 2}}', "not taken"),
+        (b'{"expression": "error", "constants": {"tanh": 2}}', "not taken"),
         (b'{"expression": "error + target"}', "unknown name 'target'"),
         (b'{"expression": "sin(error)"}', "unknown name 'sin'"),
         (b'{"expression": "exp(error)"}', "needs exp"),
@@ -81,11 +83,17 @@ def test_a_bad_line_has_a_reason_of_one_line(line, reason, tmp_path, monkeypatch
 
 def test_a_proposal_is_a_program_with_its_constants():
     line = {"expression": "tanh(error) * c", "constants": {"c": 3}, "name": "a", "thought": "?"}
-    found = read(CONFIG, json.dumps(line).encode())
+    found = read(CONFIG, b"\xef\xbb\xbf" + json.dumps(line).encode())  # as Windows writes it
     assert (found.reason, found.name, found.parent) == (None, "a", None)
     expected = CONFIG.compiled("tanh(error) * 3.0")
     np.testing.assert_array_equal(found.meta_params["codes"][0], expected[0])
     np.testing.assert_array_equal(found.meta_params["constants"][0], expected[1])
+
+
+def test_a_bad_proposal_keeps_its_names():
+    found = read(CONFIG, b'{"expression": "error", "constants": 1, "name": "a", "parent": 7}')
+    assert (found.expression, found.name, found.parent) == ("error", "a", 7)
+    assert "constants" in found.reason
 
 
 def test_lines_come_as_soon_as_they_are_there():
@@ -193,6 +201,22 @@ def test_duplicates_and_useless_programs_are_not_trained(drawn):
     assert sum(count for count, seeds in drawn.trained if seeds == 3) == 2
 
 
+def test_near_thresholds_are_no_duplicates(drawn):
+    judge = metaevo.Judge("value_loss", TASKS)
+    near = [f"clip(error, -{limit}, {limit})" for limit in (0.3, 0.31, 1.0, 1.03, 3.0, 3.1)]
+    assert [each.duplicate_of for each in judge.submit(near)] == [None] * 6
+
+
+def test_a_closed_judge_takes_nothing_and_one_expression_needs_no_list(drawn, tmp_path):
+    with metaevo.Judge("value_loss", TASKS, state=tmp_path) as judge:
+        (answer,) = judge.submit("error + 1")
+    assert answer.valid
+    before = (tmp_path / "archive.jsonl").read_bytes()
+    with pytest.raises(ValueError, match="closed"):
+        judge.submit(["error + 2"])
+    assert (tmp_path / "archive.jsonl").read_bytes() == before
+
+
 def test_a_program_whose_agents_diverge_is_not_valid(drawn):
     judge = metaevo.Judge("value_loss", TASKS)
     bad, good = judge.submit(["error + 10", "error + 1"])
@@ -235,6 +259,13 @@ def test_an_archive_of_something_else_is_refused(drawn, tmp_path):
     schedule = {"train": {"total_timesteps": 1024}}
     with pytest.raises(metaevo.ConfigError, match="slot = 'value_loss', not 'schedule'"):
         metaevo.Judge("schedule", schedule, state=tmp_path)
+
+
+def test_a_folder_of_other_files_is_left_alone(drawn, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(metaevo.ConfigError, match="no archive"):
+        metaevo.Judge("value_loss", TASKS, state=tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_damaged_archive_is_refused_in_one_line(tmp_path):
