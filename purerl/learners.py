@@ -57,7 +57,7 @@ LEARNERS: dict[str, LearnerEntry] = {
             "schedule": ("constant", "linear", "cosine"),
         },
         loss_scale="vf_coef",
-        told=TOLD | {"epoch", "minibatch", "dormancy"},
+        told=TOLD | {"epoch", "minibatch", "dormancy", "loss"},
     ),
     "dqn": LearnerEntry(
         dqn.Config,

@@ -289,7 +289,7 @@ class PPO:
         """
         config, context = self.config, self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
-        gradient = jax.grad(self.loss, has_aux=True)
+        gradient = jax.value_and_grad(self.loss, has_aux=True)
 
         def gradient_step(params, opt_state, inputs):
             rows, step, key = inputs
@@ -300,8 +300,9 @@ class PPO:
                 key=key,
                 dormancy=parameters.dormancy(self.network, params, minibatch.transition.obs),
             )
-            grads, metrics = gradient(params, minibatch, here, meta_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            (loss, metrics), grads = gradient(params, minibatch, here, meta_params)
+            told = here.replace(loss=loss).extra_args()
+            updates, opt_state = optimizer.update(grads, opt_state, params, **told)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
@@ -337,6 +338,7 @@ class PPO:
             progress=jnp.minimum(frames / whole, 1.0),
             num_updates=num_updates,
             num_epochs=self.config.update_epochs,
+            num_minibatches=self.config.num_minibatches,
             frames=frames,
         )
 

@@ -56,8 +56,12 @@ class Context(struct.PyTreeNode):
     dormancy: PyTree = None
     """activity of the unit that each parameter feeds; see
     `purerl.parts.parameters.dormancy`"""
+    loss: jax.Array | None = None
+    """[] loss whose gradient an optimizer is given, of PPO's minibatch; None elsewhere"""
     num_epochs: int = 1
     """passes over the data of an update, where there are epochs"""
+    num_minibatches: int = 1
+    """gradient steps of an epoch, where there are epochs"""
     component: Any = None
     """hyperparameters of a learned part, if any; learners do not use them"""
 
@@ -70,6 +74,7 @@ class Context(struct.PyTreeNode):
             "minibatch": self.minibatch,
             "key": self.key,
             "dormancy": self.dormancy,
+            "loss": self.loss,
         }
 
 

@@ -1,6 +1,7 @@
 """Published weights of learned rules, read from a file that the user names.
 
     metaevo train --make_optimizer path/to/breakout_OPEN.npy
+    metaevo train --make_optimizer path/to/theta.state
 
 The weights are not part of metaevo: `RULES` has their places, and the digests by which their files
 are recognised. They fill a slot as an evolved part does, so a run keeps a copy.
@@ -13,17 +14,22 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from flax.serialization import msgpack_restore
 
+from metaevo.components import celo
 from metaevo.components import open as open_component
 from metaevo.components.parts import Evolved, make
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 from purerl.types import PyTree
 
-SUFFIX = ".npy"
+ARRAY, STATE = ".npy", ".state"
+"""The ends of the names of OPEN's files and of Celo's."""
+LARGEST_FILE = 2**20
+"""in bytes"""
 SLOT = open_component.SLOT
 LEARNER = "ppo"
-"""all were evolved with it"""
+"""the learner that tells them what they read; OPEN's were evolved with it"""
 
 
 class Published(NamedTuple):
@@ -37,8 +43,9 @@ class Published(NamedTuple):
     """of the file"""
     envs: tuple[str, ...]
     """environments that the rule has seen, by their names in metaevo where they have one"""
-    config: open_component.Config
-    """settings of the component `open`"""
+    config: open_component.Config | celo.Config
+    """settings of the component"""
+    component: str = "open"
     repository: str = "github.com/AlexGoldie/rl-learned-optimization"
     licence: str = "Apache-2.0"
 
@@ -85,13 +92,24 @@ def _open(name: str, sha256: str, envs: tuple[str, ...]) -> Published:
     return Published(f"open-{name}", file, sha256, envs, config)
 
 
-RULES = tuple(_open(name, *about) for name, about in OPEN.items())
+CELO = Published(
+    "celo",
+    "algoperf/submissions/celo/theta.state",
+    "35683c6123069c101d62ec1f8b2e6d70d50a43e67ebe09953b27620a7dcb836b",
+    (),  # image classification only
+    celo.Config(),
+    "celo",
+    "github.com/amoudgl/celo",
+    "MIT",
+)
+"""The optimizer of Moudgil et al. 2025."""
+RULES = (*(_open(name, *about) for name, about in OPEN.items()), CELO)
 """All published rules that can be read."""
 
 
 def is_file_name(text: str | Path) -> bool:
     """Whether a setting names a file of weights instead of a run's directory."""
-    return str(text).endswith(SUFFIX)
+    return str(text).endswith((ARRAY, STATE))
 
 
 def find(path: str | Path) -> Published:
@@ -109,8 +127,10 @@ def load(path: str | Path) -> tuple[Evolved, PyTree]:
     Raises:
         ConfigError: as `find` does.
     """
-    found, numbers = _read(Path(path))
-    return part(found), unflatten(numbers, found.config)
+    found, content = _read(Path(path))
+    if isinstance(found.config, celo.Config):
+        return part(found), celo_weights(msgpack_restore(content))
+    return part(found), unflatten(_array(Path(path), content), found.config)
 
 
 def seen(rule: Published) -> PlainDict:
@@ -120,29 +140,63 @@ def seen(rule: Published) -> PlainDict:
 
 def part(rule: Published) -> Evolved:
     """Return the part that a published rule is, without its weights."""
-    return make("open", rule.config)
+    return make(rule.component, rule.config)
 
 
-def _read(path: Path) -> tuple[Published, np.ndarray]:
-    content = files.read(path)
+def _read(path: Path) -> tuple[Published, bytes]:
+    """Return the rule and the content of its file, which is parsed only if it is an OPEN array."""
+    content = files.read(path, LARGEST_FILE)
+    if is_array := path.suffix != STATE:
+        _array(path, content)
     digest = hashlib.sha256(content).hexdigest()
+    for rule in RULES:
+        if rule.sha256 == digest:
+            return rule, content
+    known = [rule for rule in RULES if (rule.component == "open") == is_array]
+    names = ", ".join(Path(rule.file).name for rule in known)
+    raise ConfigError(
+        f"{path}: its SHA-256 begins with {digest[:8]} ({len(content):,} bytes): must be an "
+        f"unaltered file of {known[0].repository} ({names})"
+    )
+
+
+def _array(path: Path, content: bytes) -> np.ndarray:
+    """Return OPEN's weights in a file."""
     try:
         numbers = np.load(io.BytesIO(content), allow_pickle=False)
         shape, dtype = numbers.shape, str(numbers.dtype)
     except (AttributeError, EOFError, ValueError, OSError) as error:
         raise ConfigError(f"{path}: is not an array of numbers: {error}") from None
-    sizes = sorted({open_component.size(rule.config) for rule in RULES})
+    configs = [each.config for each in RULES if isinstance(each.config, open_component.Config)]
+    sizes = sorted({open_component.size(config) for config in configs})
     if dtype != "float32" or shape not in [(size,) for size in sizes]:
         counts = " or ".join(f"{size:,}" for size in sizes)
         raise ConfigError(f"{path}: holds {dtype} {list(shape)}: must be float32, {counts} numbers")
-    for rule in RULES:
-        if rule.sha256 == digest:
-            return rule, numbers
-    names = ", ".join(Path(rule.file).name for rule in RULES)
-    raise ConfigError(
-        f"{path}: its SHA-256 begins with {digest[:8]}: must be an unaltered file of "
-        f"{RULES[0].repository} ({names})"
-    )
+    return numbers
+
+
+def celo_weights(theta: PyTree) -> PyTree:
+    """Return Celo's weights as the meta-parameters of `metaevo.components.celo`.
+
+    The authors have haiku's arrays, with kernels [inputs, outputs], in which `linear_1` follows the
+    overwritten `linear`. Their network has a kernel for every kind of input, and an axis of size 1
+    because it is one of one network.
+    """
+    network, rnn = theta["ff_mod_stack"]["~"], theta["rnn_params"]
+
+    def dense(kernel: np.ndarray, bias: np.ndarray, outputs: int | None = None) -> PlainDict:
+        return {"kernel": jnp.asarray(kernel).T[:outputs], "bias": jnp.asarray(bias)[:outputs]}
+
+    kinds = sum(name.startswith("w0__") for name in network)
+    first = np.concatenate([network[f"w0__{kind}"][0] for kind in range(kinds)])
+    names = {"mixed": "linear_1", "linear": "linear_2", "lstm": "rnn/linear", "size": "step_size"}
+    return {
+        "start": {name: jnp.asarray(row[0]) for name, row in theta["lstm_init_state"].items()},
+        **{ours: dense(rnn[name]["w"], rnn[name]["b"]) for ours, name in names.items()},
+        "first": dense(first, network["b0"][0]),
+        "second": dense(network["w1"][0], network["b1"][0]),
+        "output": dense(network["w2"][0], network["b2"][0], 2),
+    }
 
 
 def unflatten(numbers: np.ndarray, config: open_component.Config) -> PyTree:
