@@ -18,7 +18,7 @@ the same inputs and memory, so here it runs once.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,8 +37,8 @@ TOLD = frozenset({"loss"})
 
 DECAYS = np.array([0.9, 0.99, 0.999], np.float32)
 """Of the momenta, and of the factored second moments."""
-SQUARE_DECAY = np.float32(0.999)
-"""Of the second moment of single parameters."""
+SQUARE_DECAY = DECAYS[-1]
+"""Of the second moment of single parameters; in float32, as is the difference from 1."""
 INPUTS = 30
 TIMES = np.array([0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1], np.float32)
 """Fractions of training around which the scheduler sees the time in detail."""
@@ -84,8 +84,8 @@ class State(NamedTuple):
     square: jax.Array
     """[P] second moment"""
     factors: tuple[tuple[jax.Array, ...], ...]
-    """second moments of each array: [3, *shape] if it has no two axes, or else the means over the
-    largest axis and over the second largest, [3, ...] with axes of size 1 in their places"""
+    """means of the second moments of each array over its largest axis and over its second largest,
+    [3, ...] with axes of size 1 in their places; of an array without two axes, no means"""
 
 
 def make(config: Config) -> Component:
@@ -141,7 +141,6 @@ def _init(config: Config, key: jax.Array) -> PlainDict:
 
 
 def _dense(weights: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    """Map [inputs] to [outputs]."""
     return weights["kernel"] @ x + weights["bias"]
 
 
@@ -185,20 +184,17 @@ def _follow(state: Schedule, steps: jax.Array, loss: jax.Array) -> tuple[Schedul
     return state._replace(step=done, means=means, minima=minima), jnp.where(done > 2, seen, 0.0)
 
 
-def _largest_axes(shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return the axes of [3, *shape] that are the second largest and the largest of the shape."""
+def _axes(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return the largest and the second largest axis of [3, *shape]; no axes if it has no two."""
     if len(shape) < 2:
-        return None
+        return (), ()
     *_, second, first = np.argsort(shape, kind="stable") + 1
-    return int(second), int(first)
+    return int(first), int(second)
 
 
 def _no_factors(shape: tuple[int, ...]) -> tuple[jax.Array, ...]:
     zeros = jnp.zeros((len(DECAYS), *shape))
-    if (axes := _largest_axes(shape)) is None:
-        return (zeros,)
-    second, first = axes
-    return jnp.mean(zeros, first, keepdims=True), jnp.mean(zeros, second, keepdims=True)
+    return tuple(jnp.mean(zeros, axis, keepdims=True) for axis in _axes(shape))
 
 
 def _factored(
@@ -208,28 +204,23 @@ def _factored(
 
     [4, 3, n]: two means, and by what the gradient and the momenta are multiplied.
     """
-    shape = jnp.shape(gradient)
-    decays = DECAYS.reshape(-1, *[1] * len(shape))
-    square, axes = jnp.square(gradient)[None] + 1e-30, _largest_axes(shape)
-    if axes is None:
-        (moment,) = factors
-        moment = decays * moment + (1.0 - decays) * square
-        seen = moment, moment, jax.lax.rsqrt(moment + 1e-9), jax.lax.rsqrt(moment)
-        return (moment,), jnp.stack(seen).reshape(4, len(DECAYS), -1)
-    second, first = axes
+    shape = len(DECAYS), *jnp.shape(gradient)
+    axes, decays = _axes(shape[1:]), jnp.asarray(DECAYS).reshape(-1, *[1] * gradient.ndim)
+    square = jnp.square(gradient)[None] + 1e-30
     rows, columns = (
         decays * factor + (1.0 - decays) * jnp.mean(square, axis, keepdims=True)
-        for factor, axis in zip(factors, (first, second), strict=True)
+        for factor, axis in zip(factors, axes, strict=True)
     )
-    relative = rows / (jnp.mean(rows, second, keepdims=True) + 1e-9)
-    multiplier = _inverse_root(relative) * _inverse_root(columns)
-    seen = (rows, columns, multiplier, multiplier)
-    whole = [jnp.broadcast_to(each, (len(DECAYS), *shape)) for each in seen]
-    return (rows, columns), jnp.stack(whole).reshape(4, len(DECAYS), -1)
-
-
-def _inverse_root(x: jax.Array) -> jax.Array:
-    return jax.lax.rsqrt(jnp.maximum(x, 1e-9))
+    of_gradient, of_momenta = jax.lax.rsqrt(rows + 1e-9), jax.lax.rsqrt(rows)
+    if gradient.ndim > 1:
+        relative = rows / (jnp.mean(rows, axes[1], keepdims=True) + 1e-9)
+        of_rows, of_columns = (
+            jax.lax.rsqrt(jnp.maximum(each, 1e-9)) for each in (relative, columns)
+        )
+        of_gradient = of_momenta = of_rows * of_columns
+    seen = (rows, columns, of_gradient, of_momenta)
+    whole = jnp.stack([jnp.broadcast_to(each, shape) for each in seen])
+    return (rows, columns), whole.reshape(len(seen), len(DECAYS), -1)
 
 
 def _inputs(params: PyTree, gradients: PyTree, state: State) -> tuple[jax.Array, State]:
@@ -239,9 +230,9 @@ def _inputs(params: PyTree, gradients: PyTree, state: State) -> tuple[jax.Array,
     found = [_factored(*each) for each in zip(leaves, state.factors, strict=True)]
     factors, of_arrays = zip(*found, strict=True)
     rows, columns, of_gradient, of_momenta = jnp.concatenate(of_arrays, axis=-1)
-    decays = DECAYS[:, None]
+    decays, slowest = jnp.asarray(DECAYS)[:, None], jnp.asarray(SQUARE_DECAY)
     momenta = decays * state.momenta + (1.0 - decays) * gradient
-    square = SQUARE_DECAY * state.square + (1.0 - SQUARE_DECAY) * jnp.square(gradient)
+    square = slowest * state.square + (1.0 - slowest) * jnp.square(gradient)
     root = jax.lax.rsqrt(square + 1e-6)
     inputs = [
         jnp.stack([gradient, jnp.clip(gradient, -0.1, 0.1), values]),

@@ -49,6 +49,21 @@ def test_the_optimizer_is_told_where_training_is():
         state = after
 
 
+def test_the_optimizer_is_told_the_loss_of_its_minibatch():
+    def add_loss(meta_params, context):
+        def update(updates, state, params=None, *, loss, **told):
+            return jax.tree.map(lambda x: jnp.full_like(x, loss), updates), state
+
+        return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+    config = replace(CONFIG, update_epochs=1, num_minibatches=1)
+    learner = ppo.PPO(config, ENV, make_optimizer=add_loss)
+    state, batch = start()
+    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
+    loss, _ = learner.loss(state.params, batch, learner.context(state, HYPERPARAMS), None)
+    np.testing.assert_allclose(moves(after, state), [loss] * len(TOLD), rtol=1e-5)
+
+
 @pytest.mark.long
 def test_progress_of_a_very_long_run():
     config = replace(CONFIG, total_timesteps=4_800_000_000)
@@ -68,6 +83,7 @@ def test_every_slot_sees_the_context_of_its_gradient_step():
     def value_loss(meta, context, prediction, target, old_prediction):
         number = jax.random.uniform(context.key)  # the same one for all samples
         where = context.progress, context.epoch, context.minibatch, context.num_updates, number
+        where = *where, context.num_minibatches
         jax.debug.callback(lambda *where: CONTEXTS.append(where), *where, ordered=True)
         return losses.squared(None, context, prediction, target, old_prediction)
 
@@ -81,3 +97,4 @@ def test_every_slot_sees_the_context_of_its_gradient_step():
     expected = [(0.25, epoch / 3, half / 2, 4) for epoch in range(3) for half in range(2)]
     np.testing.assert_allclose(found[:, :4], expected, rtol=1e-6)
     assert len(set(found[:, 4])) == 6  # a key for every gradient step
+    assert (found[:, 5] == 2).all()
