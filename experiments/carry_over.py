@@ -3,7 +3,7 @@
 python experiments/carry_over.py                       # all cells; can be stopped and goes on
 timeout -s INT 20m python experiments/carry_over.py    # in pieces
 python experiments/carry_over.py --slot policy_loss --sizes 2 36 --tasks 1 4 16 --seeds 0 1
-python experiments/carry_over.py --json cells.json --figure scores.png    # leaves out its cells
+python experiments/carry_over.py --json experiments/carry_over_cells.json # goes on with its cells
 
 A cell is a size (the evolved numbers of a rule), a number of training tasks and a seed; all cells
 use the same frames. A cell's rule is scored on its training tasks and on the tasks of the benchmark
@@ -29,6 +29,7 @@ if __name__ == "__main__":  # before anything starts JAX
 import numpy as np
 
 import metaevo
+from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
 from metaevo.comparison.generality.judge import GeneralityResult, Job, judge
 from metaevo.comparison.generality.measure import rates_of
@@ -209,8 +210,8 @@ def summary(cells: Sequence[PlainDict]) -> list[PlainDict]:
     return rows
 
 
-def show(rows: Sequence[PlainDict]) -> None:
-    """Print the rows as a table."""
+def show(rows: Sequence[PlainDict]) -> Table:
+    """Print the rows as a table, and return it."""
     table = Table("numbers", "training tasks", "score on them", "unseen tasks")
     for row in rows:
         cells = []
@@ -218,6 +219,7 @@ def show(rows: Sequence[PlainDict]) -> None:
             seeds = ", ".join(f"{each:.2f}" for each in row[part]["of seeds"])
             cells.append(f"{row[part]['mean']:.2f} ({seeds})")
         table.row(row["size"], row["tasks"], *cells)
+    return table
 
 
 def draw(rows: Sequence[PlainDict], path: Path) -> None:
@@ -268,6 +270,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, default=Path("runs/carry_over"))
     parser.add_argument("--json", type=Path, help="all finished cells, read and written")
     parser.add_argument("--figure", type=Path, help="PNG file")
+    parser.add_argument("--save", type=Path, help="for a page: docs/results/carry_over.json")
     args = parser.parse_args(argv)
     pool = from_dict(Benchmark, load_yaml(POOL))
     if unknown := set(args.sizes or ()) - set(RULES[args.slot]):
@@ -289,7 +292,9 @@ def main(argv: Sequence[str]) -> int:
             write_json_atomic(args.json, {"cells": list(known.values())})
         if args.figure:
             draw(summary(cells), args.figure)
-    show(summary(cells))
+    table = show(summary(cells))
+    if args.save:
+        save(args.save, {"scores": table}, "in brackets: the evolutions of each seed")
     return 0
 
 
