@@ -149,7 +149,7 @@ def _schedule(
 ) -> tuple[Schedule, jax.Array]:
     """Return the next state of the scheduler, and the factor [] of all steps.
 
-    Without a loss it sees one that never changes.
+    Without a loss, the LSTM sees a constant one.
     """
     steps = jnp.float32(context.num_updates) * context.num_epochs * context.num_minibatches
     time = jnp.tanh(10.0 * (state.step / steps - TIMES))
@@ -166,7 +166,7 @@ def _schedule(
 
 
 def _follow(state: Schedule, steps: jax.Array, loss: jax.Array) -> tuple[Schedule, jax.Array]:
-    """Count a loss [] of a training of so many steps, and return what the LSTM sees of all losses.
+    """Add a loss [] to the running means; return the next state and the inputs of the LSTM.
 
     [MEANS - 1] a running mean, 0 if it is as high as the next longer one and -1 if it is at its
     minimum. A loss of more than twice the largest mean is clipped.
@@ -200,9 +200,9 @@ def _no_factors(shape: tuple[int, ...]) -> tuple[jax.Array, ...]:
 def _factored(
     gradient: jax.Array, factors: tuple[jax.Array, ...]
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """Return the next second moments of an array, and what they are for each of n parameters.
+    """Return the next second moments of an array, and [4, 3, n] for each of its n parameters.
 
-    [4, 3, n]: two means, and by what the gradient and the momenta are multiplied.
+    The rows are two means, and the factors of the gradient and of the momenta.
     """
     shape = len(DECAYS), *jnp.shape(gradient)
     axes, decays = _axes(shape[1:]), jnp.asarray(DECAYS).reshape(-1, *[1] * gradient.ndim)

@@ -116,11 +116,11 @@ def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) ->
 def settings_of(
     benchmark: Benchmark, task: str, rates: Sequence[float], *, all_tuned: bool = False
 ) -> list[dict[str, float]]:
-    """Return what a rule may try on a task.
+    """Return the settings that a rule may try on a task.
 
     Args:
         benchmark: the list.
-        task: by its name, which decides what is drawn from the list's space.
+        task: name of the task; it seeds the draw from the list's space.
         rates: the rule's learning rates.
         all_tuned: whether to return as many settings as the list allows, instead of the rates.
     """

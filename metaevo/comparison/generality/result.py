@@ -113,7 +113,7 @@ def _pooled(strata: Sequence[FloatArray]) -> PlainDict:
 def _by_task(
     measured: Mapping[str, PlainMapping], scores: Mapping[str, FloatArray]
 ) -> dict[str, PlainDict]:
-    """Return what a row says about every task."""
+    """Return the part of a row for every task."""
     found = {}
     for name, each in scores.items():
         value, interval = statistics.estimate([each])
