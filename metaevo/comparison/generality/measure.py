@@ -99,15 +99,17 @@ class Bench:
 def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) -> list[float]:
     """Return the learning rates that a rule is tuned over: the user's or the benchmark's.
 
+    Published optimizers do not use the learning rate, so there is one.
+
     Raises:
         ConfigError: if their number differs from the defaults, or one is not positive and finite.
     """
     table = benchmark.learning_rates
-    rates = list(given or table.get(rule.text, table[DEFAULT]))
-    count = len(table[DEFAULT])
+    count = len(table[DEFAULT]) if rule.weights is None else 1
+    rates = list(given or table.get(rule.text, table[DEFAULT])[:count])
     if len(rates) != count or not all(0 < rate < np.inf for rate in rates):
         raise ConfigError(
-            f"learning_rates = {rates}: must be {count} positive numbers, as many as every rule "
+            f"learning_rates = {rates}: must be {count} positive numbers, as many as {rule.name} "
             "may try"
         )
     return rates

@@ -10,7 +10,9 @@ import pytest
 from flax.serialization import msgpack_serialize
 
 from metaevo.__main__ import main
+from metaevo.comparison.generality.measure import rates_of
 from metaevo.comparison.generality.rules import key_of_weights, rule_of
+from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery, filling, published, seen
 from metaevo.config import ConfigError
 from tests.metaevo.components import celo_steps
@@ -134,6 +136,7 @@ def test_it_is_a_rule_of_the_benchmark(weights):
     keys = {key_of_weights(each) for each in published.RULES}
     assert rule.key in keys
     assert len(keys) == 8
+    assert len(rates_of(benchmark(), rule, None)) == 1  # it does not look at the learning rate
 
 
 def test_it_needs_a_learner_with_epochs(weights):
