@@ -26,6 +26,7 @@ from metaevo.evolution import devices
 if __name__ == "__main__":  # before anything starts JAX
     devices.setup()
 
+import jax
 import numpy as np
 
 import metaevo
@@ -287,6 +288,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"== {cell.name}", file=sys.stderr, flush=True)
         if cell not in known:
             known[cell] = measure(cell, pool, args.folder)
+            jax.clear_caches()  # hundreds of programs exceed the mappings that a process may have
         cells.append(known[cell])
         if args.json:
             write_json_atomic(args.json, {"cells": list(known.values())})
