@@ -56,6 +56,13 @@ def test_what_was_measured_is_accepted(tmp_path):
     checked(submitted(), tmp_path)
 
 
+def test_the_first_score_has_the_hyperparameters_of_the_list(tmp_path):
+    content = submitted()
+    content["row"]["tasks"]["grid"] = content["row"]["tuned"]["by_task"]["grid"]
+    with pytest.raises(ConfigError, match=r"row.tasks.grid = "):
+        checked(content, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -203,7 +203,8 @@ def test_duplicates_and_useless_programs_are_not_trained(drawn):
 
 def test_near_thresholds_are_no_duplicates(drawn):
     judge = metaevo.Judge("value_loss", TASKS)
-    near = [f"clip(error, -{limit}, {limit})" for limit in (0.3, 0.31, 1.0, 1.03, 3.0, 3.1)]
+    steps = 0.3, 0.31, 1.0, 1.03, 3.0, 3.1
+    near = [f"clip(1000 * (error + -{step}), 0, 1)" for step in steps]
     assert [each.duplicate_of for each in judge.submit(near)] == [None] * 6
 
 
