@@ -140,10 +140,10 @@ def check(
             refuse("row.tasks", name, "a task of the list")
         if content["tasks"].get(name) != key_of(benchmark, name, rule.learner):
             refuse(f"tasks.{name}", content["tasks"].get(name), "the digest of the task's settings")
-    tuned = (row.get("tuned") or {}).get("by_task")
-    if tuned is not None and tuned.keys() != tasks.keys():
+    tuned = _tuned(row)
+    if tuned and tuned.keys() != tasks.keys():
         refuse("row.tuned.by_task", list(tuned), "the tasks of row.tasks")
-    for at, part in (("row.tasks", tasks), ("row.tuned.by_task", tuned or {})):
+    for at, part in (("row.tasks", tasks), ("row.tuned.by_task", tuned)):
         for name, task in part.items():
             if len(task["scores"]) != benchmark.seeds:
                 refuse(f"{at}.{name}.scores", task["scores"], f"{benchmark.seeds} scores")
@@ -152,13 +152,19 @@ def check(
                 refuse(f"{at}.{name}", _setting(task), f"one of {allowed}")
     if (row["slot"], row["key"]) != (rule.slot, rule.key):
         refuse("row.key", row["key"], f"{rule.key}, the digest of {rule.name} in {rule.slot}")
-    anew = result.result(benchmark, rule, rates, tasks, references, unable, tuned)
+    anew = result.result(benchmark, rule, rates, tasks, references, unable, tuned or None)
     if row["seen"] != anew["seen"]:
         refuse("row.seen", row["seen"], f"{anew['seen']}: the environments that the rule has seen")
     for name in ("score", "tuned"):
         iqm, said = ((each.get(name) or {"iqm": math.nan})["iqm"] for each in (anew, row))
         if not np.isclose(iqm, said, rtol=1e-6, equal_nan=True):
             refuse(f"row.{name}.iqm", said, f"{iqm}, of the scores of its tasks")
+
+
+def _tuned(row: PlainMapping) -> PlainDict:
+    """Return the tasks of a row with all hyperparameters tuned, if it has them."""
+    found: PlainDict = (row.get("tuned") or {}).get("by_task", {})
+    return found
 
 
 def _setting(task: PlainMapping) -> dict[str, float]:
@@ -183,7 +189,7 @@ def repeat(
         ConfigError: if scores differ by more than chance.
     """
     row = content["row"]
-    kepts = [*row["tasks"].items(), *(row.get("tuned") or {"by_task": {}})["by_task"].items()]
+    kepts = [*row["tasks"].items(), *_tuned(row).items()]
     for number in rng.choice(len(kepts), math.ceil(len(kepts) / REPEATED), replace=False):
         name, kept = kepts[number]
         again = Bench(benchmark, name, rule).score(_setting(kept))
