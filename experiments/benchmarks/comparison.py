@@ -2,9 +2,10 @@
 
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from experiments.benchmarks.processes import (
     BenchmarkError,
@@ -47,7 +48,7 @@ class Row:
     cpu_ratio: Spread | None
     """ratios of the rate per CPU second"""
     peak_bytes: float | None
-    about: dict[str, str | float]
+    about: dict[str, Any]
     """the worker's description of itself"""
 
 
@@ -104,7 +105,7 @@ class Comparison:
         case = dict(zip(self._labels, labels, strict=True))
         try:
             with ExitStack() as stack:
-                workers = self._start(stack, variants, case)
+                workers, about = self._start(stack, variants, case)
                 samples = measure_in_turns(workers, repeats)
         except BenchmarkError as error:
             self._failed(case, self._reference, error)  # the other cases are still measured
@@ -118,39 +119,40 @@ class Comparison:
             row = Row(
                 case,
                 name,
-                _spread(_rates(own, "seconds")),
-                _spread(_rates(own, "cpu_seconds")),
-                _spread(self._ratios(others, own, "seconds")),
-                _spread(self._ratios(others, own, "cpu_seconds")),
+                spread(rates(own, "seconds")),
+                spread(rates(own, "cpu_seconds")),
+                spread(self._ratios(others, own, "seconds")),
+                spread(self._ratios(others, own, "cpu_seconds")),
                 max(each.get("peak_bytes", 0.0) for each in own) or None,
-                workers[name].about,
+                about[name],
             )
             self.rows.append(row)
             self._print(row)
 
     def _ratios(self, reference: list[Sample], own: list[Sample], key: str) -> list[float]:
         above, below = (own, reference) if self._inverse else (reference, own)
-        pairs = zip(_rates(above, key), _rates(below, key), strict=False)
+        pairs = zip(rates(above, key), rates(below, key), strict=False)
         return [one / other for one, other in pairs]
 
     def _start(
         self, stack: ExitStack, variants: Mapping[str, Variant], case: dict[str, Cell]
-    ) -> dict[str, Worker]:
-        workers = {}
+    ) -> tuple[dict[str, Worker], dict[str, dict[str, Any]]]:
+        workers, about = {}, {}
         for name, variant in variants.items():
             progress(f"{', '.join(map(str, case.values()))}: {name} compiles")
             try:
                 worker = stack.enter_context(Worker(name, variant))
+                about[name] = worker.wait()
             except BenchmarkError as error:
                 if name == self._reference:
                     raise
                 self._failed(case, name, error)
                 continue
-            if "skip" in worker.about:
-                progress(f"{name} is left out: {worker.about['skip']}")
+            if "skip" in about[name]:
+                progress(f"{name} is left out: {about[name]['skip']}")
             else:
                 workers[name] = worker
-        return workers
+        return workers, about
 
     def _failed(self, case: dict[str, Cell], name: str, error: BenchmarkError) -> None:
         print(f"error: {', '.join(map(str, case.values()))}: {error}; left out", file=sys.stderr)
@@ -167,13 +169,14 @@ class Comparison:
         )  # fmt: skip
 
 
-def _rates(samples: list[Sample], key: str) -> list[float]:
+def rates(samples: Sequence[Sample], key: str) -> list[float]:
     """Return the units of work per second of every sample; none if some seconds are unknown."""
     if not all(each.get(key) for each in samples):
         return []
     return [each["amount"] / each[key] for each in samples]
 
 
-def _spread(values: Iterable[float]) -> Spread | None:
+def spread(values: Iterable[float]) -> Spread | None:
+    """Return the smallest, the middle and the largest value; None without values."""
     values = list(values)
     return Spread(min(values), statistics.median(values), max(values)) if values else None

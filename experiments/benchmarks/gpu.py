@@ -1,80 +1,177 @@
-"""Run all measurements on a GPU, the most important ones first: 40 minutes at most.
+"""Measure training and evolution on this machine's GPU, next to what was estimated for it.
 
-python -m experiments.benchmarks.gpu DIR
+python -m experiments.benchmarks.gpu --save docs/results/gpu.json          # five minutes
+python -m experiments.benchmarks.gpu ppo dqn --external 'PureJaxRL=peer.sh {agents} {updates}'
 
-Each command is stopped when its share of the time is used up; its log, and its results so far, are
-in DIR. Brax's environments need `pip install 'metaevo[brax]'`.
+Programs compile several at a time, each in a process of its own; then they are measured one after
+the other. A row has what `python -m experiments.benchmarks.gpu_programs` counts in the program that
+was compiled here, the speed that it estimates, and the speed measured.
 """
 
-import shlex
+import argparse
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from experiments.benchmarks.machine import ROOT
+from experiments.benchmarks.comparison import rates, spread
+from experiments.benchmarks.external import external, externals
+from experiments.benchmarks.machine import save
+from experiments.benchmarks.processes import (
+    BenchmarkError,
+    Sample,
+    Variant,
+    Worker,
+    measure_in_turns,
+    own,
+    progress,
+)
+from experiments.benchmarks.tables import Cell, Table, number
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 
-BENCHMARK = "experiments/benchmark.py"
-STEPS = {
-    # The published shape: 512 agents of 500,000 steps a generation; the aim is 31M frames/s.
-    "blog": (5, f"{BENCHMARK} evolution --shape blog --repeats 3 --save OUTPUT.json"),
-    "blog-4096": (5, f"{BENCHMARK} evolution --shape blog --population 4096 --agent-steps 65536"
-                  " --repeats 2 --save OUTPUT.json"),
-    "ppo-2048": (5, f"{BENCHMARK} ppo --tasks CartPole-v1 --agents 2048 --peers"
-                 " --chunk-sizes 128 512 1024 2048 --repeats 3 --save OUTPUT.json"),
-    "ant": (5, "-m metaevo train --config configs/train/ppo_brax.yaml --task.env brax/ant"
-            " --train.num_envs 2048 --train.num_steps 10 --train.num_minibatches 32"
-            " --train.update_epochs 4 --train.total_timesteps 10000000 --hyperparams.gamma 0.97"
-            " --seeds 1 --run-dir OUTPUT"),
-    "first": (4, "-m metaevo evolve --run-dir OUTPUT"),
-    "coin": (4, "-m metaevo evolve --config configs/shaping/coin.yaml --run-dir OUTPUT"),
-    "minatar": (4, f"{BENCHMARK} ppo --tasks Breakout-MinAtar --peers --repeats 3"
-                " --save OUTPUT.json"),
-    "dqn": (3, f"{BENCHMARK} dqn --peers --repeats 3 --save OUTPUT.json"),
-    "learned-rules": (2, f"{BENCHMARK} learned-rules --repeats 3 --save OUTPUT.json"),
-    "rest": (3, f"{BENCHMARK} environments games devices"
-             " --repeats 2 --save OUTPUT.json"),
-}  # fmt: skip
-"""Minutes and arguments of `python` by name; OUTPUT is the path of a step's results."""
+PROGRAMS = {
+    "ppo": (1, 64, 2048, 16384),
+    "evolve-value-loss": (512,),  # as in PureJaxRL's blog, with shorter trainings
+    "dqn": (1, 64),
+    "ppo-breakout": (1, 64),
+    "ppo-recurrent": (2048,),
+    "optimizer": (64,),
+    "open": (64,),
+    "drift": (64,),
+    "lpg": (64,),
+    "q-learning": (2048,),
+    "evolve-optimizer": (64,),
+    "evolve-tasks": (64,),
+    "coin": (64,),
+    "shaping": (128,),
+}
+"""Programs of `gpu_programs`, with numbers of agents or candidates."""
+TOGETHER = 12
+"""Processes at a time; each needs 3 GB of memory besides the GPU's."""
+PEERS = "ppo"
+"""The program that peers are compared with."""
+UPDATES = 30
+"""of a peer's training, as in `gpu_programs`"""
+COMPILE_SECONDS = 120
+"""that programs may take together"""
+REPEATS = 3
+COUNTED = ("launches / update", "% in graphs", "syncs / update", "GB / update", "M frames/s")
+COLUMNS = (
+    "program", "agents", *COUNTED[:-1], "M frames/s, estimated", "measured: median [min, max]",
+    "compile, s", "peak MiB",
+)  # fmt: skip
 
 
-def words(name: str, output: Path) -> list[str]:
-    """Return the arguments of `python` for a step."""
-    return shlex.split(STEPS[name][1].replace("OUTPUT", str(output / name)))
+def variants(
+    program: str, agents: int, peers: Sequence[tuple[str, list[str]]]
+) -> dict[str, Variant]:
+    """Return what to measure of a program, by name; peers are names and commands."""
+    ours = own("gpu_programs.present:program", name=program, agents=agents)
+    if program != PEERS:
+        return {program: ours}
+    options = argparse.Namespace(external=peers)
+    return {program: ours, **externals(options, suite=program, agents=agents, updates=UPDATES)}
 
 
 @exit_on_config_error()
-def main(argv: list[str] | None = None) -> int:
-    """Run the steps one after the other; return 1 if one failed."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compile and measure the programs; return 1 if one of them failed."""
     parser = Parser("gpu", __doc__)
     parser.prog = "experiments.benchmarks.gpu"
-    parser.add_argument("output", type=Path, metavar="DIR", help="a new directory")
-    output = parser.parse_args(argv).output.resolve()
-    if output.exists():
-        raise ConfigError(f"{output}: exists")
+    names = ", ".join(PROGRAMS)
+    add = parser.add_argument
+    add("programs", nargs="*", metavar="PROGRAM", help=names)
+    text = f"also measure this worker next to {PEERS}, see benchmarks/processes.py"
+    add("--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text)
+    add("--save", type=Path, metavar="FILE", help="write the table there, for a page")
+    args = parser.parse_args(argv)
+    if unknown := set(args.programs) - set(PROGRAMS):
+        raise ConfigError(f"unknown program {', '.join(sorted(unknown))}; known: {names}")
     # In a new process, because JAX would allocate the memory of the GPU in this one.
     ask = [sys.executable, "-c", "import jax; print(jax.devices()[0].platform)"]
     if "gpu" not in subprocess.run(ask, capture_output=True, text=True, check=False).stdout:
         raise ConfigError("JAX sees no GPU here; pip install 'metaevo[cuda12]'")
-    output.mkdir(parents=True)
-    return run(output)
+    chosen = {
+        (name, agents): variants(name, agents, args.external)
+        for name in args.programs or PROGRAMS
+        for agents in PROGRAMS[name]
+    }
+    return run(chosen, args.save)
 
 
-def run(output: Path) -> int:
-    """Run the steps; return 1 if one failed, not counting those out of time."""
-    ended = []
-    for name, (minutes, _) in STEPS.items():
-        limit = ["timeout", "--signal=INT", "--kill-after=20", f"{minutes}m"]
-        with (output / f"{name}.log").open("wb") as log:
-            done = subprocess.run(
-                [*limit, sys.executable, *words(name, output)],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
-            )  # fmt: skip
-        how = {0: "done", 124: "out of time", 137: "out of time"}.get(done.returncode, "failed")
-        ended.append(how)
-        print(f"{name}: {how}", flush=True)
-    return int("failed" in ended)
+def run(chosen: Mapping[tuple[str, int], Mapping[str, Variant]], path: Path | None) -> int:
+    """Measure the variants of each program; return 1 if one failed."""
+    failed = False
+    table = Table(*COLUMNS)
+    for wave in waves(chosen):
+        with ExitStack() as stack:
+            started = [
+                (
+                    case,
+                    {name: stack.enter_context(Worker(name, each)) for name, each in some.items()},
+                )
+                for case, some in wave
+            ]
+            end = time.monotonic() + COMPILE_SECONDS
+            ready = [(case, compiled(case, workers, end)) for case, workers in started]
+            for (case, workers), (_, about) in zip(started, ready, strict=True):
+                failed |= len(about) < len(workers)
+                try:
+                    samples = measure_in_turns({name: workers[name] for name in about}, REPEATS)
+                except BenchmarkError as error:
+                    failed = True
+                    print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
+                    continue
+                for name, each in samples.items():
+                    table.row(*row(name, case[1], about[name], each))
+                if path is not None:
+                    save(path, {"Measured on a GPU": table})
+    return int(failed)
+
+
+def waves(
+    chosen: Mapping[tuple[str, int], Mapping[str, Variant]],
+) -> Iterator[list[tuple[tuple[str, int], Mapping[str, Variant]]]]:
+    """Yield the programs that compile at the same time, with `TOGETHER` variants or one program."""
+    wave: list[tuple[tuple[str, int], Mapping[str, Variant]]] = []
+    for case, some in chosen.items():
+        if wave and sum(len(each) for _, each in wave) + len(some) > TOGETHER:
+            yield wave
+            wave = []
+        wave.append((case, some))
+    yield wave
+
+
+def compiled(
+    case: tuple[str, int], workers: Mapping[str, Worker], end: float
+) -> dict[str, dict[str, Any]]:
+    """Return the descriptions of the workers of a program that have compiled by a time."""
+    about = {}
+    for name, worker in workers.items():
+        progress(f"{name}, {case[1]} agents: compiles")
+        try:
+            about[name] = worker.wait(max(end - time.monotonic(), 1.0))
+        except BenchmarkError as error:
+            print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
+    return about
+
+
+def row(name: str, agents: int, about: Mapping[str, Any], samples: Sequence[Sample]) -> list[Cell]:
+    """Return the cells of `COLUMNS`."""
+    millions = spread(rate / 1e6 for rate in rates(samples, "seconds"))
+    counted = about.get("row", dict[str, str]())
+    return [
+        name,
+        agents,
+        *(counted.get(column) for column in COUNTED),
+        str(millions),
+        about.get("compile_seconds"),
+        number(max(each["peak_bytes"] for each in samples) / 2**20, 4),
+    ]
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmark.py"
 Sample = dict[str, float]
@@ -55,14 +56,10 @@ def own(
 
 
 class Worker:
-    """A variant in a separate process, which has compiled."""
+    """A variant in a separate process, which compiles and then measures when it is told to."""
 
     def __init__(self, name: str, variant: Variant):
-        """Start the process and wait until it has compiled.
-
-        Raises:
-            BenchmarkError: if the process exits before that.
-        """
+        """Start the process."""
         # Several processes share an accelerator, so none may allocate its memory in advance.
         environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
         if variant.default_flags:
@@ -75,11 +72,6 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        try:
-            self.about: dict[str, str | float] = self._answer()
-        except BaseException:
-            self.__exit__()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -87,6 +79,22 @@ class Worker:
     def __exit__(self, *exception: object) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def wait(self, seconds: float | None = None) -> dict[str, Any]:
+        """Return the process's description of itself, once it has compiled.
+
+        Args:
+            seconds: how long it may take.
+
+        Raises:
+            BenchmarkError: if the process exits before that, or takes longer.
+        """
+        watch = threading.Timer(seconds or threading.TIMEOUT_MAX, self._process.kill)
+        watch.start()
+        try:
+            return self._answer()
+        finally:
+            watch.cancel()
 
     def measure(self) -> Sample:
         """Make the process measure once."""

@@ -12,7 +12,7 @@ from experiments.benchmarks.processes import Argument, Sample
 
 Measure = Callable[[int], Sample]
 """`(number of the repetition) -> sample`."""
-Made = tuple[Measure, dict[str, str | float]]
+Made = tuple[Measure, dict[str, Any]]
 """Result of a worker's function: the measurement, and a description of the worker."""
 
 

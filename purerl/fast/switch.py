@@ -36,3 +36,8 @@ def trace_for(platform: str | None) -> None:
 def on_cpu() -> bool:
     """Return whether a program that is traced now is for a CPU."""
     return (_platform or jax.default_backend()) == "cpu"
+
+
+def on_gpu() -> bool:
+    """Return whether a program that is traced now is for a GPU."""
+    return (_platform or jax.default_backend()) in ("gpu", "cuda", "rocm")

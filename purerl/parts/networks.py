@@ -13,6 +13,7 @@ from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
 from purerl.fast.initializers import orthogonal
+from purerl.fast.perceptron import is_fused, perceptron
 from purerl.fast.products import dot_general
 from purerl.parts.policies import (
     LOG_STD,
@@ -96,6 +97,20 @@ class Torso(nn.Module):
         return x
 
 
+def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
+    """Return the outputs [..., out] of a head on a torso, for observations [..., *obs_shape].
+
+    On a GPU both can be one kernel, unless the outputs of single layers are wanted, too.
+    """
+    single = torso.is_initializing() or torso.is_mutable_collection("intermediates")
+    if torso.obs_ndim == 1 and not torso.layer_norm and not single:
+        dense = [torso.variables["params"][f"Dense_{i}"] for i in range(len(torso.hidden_sizes))]
+        layers = tuple((p["kernel"], p["bias"]) for p in (*dense, head.variables["params"]))
+        if is_fused(layers, obs, torso.activation):
+            return perceptron(layers, obs, torso.activation)
+    return head(torso(obs))
+
+
 class ActorCritic(nn.Module):
     """A policy head and a value head, on a shared torso or on separate torsos.
 
@@ -142,6 +157,10 @@ class ActorCritic(nn.Module):
             done: [T, n] bool, whether an episode ended with a step, which resets the memory.
         """
         config, size = self.config, self.config.recurrent_size
+        if not (size or config.shared_network or config.state_dependent_std):
+            value = _output(self.critic_torso, self.value_head, obs).squeeze(-1)
+            head = _output(self.actor_torso, self.policy_head, obs)
+            return self._policy(head, None), value, None
         actor, critic = self.actor_torso(obs), self.critic_torso(obs)
         if size:
             before: Any = self.no_memory(*critic.shape[:-1]) if memory is None else memory
@@ -152,14 +171,17 @@ class ActorCritic(nn.Module):
                 critic = self.critic_memory(critic, before[..., size:], done)
                 memory = jnp.concatenate([actor, critic], axis=-1)
         value = self.value_head(critic).squeeze(-1)
-        head = self.policy_head(actor)
+        return self._policy(self.policy_head(actor), actor), value, memory
+
+    def _policy(self, head: jax.Array, actor: jax.Array | None) -> Policy:
+        """Return the policy of a head's outputs, and of the features if its deviation has them."""
         if not self.continuous:
-            return Categorical(head), value, memory
+            return Categorical(head)
         log_std = self.log_std
-        if config.state_dependent_std:
+        if actor is not None and self.config.state_dependent_std:
             log_std = jnp.clip(self.log_std(actor), *LOG_STD)
-        gaussian = SquashedGaussian if config.squash_actions else Gaussian
-        return gaussian(head, log_std), value, memory
+        gaussian = SquashedGaussian if self.config.squash_actions else Gaussian
+        return gaussian(head, log_std)
 
     def no_memory(self, *shape: int) -> jax.Array | None:
         """Return the memory [*shape, M] at the start of episodes; None without recurrence."""
@@ -217,10 +239,11 @@ class QNetwork(nn.Module):
 
     def __call__(self, obs: jax.Array) -> "ActionValues":
         """Return the values of all actions at observations [..., *obs_shape]."""
+        if not self.config.dueling:
+            return ActionValues(_output(self.torso, self.action_head, obs))
         features = self.torso(obs)
         values = self.action_head(features)
-        if self.config.dueling:
-            values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
+        values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
         return ActionValues(values)
 
 

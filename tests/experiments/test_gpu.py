@@ -1,45 +1,74 @@
-"""The script that measures on a GPU: its commands are real ones, and failures are reported."""
+"""The benchmark for a GPU: what it measures exists, and failures are reported."""
 
+import json
 import sys
 
 import pytest
 
-from experiments import benchmark
 from experiments.benchmarks import gpu
-from metaevo.config import load_yaml
+from experiments.benchmarks.gpu_programs import programs
+from experiments.benchmarks.processes import Variant
+
+WORKER = """
+import json, sys
+print(json.dumps({"row": {"GB / update": "3"}, "compile_seconds": 2.5}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"seconds": 0.5, "amount": 1e6, "peak_bytes": 2**21}), flush=True)
+"""
 
 
-def test_its_commands_are_understood(tmp_path, monkeypatch):
-    assert sum(minutes for minutes, _ in gpu.STEPS.values()) <= 40
-    for name in gpu.STEPS:
-        words = gpu.words(name, tmp_path)
-        if words[0] == gpu.BENCHMARK:
-            monkeypatch.setattr(sys, "argv", words)
-            assert benchmark.parse().save.parent == tmp_path
-        elif "--config" in words:
-            assert load_yaml(gpu.ROOT / words[words.index("--config") + 1])
+def variant(code):
+    return Variant([sys.executable, "-c", code])
+
+
+GOOD, SLOW = variant(WORKER), variant("import time; time.sleep(60)")
+BAD = variant("raise SystemExit(3)")
+LATER = variant(WORKER.replace('print(json.dumps({"seconds"', 'sys.exit(4); print(({"seconds"'))
+
+
+def test_its_programs_can_be_compiled():
+    assert set(gpu.PROGRAMS) <= set(programs.PROGRAMS)
+    assert programs.UPDATES == gpu.UPDATES
+
+
+def test_peers_train_as_many_agents_as_we():
+    peers = [("peer", ["sh", "-c", "{agents} {updates}"])]
+    assert set(gpu.variants("dqn", 64, peers)) == {"dqn"}
+    several = gpu.variants("ppo", 64, peers)
+    assert several["peer"].command[-1] == f"64 {gpu.UPDATES}"
 
 
 def test_it_needs_a_gpu(tmp_path, capsys):
     with pytest.raises(SystemExit) as caught:
-        gpu.main([str(tmp_path / "results")])
+        gpu.main(["ppo", "--save", str(tmp_path / "results.json")])
     assert caught.value.code == 2
     assert "no GPU" in capsys.readouterr().err
-    assert not (tmp_path / "results").exists()
 
 
-def test_each_step_ends_in_its_time_and_a_failure_is_the_exit_code(tmp_path, monkeypatch, capsys):
-    steps = {
-        "good": (1, "-c \"print('measured')\""),
-        "long": (0.01, "-c 'import time; time.sleep(60)'"),
-    }
-    monkeypatch.setattr(gpu, "STEPS", steps)
-    assert gpu.run(tmp_path) == 0
-    assert (tmp_path / "good.log").read_text() == "measured\n"
-    monkeypatch.setattr(gpu, "STEPS", {"bad": (1, "-c 'raise SystemExit(3)'"), **steps})
-    assert gpu.run(tmp_path) == 1
-    ended = capsys.readouterr().out.split()
-    assert ended == [
-        "good:", "done", "long:", "out", "of", "time",
-        "bad:", "failed", "good:", "done", "long:", "out", "of", "time",
-    ]  # fmt: skip
+def test_an_unknown_program(capsys):
+    with pytest.raises(SystemExit) as caught:
+        gpu.main(["pppo"])
+    assert caught.value.code == 2
+    assert "pppo" in capsys.readouterr().err
+
+
+def test_what_fails_is_reported_and_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "COMPILE_SECONDS", 2)
+    path = tmp_path / "gpu.json"
+    assert gpu.run({("one", 1): {"one": GOOD}}, path) == 0
+    chosen = {("bad", 1): {"bad": BAD, "peer": GOOD}, ("slow", 2): {"slow": SLOW}}
+    chosen |= {("later", 3): {"later": LATER}, ("one", 4): {"one": GOOD}}
+    assert gpu.run(chosen, path) == 1
+    [table] = json.loads(path.read_text())["tables"]
+    assert [row[:2] for row in table["rows"]] == [["peer", "1"], ["one", "4"]]
+    assert "2 [2, 2]" in table["rows"][0]
+    errors = capsys.readouterr().err
+    assert all(name in errors for name in ("bad", "slow", "later"))
+
+
+def test_not_too_many_processes_at_a_time(monkeypatch):
+    monkeypatch.setattr(gpu, "TOGETHER", 3)
+    chosen = {(name, 1): {name: GOOD, "peer": GOOD} for name in "abc"}
+    chosen["d", 1] = {"d": GOOD}
+    waves = [[case[0] for case, _ in wave] for wave in gpu.waves(chosen)]
+    assert waves == [["a"], ["b"], ["c", "d"]]

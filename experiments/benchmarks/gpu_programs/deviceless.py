@@ -5,7 +5,7 @@ The description decides the kernels and which loops become CUDA graphs.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +32,8 @@ class Compiled:
     """memory for arguments, results and temporaries"""
     graphed: frozenset[str]
     """names of the instructions that run inside CUDA graphs"""
+    call: Callable[..., Any]
+    """runs it, if the GPU is there"""
 
     def program(self, bandwidth: float) -> Program:
         """Return the costs, for a memory of so many bytes per second."""
@@ -72,7 +74,7 @@ def finished(lowered: Any) -> Compiled:
         graphed = frozenset(_graphed(Path(folder)))
     memory = compiled.memory_analysis()
     needed = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return Compiled(compiled.as_text(), needed + memory.temp_size_in_bytes, graphed)
+    return Compiled(compiled.as_text(), needed + memory.temp_size_in_bytes, graphed, compiled)
 
 
 def _graphed(folder: Path) -> Iterator[str]:
@@ -84,16 +86,17 @@ def _graphed(folder: Path) -> Iterator[str]:
     names = {}
     for path in folder.glob("*thunk_metadata.txt"):
         for block in path.read_text().split("thunk_metadata {"):
-            number = re.search(r"thunk_id: (\d+)", block)
+            thunk = re.search(r"thunk_id: (\d+)", block)
             name = re.search(r'profile_annotation: "([^"]*)"', block)
-            if number and name:
-                names[int(number.group(1))] = name.group(1)
+            if thunk and name:
+                names[int(thunk.group(1))] = name.group(1)
     for path in folder.glob("*thunk_sequence_after_thunk_passes.txt"):
         graph: int | None = None  # indentation of the graph that contains a line
         for line in re.finditer(r"^( *)(\d+): (\w+)", path.read_text(), re.MULTILINE):
             indentation = len(line.group(1))
             if graph is not None and indentation > graph:
-                yield names[int(line.group(2))]
+                if (number := int(line.group(2))) in names:
+                    yield names[number]
             else:
                 graph = indentation if line.group(3) == "kCommandBuffer" else None
 
@@ -106,8 +109,7 @@ def target(name: str, *, devices: int = 1) -> Target:
     """
     if name not in TARGETS:
         raise ConfigError(f"--target {name}: must be one of {', '.join(TARGETS)}")
-    description = (Path(__file__).parent / f"{name}.txtpb").read_text()
-    numbers = dict(re.findall(r"(\w+): (\d+)$", description, re.MULTILINE))
+    description = _description(name)
     from jax.experimental import topologies
 
     try:
@@ -121,9 +123,30 @@ def target(name: str, *, devices: int = 1) -> Target:
             "it needs CUDA's libraries: make gpu-programs installs them"
         ) from None
     fast.trace_for("cuda")
-    return Target(
-        name,
-        float(numbers["memory_bandwidth"]),
-        int(numbers["device_memory_size"]),
-        tuple(topology.devices),
-    )
+    return _target(name, topology.devices)
+
+
+def present() -> Target:
+    """Return the first GPU of this machine.
+
+    Raises:
+        ConfigError: if there is none, or it is not one of `TARGETS`.
+    """
+    device = jax.devices()[0]
+    if device.platform != "gpu":
+        raise ConfigError("JAX sees no GPU here; pip install 'metaevo[cuda12]'")
+    kind = device.device_kind
+    name = next((name for name in TARGETS if name in kind.lower()), None)
+    if name is None:
+        raise ConfigError(f"{kind} is not described in {Path(__file__).parent.name}/*.txtpb")
+    return _target(name, [device])
+
+
+def _target(name: str, devices: Sequence[jax.Device]) -> Target:
+    numbers = dict(re.findall(r"(\w+): (\d+)$", _description(name), re.MULTILINE))
+    bandwidth, memory = numbers["memory_bandwidth"], numbers["device_memory_size"]
+    return Target(name, float(bandwidth), int(memory), tuple(devices))
+
+
+def _description(name: str) -> str:
+    return (Path(__file__).parent / f"{name}.txtpb").read_text()

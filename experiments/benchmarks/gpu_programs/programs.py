@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -21,7 +22,7 @@ from purerl import dqn, envs, ppo, q_learning
 from purerl.parts import losses
 from purerl.parts.own_task import OwnTask, sampler
 
-UPDATES = 100
+UPDATES = 30
 """Length of the trainings below. One of another length costs as much for each update."""
 
 
@@ -38,6 +39,8 @@ class Work(NamedTuple):
     """length of the rollout of an update, if it has one"""
     gradient_steps: int = 0
     """of an update, if it has minibatches"""
+    inputs: Callable[[int], tuple] = lambda seed: ()
+    """`seed -> arguments` of the program"""
 
 
 Program = Callable[[Target, int], Work]
@@ -54,12 +57,12 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 
     def program(target: Target, agents: int) -> Work:
         learner, env_params, hyperparams = make()
-        meta_params = None
+        init: Callable[[jax.Array], Any] = _nothing
         if part is not None:
             module = registry.find(part)
             component = module.make(module.Config())
             learner = type(learner)(learner.config, learner.env, **{module.SLOT: component.apply})
-            meta_params = jax.eval_shape(component.init, jax.random.key(0))
+            init = component.init
         if (own := sampler(learner.env)) is not None:
             learner = OwnTask(learner, own)
 
@@ -68,15 +71,19 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
             result = jax.vmap(learner.train, axes)(keys, hyperparams, meta_params, env_params)
             return result.episodes, result.metrics, jax.vmap(learner.policy)(result.state)
 
-        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
+        def inputs(seed):
+            key = jax.random.key(seed)
+            return jax.random.split(key, agents), init(key)
+
         config = learner.config
         return Work(
-            target.compile(train, keys, meta_params),
+            target.compile(train, *jax.eval_shape(partial(inputs, 0))),
             agents,
             config.num_updates,
             agents * config.frames_per_update,
             getattr(config, "num_steps", 0),
             getattr(config, "update_epochs", 0) * getattr(config, "num_minibatches", 0),
+            inputs,
         )
 
     return program
@@ -85,6 +92,10 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 def _suite(learner: str, task: str, part: str | None = None) -> Program:
     """Return the training of a suite of `experiments/benchmark.py`."""
     return _training(lambda: make_learner(learner, task, UPDATES), part)
+
+
+def _nothing(key: jax.Array) -> None:
+    del key
 
 
 def _recurrent() -> Trainee:
@@ -129,7 +140,13 @@ def _evolution(preset: str, **changes: Any) -> Program:
             )
             lowered = block.lower(copies, np.int32(1), evolution.traced)
         compiled = finished(lowered)
-        return Work(compiled, evolution.evaluations, 1, evolution.frames_per_generation)
+
+        def inputs(seed):
+            del seed  # which is the evolution's own
+            return evolution.init(), np.int32(1), evolution.traced
+
+        frames = evolution.frames_per_generation
+        return Work(compiled, evolution.evaluations, 1, frames, inputs=inputs)
 
     return program
 
@@ -175,7 +192,10 @@ PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
     "optimizer": (_suite("ppo", "CartPole-v1", "optimizer"), (64,)),
     "open": (_suite("ppo", "CartPole-v1", "open"), (64,)),
     "drift": (_suite("ppo", "CartPole-v1", "drift"), (64,)),
-    "evolve-value-loss": (_evolution("evolve_value_loss/blog"), (512,)),
+    "evolve-value-loss": (
+        _evolution("evolve_value_loss/blog", train={"total_timesteps": 65536}),
+        (512,),
+    ),
     "evolve-optimizer": (_evolution("evolve_optimizer/ppo"), (64,)),
     "evolve-tasks": (_evolution("evolve_optimizer/tasks"), (64,)),
     "evolve-drift": (_evolution("evolve_drift/ppo"), (64,)),
