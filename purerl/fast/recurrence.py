@@ -1,4 +1,4 @@
-"""A gated recurrent unit along sequences, with fewer kernels on a GPU.
+"""A gated recurrent unit along sequences, as one kernel on a GPU.
 
 In place of
 
@@ -10,11 +10,13 @@ In place of
             memory = jnp.where(done_t[:, None], 0.0, memory)
         return jnp.stack(remembered)
 
-For a GPU, the products with the features of all steps come before the loop, and the three products
-with the memory are one. Backwards, a step is computed again instead of being read from memory.
+On a GPU, XLA would launch several kernels for every step. Here the products with the features of
+all steps come first; then a block of threads goes through all steps of one agent, and backwards
+through them from the last, where it computes each step a second time.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -23,12 +25,16 @@ import jax.numpy as jnp
 
 from purerl.fast import loops
 from purerl.fast.activations import tanh
-from purerl.fast.switch import on_cpu
+from purerl.fast.kernels import Block, call, differentiable
+from purerl.fast.switch import on_cpu, on_gpu
 
 GATES = "r", "z", "n"
 """Names of the gates in the parameters of `flax.linen.GRUCell`: reset, update, new."""
+WIDEST = 64
+"""Units, and sequences of an agent, of one kernel at most."""
+WARPS = 4
 UNROLL = 16
-"""Steps in one iteration on a GPU."""
+"""Steps in one iteration of a loop, where no kernel goes through them all."""
 
 
 def through_time(
@@ -43,43 +49,157 @@ def through_time(
         done: [T, n] bool, whether an episode ended with a step, which resets the memory.
     """
     if not on_cpu():
-        return _with_few_kernels(cell.variables["params"], features, memory, done)
+        return _in_one_loop(cell.variables["params"], features, memory, done)
 
     def step(cell, memory, inputs):
         features, done = inputs
         remembered, _ = cell(memory, features)
-        return _reset(remembered, done), remembered
+        return jnp.where(done[..., None], 0.0, remembered), remembered
 
     scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
     _, remembered = scan(cell, memory, (features, done))
     return remembered
 
 
-def _with_few_kernels(
+def _in_one_loop(
     params: Mapping[str, Any], features: jax.Array, memory: jax.Array, done: jax.Array
 ) -> jax.Array:
     """Compute as `flax.linen.GRUCell` does (Cho et al. 2014)."""
 
-    def joined(side: str, name: str) -> jax.Array:
-        return jnp.concatenate([params[side + gate][name] for gate in GATES], axis=-1)
+    def stacked(side: str, name: str) -> jax.Array:
+        return jnp.stack([params[side + gate][name] for gate in GATES])
 
-    entering = features @ joined("i", "kernel")  # [T, n, 3 H]
-    entering = entering + joined("i", "bias")[None, None]
-    recurrent, bias = joined("h", "kernel"), params["hn"]["bias"][None]
+    kernels, biases = stacked("i", "kernel"), stacked("i", "bias")
+    entering = jnp.einsum("tnf,gfh->tgnh", features, kernels) + biases[None, :, None]
+    known = stacked("h", "kernel"), params["hn"]["bias"]
+    keeps = 1.0 - done.astype(entering.dtype)
+    fits = on_gpu() and entering.dtype == jnp.float32 and max(memory.shape) <= WIDEST
+    along: Callable[..., jax.Array] = _along() if fits else _plain
+    return along(entering, *known, memory, keeps)
 
-    @jax.checkpoint
+
+@functools.cache
+def _along() -> Callable[..., jax.Array]:
+    """Return `_plain` as a kernel. A derivative of the kernels themselves is that of `_plain`."""
+
+    def plain_backward(*arguments):
+        *inputs, remembered, gradient = arguments
+        del remembered
+        return jax.vjp(_plain, *inputs)[1](gradient)
+
+    # Step by step, kernels of XLA would take longer for a single agent, too.
+    forward = differentiable(_plain, _forward, fewest=1)
+    backward = differentiable(plain_backward, _backward, fewest=1)
+
+    def forward_and_inputs(*inputs):
+        remembered = forward(*inputs)
+        return remembered, (*inputs, remembered)
+
+    along = jax.custom_vjp(forward)
+    along.defvjp(forward_and_inputs, lambda inputs, gradient: backward(*inputs, gradient))
+    return along
+
+
+def _plain(
+    entering: jax.Array,
+    recurrent: jax.Array,
+    bias: jax.Array,
+    memory: jax.Array,
+    keeps: jax.Array,
+) -> jax.Array:
+    """Return the memories [T, n, H] after every step.
+
+    Args:
+        entering: [T, 3, n, H] what the features contribute to the gates.
+        recurrent: [3, H, H] kernels of the memory.
+        bias: [H] of the memory in the new gate.
+        memory: [n, H] before the first step.
+        keeps: [T, n] 0 where a step is the last of an episode, otherwise 1.
+    """
+
+    @jax.checkpoint  # backwards, computing a step again takes less time than reading it
     def step(memory, inputs):
-        entering, done = inputs
-        seen = jnp.split(entering, len(GATES), axis=-1)
-        known = jnp.split(memory @ recurrent, len(GATES), axis=-1)
-        reset, update = (jax.nn.sigmoid(seen[i] + known[i]) for i in range(2))
-        new = tanh(seen[2] + reset * (known[2] + bias))
-        remembered = (1.0 - update) * new + update * memory
-        return _reset(remembered, done), remembered
+        entering, keeps = inputs
+        remembered, *_ = _step(memory, list(entering), list(recurrent), bias)
+        return remembered * keeps[:, None], remembered
 
-    _, remembered = loops.scan(step, memory, (entering, done), unroll=UNROLL)
+    _, remembered = loops.scan(step, memory, (entering, keeps), unroll=UNROLL)
     return remembered
 
 
-def _reset(memory: jax.Array, done: jax.Array) -> jax.Array:
-    return jnp.where(done[..., None], 0.0, memory)
+def _step(
+    memory: jax.Array, entering: list[jax.Array], recurrent: list[jax.Array], bias: jax.Array
+) -> tuple[jax.Array, ...]:
+    """Return the next memory, the three gates, and the memory's part in the new gate."""
+    known = [memory @ kernel for kernel in recurrent]
+    reset, update = (jax.nn.sigmoid(entering[i] + known[i]) for i in range(2))
+    part = known[2] + bias[None]
+    new = tanh(entering[2] + reset * part)
+    return (1.0 - update) * new + update * memory, reset, update, new, part
+
+
+# --- The kernels, for agents [A, ...] -------------------------------------------------------------
+
+
+def _forward(*inputs: jax.Array) -> jax.Array:
+    entering = inputs[0]
+    agents, steps, _, sequences, units = entering.shape
+    out = jax.ShapeDtypeStruct((agents, steps, sequences, units), entering.dtype)
+    remembered: jax.Array = call(_forward_kernel, inputs, out, WARPS)
+    return remembered
+
+
+def _backward(*inputs: jax.Array) -> tuple[jax.Array, ...]:
+    *differentiated, keeps, _, _ = inputs
+    gradients = call(_backward_kernel, inputs, tuple(differentiated), WARPS)
+    return (*gradients, jnp.zeros_like(keeps))
+
+
+def _forward_kernel(inputs: tuple[Block, ...], out: Block) -> None:
+    entering, recurrent, bias, memory, keeps = inputs
+
+    def step(t, memory):
+        gates = range(len(GATES))
+        parts = [entering.load(t, i) for i in gates], [recurrent.load(i) for i in gates]
+        remembered, *_ = _step(memory, *parts, bias.load())
+        out.store(remembered, t)
+        return remembered * keeps.load(t)[:, None]
+
+    jax.lax.fori_loop(0, entering.shape[0], step, memory.load())
+
+
+def _backward_kernel(inputs: tuple[Block, ...], outputs: tuple[Block, ...]) -> None:
+    entering, recurrent, bias, memory, keeps, remembered, gradient = inputs
+    of_entering, of_recurrent, of_bias, of_memory = outputs
+    gates = range(len(GATES))
+    steps = entering.shape[0]
+
+    def step(index, carry):
+        back, of_kernels, of_bias = carry
+        t = steps - 1 - index
+        before = jnp.maximum(t - 1, 0)
+        earlier = remembered.load(before) * keeps.load(before)[:, None]
+        start = jnp.where(t == 0, memory.load(), earlier)
+        kernels = [recurrent.load(i) for i in gates]
+        _, reset, update, new, part = _step(
+            start, [entering.load(t, i) for i in gates], kernels, bias.load()
+        )
+        back = gradient.load(t) + back * keeps.load(t)[:, None]
+        of_new = back * (1.0 - update) * (1.0 - new * new)
+        of_update = back * (start - new) * update * (1.0 - update)
+        of_reset = of_new * part * reset * (1.0 - reset)
+        for i, each in enumerate((of_reset, of_update, of_new)):
+            of_entering.store(each, t, i)
+        of_known = [of_reset, of_update, of_new * reset]
+        back = back * update
+        for i in gates:
+            back = back + of_known[i] @ kernels[i].T
+        of_kernels = [of_kernels[i] + start.T @ of_known[i] for i in gates]
+        return back, of_kernels, of_bias + jnp.sum(of_known[2], axis=0)
+
+    zeros = memory.zeros(), [recurrent.zeros(0) for _ in gates], bias.zeros()
+    back, of_kernels, of_bias_sum = jax.lax.fori_loop(0, steps, step, zeros)
+    of_memory.store(back)
+    of_bias.store(of_bias_sum)
+    for i in gates:
+        of_recurrent.store(of_kernels[i], i)

@@ -13,6 +13,7 @@ arithmetic, caches and launches that overlap.
 """
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ devices.setup()
 
 from experiments.benchmarks.gpu_programs import deviceless
 from experiments.benchmarks.gpu_programs.costs import COLUMNS, measure, row
-from experiments.benchmarks.gpu_programs.programs import PROGRAMS
+from experiments.benchmarks.gpu_programs.programs import NEEDS, PROGRAMS
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
 from metaevo.config import ConfigError, exit_on_config_error
@@ -57,6 +58,9 @@ def main(argv: Sequence[str]) -> int:
     target = deviceless.target(args.target)
     table = Table(*COLUMNS)
     for name in args.programs or PROGRAMS:
+        if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+            print(f"{name} is left out: {NEEDS[name]} is not installed", file=sys.stderr)
+            continue
         program, default = PROGRAMS[name]
         for agents in args.agents or default:
             work = program(target, agents)

@@ -206,3 +206,5 @@ PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
     "steering": (_evolution("cheap_talk/cartpole_test_time"), (64,)),
 }
 """By name: the program, and the numbers of agents or candidates to compile it for."""
+NEEDS = {"ppo-ant": "brax"}
+"""Packages that programs need besides our own."""

@@ -22,19 +22,22 @@ def kernels(monkeypatch):
     """Use the kernels wherever a GPU would, for two agents or more."""
     monkeypatch.setattr(perceptrons, "MANY", 2)
     monkeypatch.setattr(perceptrons, "on_gpu", lambda: True)
+    perceptrons._functions.cache_clear()
+    yield
+    perceptrons._functions.cache_clear()
 
 
 @pytest.fixture
 def launches(monkeypatch):
     """The shapes of the inputs that kernels are launched for."""
     shapes = []
-    launch = perceptrons._call
+    launch = perceptrons.call
 
-    def recorded(kernel, inputs, outputs, rows):
+    def recorded(kernel, inputs, outputs, warps):
         shapes.append(inputs[1].shape)
-        return launch(kernel, inputs, outputs, rows)
+        return launch(kernel, inputs, outputs, warps)
 
-    monkeypatch.setattr(perceptrons, "_call", recorded)
+    monkeypatch.setattr(perceptrons, "call", recorded)
     return shapes
 
 
@@ -129,6 +132,7 @@ def test_what_agents_share_is_not_copied_for_a_kernel(axes, launches):
 
 def test_few_agents_are_left_to_xla(launches, monkeypatch):
     monkeypatch.setattr(perceptrons, "MANY", AGENTS + 1)
+    perceptrons._functions.cache_clear()
     layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4)
     outputs = jax.vmap(lambda layers, x: perceptron(layers, x, "tanh"))(layers, x)
     assert not launches

@@ -6,45 +6,98 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from purerl.fast import recurrence
+from purerl.fast import kernels, recurrence
 from purerl.parts.recurrence import Recurrence
 
-STEPS, SEQUENCES, FEATURES, SIZE = 5, 3, 4, 2
 
+@pytest.fixture(params=["one kernel", "a loop"])
+def layout(request, gpu_layout, monkeypatch):
+    """Compute as on a GPU; on a CPU, Pallas interprets the kernels. Return their launches."""
+    launches = []
 
-def test_values_and_gradients_are_those_of_steps_one_by_one(gpu_layout, monkeypatch):
+    def launch(kernel, *rest):
+        launches.append(kernel)
+        return kernels.call(kernel, *rest)
+
+    monkeypatch.setattr(kernels, "on_cpu", lambda: jax.default_backend() == "cpu")
+    monkeypatch.setattr(recurrence, "call", launch)
     monkeypatch.setattr(recurrence, "UNROLL", 2)
-    rng = np.random.default_rng(0)
-    features, memory = (
-        jnp.asarray(rng.normal(size=size), jnp.float32)
-        for size in ((STEPS, SEQUENCES, FEATURES), (SEQUENCES, SIZE))
+    if request.param == "a loop":
+        monkeypatch.setattr(recurrence, "WIDEST", 0)
+    return launches
+
+
+def case(steps, sequences, features, size, seed=0):
+    """A module, its parameters, and inputs."""
+    rng = np.random.default_rng(seed)
+    inputs, memory = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32)
+        for shape in ((steps, sequences, features), (sequences, size))
     )
-    done = jnp.asarray(rng.random((STEPS, SEQUENCES)) < 0.2)
-    module = Recurrence(SIZE)
-    params = module.init(jax.random.key(0), features[0], memory)
+    done = jnp.asarray(rng.random((steps, sequences)) < 0.2)
+    module = Recurrence(size)
+    params = module.init(jax.random.key(0), inputs[0], memory)
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # biases start at zero
+    return module, done, (params, inputs, memory)
 
-    def at_once(params, features, memory):
-        flat = features.reshape(-1, FEATURES)
-        return module.apply(params, flat, memory, done).reshape(STEPS, SEQUENCES, SIZE)
 
-    def one_by_one(params, features, memory):
-        remembered = []
-        for t in range(STEPS):
-            memory = module.apply(params, features[t], memory)
-            remembered.append(memory)
-            memory = jnp.where(done[t, :, None], 0.0, memory)
-        return jnp.stack(remembered)
+def at_once(module, done, params, features, memory):
+    flat = features.reshape(-1, features.shape[-1])
+    return module.apply(params, flat, memory, done).reshape(*done.shape, -1)
+
+
+def one_by_one(module, done, params, features, memory):
+    remembered = []
+    for t in range(len(done)):
+        memory = module.apply(params, features[t], memory)
+        remembered.append(memory)
+        memory = jnp.where(done[t, :, None], 0.0, memory)
+    return jnp.stack(remembered)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 4, 2), (20, 17, 3, 33)])
+def test_values_and_gradients_are_those_of_steps_one_by_one(layout, shape):
+    module, done, arguments = case(*shape)
 
     @partial(jax.jit, static_argnums=0)
     def value_and_gradients(function, *arguments):
         def loss(*arguments):
-            value = function(*arguments)
+            value = function(module, done, *arguments)
             return jnp.sum(jnp.sin(value)), value
 
         return jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True)(*arguments)
 
-    arguments = params, features, memory
     found, expected = (value_and_gradients(f, *arguments) for f in (at_once, one_by_one))
-    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert len(layout) == (2 if recurrence.WIDEST else 0)  # forwards and backwards
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_agents_side_by_side(layout):
+    several = [case(5, 3, 4, 6, seed) for seed in range(3)]
+    module, _, _ = several[0]
+    done = jnp.stack([done for _, done, _ in several])
+    arguments = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(each for *_, each in several))
+
+    def loss(function, done, arguments):
+        return jnp.sum(jnp.sin(function(module, done, *arguments)))
+
+    gradients = jax.vmap(jax.grad(partial(loss, at_once), argnums=1))(done, arguments)
+    for i, (_, done, own) in enumerate(several):
+        expected = jax.grad(partial(loss, one_by_one), argnums=1)(done, own)
+        found = jax.tree.map(lambda leaf, i=i: leaf[i], gradients)
+        chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_gradients(layout):
+    module, done, (params, features, memory) = case(4, 2, 3, 5)
+
+    def length(function, params):
+        def loss(params):
+            return jnp.sum(function(module, done, params, features, memory) ** 2)
+
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(jax.grad(loss)(params)))
+
+    found, expected = (jax.grad(partial(length, f))(params) for f in (at_once, one_by_one))
+    chex.assert_trees_all_close(found, expected, rtol=1e-3, atol=1e-3)
