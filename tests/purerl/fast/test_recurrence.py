@@ -57,7 +57,7 @@ def one_by_one(module, done, params, features, memory):
     return jnp.stack(remembered)
 
 
-@pytest.mark.parametrize("shape", [(5, 3, 4, 2), (20, 17, 3, 33)])
+@pytest.mark.parametrize("shape", [(5, 3, 4, 2), (3, 17, 3, 33)])
 def test_values_and_gradients_are_those_of_steps_one_by_one(layout, shape):
     module, done, arguments = case(*shape)
 
