@@ -57,7 +57,7 @@ PEERS = "ppo"
 UPDATES = 30
 """of a peer's training, as in `gpu_programs`"""
 COMPILE_SECONDS = 120
-"""that programs may take together"""
+"""that programs may take which compile at the same time"""
 REPEATS = 3
 COUNTED = ("launches / update", "% in graphs", "syncs / update", "GB / update", "M frames/s")
 COLUMNS = (
@@ -117,9 +117,9 @@ def run(chosen: Mapping[tuple[str, int], Mapping[str, Variant]], path: Path | No
                 for case, some in wave
             ]
             end = time.monotonic() + COMPILE_SECONDS
-            ready = [(case, compiled(case, workers, end)) for case, workers in started]
-            for (case, workers), (_, about) in zip(started, ready, strict=True):
-                failed |= len(about) < len(workers)
+            ready = [compiled(case, workers, end) for case, workers in started]
+            for (case, workers), (about, late) in zip(started, ready, strict=True):
+                failed |= late
                 try:
                     samples = measure_in_turns({name: workers[name] for name in about}, REPEATS)
                 except BenchmarkError as error:
@@ -148,16 +148,21 @@ def waves(
 
 def compiled(
     case: tuple[str, int], workers: Mapping[str, Worker], end: float
-) -> dict[str, dict[str, Any]]:
-    """Return the descriptions of the workers of a program that have compiled by a time."""
-    about = {}
+) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Return the descriptions of a program's workers, and whether one has not compiled in time."""
+    about, failed = {}, False
     for name, worker in workers.items():
         progress(f"{name}, {case[1]} agents: compiles")
         try:
-            about[name] = worker.wait(max(end - time.monotonic(), 1.0))
+            description = worker.wait(max(end - time.monotonic(), 1.0))
+            if "skip" in description:
+                progress(f"{name} is left out: {description['skip']}")
+            else:
+                about[name] = description
         except BenchmarkError as error:
+            failed = True
             print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
-    return about
+    return about, failed
 
 
 def row(name: str, agents: int, about: Mapping[str, Any], samples: Sequence[Sample]) -> list[Cell]:
@@ -170,7 +175,7 @@ def row(name: str, agents: int, about: Mapping[str, Any], samples: Sequence[Samp
         *(counted.get(column) for column in COUNTED),
         str(millions),
         about.get("compile_seconds"),
-        number(max(each["peak_bytes"] for each in samples) / 2**20, 4),
+        number(max(each.get("peak_bytes", 0.0) for each in samples) / 2**20, 4),
     ]
 
 

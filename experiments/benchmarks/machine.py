@@ -70,7 +70,7 @@ def command_line() -> str:
     for before, word in itertools.pairwise(["", *sys.argv[1:]]):
         if before == "--external":
             word = f"{word.partition('=')[0]}=..."
-        if not {before, word} & {"--save", "--figure", "--run-dir"}:
+        if not {before, word} & {"--save", "--figure", "--run-dir", "--hlo"}:
             words.append(word)
     program = [f"experiments/{module.name}"]
     if "benchmarks" in module.parts:  # a module, or one that is a folder

@@ -7,8 +7,10 @@ line of JSON: `seconds` and, if known, `cpu_seconds`, `amount` (of work, if the 
 know it), `peak_bytes`. It exits when its input ends.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -71,14 +73,19 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # to end what the command has started, too
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._process.kill()
+        self._kill()
         self._process.communicate()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, seconds: float | None = None) -> dict[str, Any]:
         """Return the process's description of itself, once it has compiled.
@@ -89,7 +96,7 @@ class Worker:
         Raises:
             BenchmarkError: if the process exits before that, or takes longer.
         """
-        watch = threading.Timer(seconds or threading.TIMEOUT_MAX, self._process.kill)
+        watch = threading.Timer(seconds or threading.TIMEOUT_MAX, self._kill)
         watch.start()
         try:
             return self._answer()

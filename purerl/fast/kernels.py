@@ -12,13 +12,22 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from purerl.fast.switch import on_cpu
+from purerl.fast.switch import has_triton, on_cpu
 from purerl.types import PyTree
 
 NARROWEST = 16
-"""Smallest size of a matrix in Triton's products; smaller ones are filled with zeros."""
+"""Smallest size of a matrix in Triton's products; smaller ones are padded with zeros."""
 TILE = 128
 """Rows beyond which a block loads a matrix in parts."""
+
+
+def can_compute(arrays: PyTree) -> bool:
+    """Return whether kernels can compute with these arrays, in the precision that is wanted."""
+    return (
+        has_triton()
+        and jax.config.jax_default_matmul_precision is None  # type: ignore[attr-defined]
+        and all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(arrays))
+    )
 
 
 def differentiable(
@@ -89,7 +98,7 @@ def call(kernel: Callable[..., None], inputs: PyTree, outputs: PyTree, warps: in
         kernel(jax.tree.unflatten(structure, ins), jax.tree.unflatten(out_structure, outs))
 
     def spec(leaf):
-        shape = (*leaf.shape[1:-2], *map(filled, leaf.shape[1:][-2:]))
+        shape = (*leaf.shape[1:-2], *map(padded, leaf.shape[1:][-2:]))
         return pl.BlockSpec((None, *shape), lambda agent: (agent, *(0 for _ in shape)))
 
     results = pl.pallas_call(
@@ -104,8 +113,8 @@ def call(kernel: Callable[..., None], inputs: PyTree, outputs: PyTree, warps: in
     return jax.tree.unflatten(out_structure, results)
 
 
-def filled(size: int) -> int:
-    """Return a size with zeros: a power of two, or whole tiles."""
+def padded(size: int) -> int:
+    """Return the size of an axis with its padding: a power of two, or whole tiles."""
     if size <= TILE:
         return max(pl.next_power_of_2(size), NARROWEST)
     return -(-size // TILE) * TILE
@@ -116,10 +125,10 @@ class Block(NamedTuple):
 
     reference: Any
     shape: tuple[int, ...]
-    """without the zeros"""
+    """without padding"""
 
     def load(self, *index: Any, start: Any = 0, rows: int | None = None) -> jax.Array:
-        """Return a matrix or vector, filled with zeros.
+        """Return a matrix or vector, padded with zeros.
 
         Args:
             index: of the axes before the last two, or before the last one.
@@ -141,10 +150,10 @@ class Block(NamedTuple):
     def _part(self, index: tuple[Any, ...], start: Any, rows: int | None) -> tuple[Any, jax.Array]:
         index = tuple(jnp.asarray(each, jnp.int32) for each in index)
         count, *columns = self.shape[len(index) :]
-        rows = rows or filled(count)
+        rows = rows or padded(count)
         mask = start + jnp.arange(rows) < count
         if not columns:
             return self.reference.at[(*index, pl.ds(start, rows))], mask
-        real = jnp.arange(filled(columns[0])) < columns[0]
+        real = jnp.arange(padded(columns[0])) < columns[0]
         part = self.reference.at[(*index, pl.ds(start, rows), slice(None))]
         return part, mask[:, None] & real[None, :]

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import triton
 
-from purerl.fast.kernels import NARROWEST, TILE, Block, call, differentiable, filled
-from purerl.fast.switch import on_cpu, on_gpu
+from purerl.fast.kernels import NARROWEST, TILE, Block, call, can_compute, differentiable, padded
+from purerl.fast.switch import on_cpu
 
 Layers = tuple[tuple[jax.Array, jax.Array], ...]
 """Kernels [in, out] and biases [out]."""
@@ -35,28 +35,29 @@ DERIVATIVES: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 """Derivatives of activations, from their results. Both activations map 0 to 0."""
 FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
-WIDEST = 64
-"""Units of a layer at most, and inputs: more would not fit a block's registers."""
+WIDEST, MOST_LAYERS = 64, 3
+"""Units of a layer at most, and features: more would not fit a block's registers."""
 MOST_ROWS = 512
-"""Inputs of an agent at most; a block computes them one tile after the other."""
+"""Observations of an agent at most; a block computes them one tile after the other."""
 MANY = 64
 """Agents at least. Fewer leave most of a GPU idle, since each is computed by one block."""
-FORWARD_TILE, BACKWARD_TILE = TILE, 64
-"""Inputs in a tile: of 32, 64 and 128, with 4, 8 and 16 warps, the fastest on an H200."""
+FORWARD_TILE = TILE
+BACKWARD_TILE = 64
+"""Observations in a tile. On an H200, 32 take longer, and so do 128 backwards."""
 WARPS, FEW_WARPS = 4, 1
-"""Warps of a block; for at most `NARROWEST` inputs, more would only repeat the work."""
+"""Warps of a block; 8 take longer. For at most `NARROWEST` observations, more would only repeat
+the work."""
 
 
 def is_fused(layers: Layers, x: jax.Array, activation: str) -> bool:
     """Return whether a GPU computes this network in one kernel, for enough agents."""
     sizes = [x.shape[-1], *(bias.size for _, bias in layers)]
     return (
-        on_gpu()
-        and jax.config.jax_default_matmul_precision is None  # type: ignore[attr-defined]
+        can_compute((layers, x))
         and activation in FUNCTIONS
+        and len(layers) <= MOST_LAYERS
         and 0 < min(sizes) <= max(sizes) <= WIDEST
         and 0 < math.prod(x.shape[:-1]) <= MOST_ROWS
-        and all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((layers, x)))
     )
 
 
@@ -126,9 +127,9 @@ def _warps(x: jax.Array) -> int:
 
 def _activated(x: jax.Array, activation: str) -> jax.Array:
     """The activation; a GPU's own tanh has as many bits as the inputs of its products, 11."""
-    if activation == "tanh" and not on_cpu():
-        return triton.approx_tanh(x)
-    return FUNCTIONS[activation](x)
+    if activation == "relu":
+        return jnp.where(x < 0, 0.0, x)  # Triton's maximum of 0 and NaN is 0
+    return jnp.tanh(x) if on_cpu() else triton.approx_tanh(x)
 
 
 def _forward_kernel(inputs: tuple[Any, Block], out: Block, *, activation: str) -> None:
@@ -176,8 +177,8 @@ def _backward_kernel(
 
 
 def _for_tiles(x: Block, rows: int, body: Callable[[Any, int, Any], Any], carry: Any) -> Any:
-    """Call `body` with the start of each tile of an agent's inputs, its rows, and the carry."""
-    rows = min(rows, filled(x.shape[0]))
+    """Call `body` with the start of each tile of observations, its rows, and the carry."""
+    rows = min(rows, padded(x.shape[0]))
     tiles = -(-x.shape[0] // rows)
     if tiles == 1:
         return body(0, rows, carry)

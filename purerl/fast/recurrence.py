@@ -25,8 +25,8 @@ import jax.numpy as jnp
 
 from purerl.fast import loops
 from purerl.fast.activations import tanh
-from purerl.fast.kernels import Block, call, differentiable
-from purerl.fast.switch import on_cpu, on_gpu
+from purerl.fast.kernels import Block, call, can_compute, differentiable
+from purerl.fast.switch import on_cpu
 
 GATES = "r", "z", "n"
 """Names of the gates in the parameters of `flax.linen.GRUCell`: reset, update, new."""
@@ -73,9 +73,10 @@ def _in_one_loop(
     entering = jnp.einsum("tnf,gfh->tgnh", features, kernels) + biases[None, :, None]
     known = stacked("h", "kernel"), params["hn"]["bias"]
     keeps = 1.0 - done.astype(entering.dtype)
-    fits = on_gpu() and entering.dtype == jnp.float32 and max(memory.shape) <= WIDEST
+    inputs = entering, *known, memory, keeps
+    fits = can_compute(inputs) and max(memory.shape) <= WIDEST
     along: Callable[..., jax.Array] = _along() if fits else _plain
-    return along(entering, *known, memory, keeps)
+    return along(*inputs)
 
 
 @functools.cache
@@ -116,11 +117,13 @@ def _plain(
         memory: [n, H] before the first step.
         keeps: [T, n] 0 where a step is the last of an episode, otherwise 1.
     """
+    joined = jnp.concatenate(list(recurrent), axis=-1)  # one product is faster than three
 
     @jax.checkpoint  # backwards, computing a step again takes less time than reading it
     def step(memory, inputs):
         entering, keeps = inputs
-        remembered, *_ = _step(memory, list(entering), list(recurrent), bias)
+        known = jnp.split(memory @ joined, len(GATES), axis=-1)
+        remembered, *_ = _step(memory, list(entering), known, bias)
         return remembered * keeps[:, None], remembered
 
     _, remembered = loops.scan(step, memory, (entering, keeps), unroll=UNROLL)
@@ -128,10 +131,12 @@ def _plain(
 
 
 def _step(
-    memory: jax.Array, entering: list[jax.Array], recurrent: list[jax.Array], bias: jax.Array
+    memory: jax.Array, entering: list[jax.Array], known: list[jax.Array], bias: jax.Array
 ) -> tuple[jax.Array, ...]:
-    """Return the next memory, the three gates, and the memory's part in the new gate."""
-    known = [memory @ kernel for kernel in recurrent]
+    """Return the next memory, the three gates, and the memory's part in the new gate.
+
+    The features contribute `entering` to the gates, and the memory `known`.
+    """
     reset, update = (jax.nn.sigmoid(entering[i] + known[i]) for i in range(2))
     part = known[2] + bias[None]
     new = tanh(entering[2] + reset * part)
@@ -160,7 +165,7 @@ def _forward_kernel(inputs: tuple[Block, ...], out: Block) -> None:
 
     def step(t, memory):
         gates = range(len(GATES))
-        parts = [entering.load(t, i) for i in gates], [recurrent.load(i) for i in gates]
+        parts = [entering.load(t, i) for i in gates], [memory @ recurrent.load(i) for i in gates]
         remembered, *_ = _step(memory, *parts, bias.load())
         out.store(remembered, t)
         return remembered * keeps.load(t)[:, None]
@@ -181,9 +186,8 @@ def _backward_kernel(inputs: tuple[Block, ...], outputs: tuple[Block, ...]) -> N
         earlier = remembered.load(before) * keeps.load(before)[:, None]
         start = jnp.where(t == 0, memory.load(), earlier)
         kernels = [recurrent.load(i) for i in gates]
-        _, reset, update, new, part = _step(
-            start, [entering.load(t, i) for i in gates], kernels, bias.load()
-        )
+        parts = [entering.load(t, i) for i in gates], [start @ kernel for kernel in kernels]
+        _, reset, update, new, part = _step(start, *parts, bias.load())
         back = gradient.load(t) + back * keeps.load(t)[:, None]
         of_new = back * (1.0 - update) * (1.0 - new * new)
         of_update = back * (start - new) * update * (1.0 - update)

@@ -38,6 +38,17 @@ def on_cpu() -> bool:
     return (_platform or jax.default_backend()) == "cpu"
 
 
-def on_gpu() -> bool:
-    """Return whether a program that is traced now is for a GPU."""
-    return (_platform or jax.default_backend()) in ("gpu", "cuda", "rocm")
+def has_triton() -> bool:
+    """Return whether a program that is traced now is for a GPU that Triton compiles for.
+
+    These are NVIDIA's from compute capability 8.0 (Ampere) on.
+    """
+    if _platform is not None:
+        return _platform == "cuda"
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]
+    device = jax.devices(default if isinstance(default, str) else None)[0]
+    device = device if default is None or isinstance(default, str) else default
+    try:
+        return device.platform == "gpu" and float(device.compute_capability) >= 8.0
+    except (AttributeError, ValueError):  # not NVIDIA's
+        return False

@@ -21,12 +21,12 @@ def variant(code):
     return Variant([sys.executable, "-c", code])
 
 
-GOOD, SLOW = variant(WORKER), variant("import time; time.sleep(60)")
+GOOD, SLOW = variant(WORKER), Variant(["sh", "-c", "sleep 60; true"])
 BAD = variant("raise SystemExit(3)")
 LATER = variant(WORKER.replace('print(json.dumps({"seconds"', 'sys.exit(4); print(({"seconds"'))
 
 
-def test_its_programs_can_be_compiled():
+def test_its_programs_exist():
     assert set(gpu.PROGRAMS) <= set(programs.PROGRAMS)
     assert programs.UPDATES == gpu.UPDATES
 
@@ -52,6 +52,15 @@ def test_an_unknown_program(capsys):
     assert "pppo" in capsys.readouterr().err
 
 
+def test_a_worker_may_decline(tmp_path):
+    declines = variant("import json, sys; print(json.dumps({'skip': 'why'}), flush=True); input()")
+    without_memory = variant(WORKER.replace(', "peak_bytes": 2**21', ""))
+    path = tmp_path / "gpu.json"
+    assert gpu.run({("one", 1): {"one": without_memory, "peer": declines}}, path) == 0
+    [table] = json.loads(path.read_text())["tables"]
+    assert [row[:2] for row in table["rows"]] == [["one", "1"]]
+
+
 def test_what_fails_is_reported_and_left_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "COMPILE_SECONDS", 2)
     path = tmp_path / "gpu.json"
@@ -63,7 +72,7 @@ def test_what_fails_is_reported_and_left_out(tmp_path, monkeypatch, capsys):
     assert [row[:2] for row in table["rows"]] == [["peer", "1"], ["one", "4"]]
     assert "2 [2, 2]" in table["rows"][0]
     errors = capsys.readouterr().err
-    assert all(name in errors for name in ("bad", "slow", "later"))
+    assert all(f"error: {name}, " in errors for name in ("bad", "slow", "later"))
 
 
 def test_not_too_many_processes_at_a_time(monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from purerl import envs, ppo
+from purerl.fast import kernels, switch
 from purerl.fast import perceptron as perceptrons
 from purerl.fast.perceptron import perceptron
 from purerl.parts import networks, parameters
@@ -18,10 +19,10 @@ TOLERANCE = 1e-4 if jax.default_backend() == "cpu" else 2e-2
 
 
 @pytest.fixture(autouse=True)
-def kernels(monkeypatch):
+def on_a_gpu(monkeypatch):
     """Use the kernels wherever a GPU would, for two agents or more."""
     monkeypatch.setattr(perceptrons, "MANY", 2)
-    monkeypatch.setattr(perceptrons, "on_gpu", lambda: True)
+    monkeypatch.setattr(kernels, "has_triton", lambda: True)
     perceptrons._functions.cache_clear()
     yield
     perceptrons._functions.cache_clear()
@@ -158,6 +159,7 @@ def test_gradients_of_gradients():
         ((4, 65, 2), (5, 4), "tanh", jnp.float32),
         ((80, 8, 2), (5, 80), "tanh", jnp.float32),
         ((4, 8, 2), (513, 4), "tanh", jnp.float32),
+        ((4, 8, 8, 8, 2), (5, 4), "tanh", jnp.float32),
         ((4, 8, 2), (5, 4), "elu", jnp.float32),
         ((4, 8, 2), (5, 4), "tanh", jnp.bfloat16),
         ((0, 8, 2), (5, 0), "tanh", jnp.float32),
@@ -174,6 +176,37 @@ def test_full_precision_is_xlas():
     assert perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
     with jax.default_matmul_precision("highest"):
         assert not perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_nan_is_not_hidden(activation):
+    layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4).at[1, 2, 0].set(jnp.nan)
+    outputs = jax.vmap(lambda layers, x: perceptron(layers, x, activation))(layers, x)
+    assert np.isnan(outputs[1, 2]).all()
+    assert np.isfinite(outputs).sum() == outputs.size - 2
+
+
+class Device:
+    platform = "gpu"
+
+    def __init__(self, compute_capability):
+        self.compute_capability = compute_capability
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [("9.0", True), ("8.0", True), ("7.5", False), ("gfx942", False)]
+)
+def test_gpus_that_triton_compiles_for(capability, expected, monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda platform=None: [Device(capability)])
+    assert switch.has_triton() == expected
+
+
+def test_a_cpu_chosen_as_the_default_device_has_no_triton(monkeypatch):
+    [cpu, *_] = jax.devices("cpu")
+    monkeypatch.setattr(jax, "devices", lambda platform=None: [Device("9.0")])
+    assert switch.has_triton()
+    with jax.default_device(cpu):
+        assert not switch.has_triton()
 
 
 @pytest.mark.long
@@ -200,7 +233,7 @@ def test_ppo_learns_the_same_with_kernels(name, settings, launches, monkeypatch)
 
     fused = train()
     assert bool(launches) == (not {"shared_network", "layer_norm"} & set(settings))
-    monkeypatch.setattr(perceptrons, "on_gpu", lambda: False)
+    monkeypatch.setattr(kernels, "has_triton", lambda: False)
     for leaf, other in zip(jax.tree.leaves(fused), jax.tree.leaves(train()), strict=True):
         np.testing.assert_allclose(leaf, other, atol=10 * TOLERANCE)
 
