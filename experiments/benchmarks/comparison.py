@@ -105,7 +105,7 @@ class Comparison:
         case = dict(zip(self._labels, labels, strict=True))
         try:
             with ExitStack() as stack:
-                workers, about = self._start(stack, variants, case)
+                workers = self._start(stack, variants, case)
                 samples = measure_in_turns(workers, repeats)
         except BenchmarkError as error:
             self._failed(case, self._reference, error)  # the other cases are still measured
@@ -124,7 +124,7 @@ class Comparison:
                 spread(self._ratios(others, own, "seconds")),
                 spread(self._ratios(others, own, "cpu_seconds")),
                 max(each.get("peak_bytes", 0.0) for each in own) or None,
-                about[name],
+                workers[name].about,
             )
             self.rows.append(row)
             self._print(row)
@@ -136,23 +136,23 @@ class Comparison:
 
     def _start(
         self, stack: ExitStack, variants: Mapping[str, Variant], case: dict[str, Cell]
-    ) -> tuple[dict[str, Worker], dict[str, dict[str, Any]]]:
-        workers, about = {}, {}
+    ) -> dict[str, Worker]:
+        workers = {}
         for name, variant in variants.items():
             progress(f"{', '.join(map(str, case.values()))}: {name} compiles")
             try:
                 worker = stack.enter_context(Worker(name, variant))
-                about[name] = worker.wait()
+                worker.wait()
             except BenchmarkError as error:
                 if name == self._reference:
                     raise
                 self._failed(case, name, error)
                 continue
-            if "skip" in about[name]:
-                progress(f"{name} is left out: {about[name]['skip']}")
+            if "skip" in worker.about:
+                progress(f"{name} is left out: {worker.about['skip']}")
             else:
                 workers[name] = worker
-        return workers, about
+        return workers
 
     def _failed(self, case: dict[str, Cell], name: str, error: BenchmarkError) -> None:
         print(f"error: {', '.join(map(str, case.values()))}: {error}; left out", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""Measure training and evolution on this machine's GPU, next to what was estimated for it.
+"""Measure training and evolution on this machine's GPU, next to the estimated speeds.
 
-python -m experiments.benchmarks.gpu --save docs/results/gpu.json          # five minutes
+python -m experiments.benchmarks.gpu --save docs/results/gpu.json
 python -m experiments.benchmarks.gpu ppo dqn --external 'PureJaxRL=peer.sh {agents} {updates}'
 
-Programs compile several at a time, each in a process of its own; then they are measured one after
-the other. A row has what `python -m experiments.benchmarks.gpu_programs` counts in the program that
-was compiled here, the speed that it estimates, and the speed measured.
+Programs compile several at a time, each in a separate process; then they are measured in turns. A
+row has the counts of `python -m experiments.benchmarks.gpu_programs` for the program as compiled
+here, the estimated speed and the measured one.
 """
 
 import argparse
@@ -51,19 +51,22 @@ PROGRAMS = {
 }
 """Programs of `gpu_programs`, with numbers of agents or candidates."""
 TOGETHER = 12
-"""Processes at a time; each needs 3 GB of memory besides the GPU's."""
+"""Processes at a time; each needs about 3 GB of the host's memory."""
 PEERS = "ppo"
 """The program that peers are compared with."""
 UPDATES = 30
 """of a peer's training, as in `gpu_programs`"""
 COMPILE_SECONDS = 120
-"""that programs may take which compile at the same time"""
+"""for all programs that compile at the same time"""
 REPEATS = 3
 COUNTED = ("launches / update", "% in graphs", "syncs / update", "GB / update", "M frames/s")
 COLUMNS = (
     "program", "agents", *COUNTED[:-1], "M frames/s, estimated", "measured: median [min, max]",
     "compile, s", "peak MiB",
 )  # fmt: skip
+
+Case = tuple[str, int]
+"""A program, and its number of agents or candidates."""
 
 
 def variants(
@@ -79,7 +82,7 @@ def variants(
 
 @exit_on_config_error()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compile and measure the programs; return 1 if one of them failed."""
+    """Compile and measure the programs; return 1 if a program failed."""
     parser = Parser("gpu", __doc__)
     parser.prog = "experiments.benchmarks.gpu"
     names = ", ".join(PROGRAMS)
@@ -103,66 +106,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(chosen, args.save)
 
 
-def run(chosen: Mapping[tuple[str, int], Mapping[str, Variant]], path: Path | None) -> int:
-    """Measure the variants of each program; return 1 if one failed."""
-    failed = False
+def run(chosen: Mapping[Case, Mapping[str, Variant]], path: Path | None) -> int:
+    """Measure the variants of each case; return 1 if a variant failed."""
+    failures = 0
     table = Table(*COLUMNS)
+
+    def failed(case: Case, error: BenchmarkError) -> None:
+        nonlocal failures
+        failures += 1
+        print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
+
     for wave in waves(chosen):
         with ExitStack() as stack:
-            started = [
-                (
-                    case,
-                    {name: stack.enter_context(Worker(name, each)) for name, each in some.items()},
-                )
-                for case, some in wave
-            ]
+            started = {
+                case: {name: stack.enter_context(Worker(name, each)) for name, each in some.items()}
+                for case, some in wave.items()
+            }
             end = time.monotonic() + COMPILE_SECONDS
-            ready = [compiled(case, workers, end) for case, workers in started]
-            for (case, workers), (about, late) in zip(started, ready, strict=True):
-                failed |= late
+            for case, workers in started.items():
+                for name, worker in list(workers.items()):
+                    progress(f"{name}, {case[1]} agents: compiles")
+                    try:
+                        worker.wait(max(end - time.monotonic(), 1.0))
+                    except BenchmarkError as error:
+                        failed(case, error)
+                        del workers[name]
+                    if "skip" in worker.about:
+                        progress(f"{name} is left out: {worker.about['skip']}")
+                        del workers[name]
+            for case, workers in started.items():
                 try:
-                    samples = measure_in_turns({name: workers[name] for name in about}, REPEATS)
+                    samples = measure_in_turns(workers, REPEATS)
                 except BenchmarkError as error:
-                    failed = True
-                    print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
+                    failed(case, error)
                     continue
                 for name, each in samples.items():
-                    table.row(*row(name, case[1], about[name], each))
+                    table.row(*row(name, case[1], workers[name].about, each))
                 if path is not None:
                     save(path, {"Measured on a GPU": table})
-    return int(failed)
+    return int(failures > 0)
 
 
 def waves(
-    chosen: Mapping[tuple[str, int], Mapping[str, Variant]],
-) -> Iterator[list[tuple[tuple[str, int], Mapping[str, Variant]]]]:
-    """Yield the programs that compile at the same time, with `TOGETHER` variants or one program."""
-    wave: list[tuple[tuple[str, int], Mapping[str, Variant]]] = []
+    chosen: Mapping[Case, Mapping[str, Variant]],
+) -> Iterator[dict[Case, Mapping[str, Variant]]]:
+    """Yield the cases that compile at the same time: up to `TOGETHER` variants, or one case."""
+    wave: dict[Case, Mapping[str, Variant]] = {}
     for case, some in chosen.items():
-        if wave and sum(len(each) for _, each in wave) + len(some) > TOGETHER:
+        if wave and sum(map(len, wave.values())) + len(some) > TOGETHER:
             yield wave
-            wave = []
-        wave.append((case, some))
+            wave = {}
+        wave[case] = some
     yield wave
-
-
-def compiled(
-    case: tuple[str, int], workers: Mapping[str, Worker], end: float
-) -> tuple[dict[str, dict[str, Any]], bool]:
-    """Return the descriptions of a program's workers, and whether one has not compiled in time."""
-    about, failed = {}, False
-    for name, worker in workers.items():
-        progress(f"{name}, {case[1]} agents: compiles")
-        try:
-            description = worker.wait(max(end - time.monotonic(), 1.0))
-            if "skip" in description:
-                progress(f"{name} is left out: {description['skip']}")
-            else:
-                about[name] = description
-        except BenchmarkError as error:
-            failed = True
-            print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
-    return about, failed
 
 
 def row(name: str, agents: int, about: Mapping[str, Any], samples: Sequence[Sample]) -> list[Cell]:

@@ -66,6 +66,8 @@ class Worker:
         environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
         if variant.default_flags:
             environment.pop("XLA_FLAGS", None)
+        self.about: dict[str, Any] = {}
+        """its description of itself, once it has compiled"""
         self._name = name
         self._process = subprocess.Popen(
             variant.command,
@@ -87,8 +89,8 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def wait(self, seconds: float | None = None) -> dict[str, Any]:
-        """Return the process's description of itself, once it has compiled.
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until the process has compiled.
 
         Args:
             seconds: how long it may take.
@@ -99,7 +101,7 @@ class Worker:
         watch = threading.Timer(seconds or threading.TIMEOUT_MAX, self._kill)
         watch.start()
         try:
-            return self._answer()
+            self.about = self._answer()
         finally:
             watch.cancel()
 

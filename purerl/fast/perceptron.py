@@ -67,11 +67,10 @@ def perceptron(layers: Layers, x: jax.Array, activation: str) -> jax.Array:
     The activation is `tanh` or `relu`. It has reverse-mode derivatives of any order.
     """
     rows = x.reshape(-1, x.shape[-1])
-    return _functions(activation)(layers, rows).reshape(*x.shape[:-1], -1)
+    return _as_kernel(activation)(layers, rows).reshape(*x.shape[:-1], -1)
 
 
-@functools.cache
-def _functions(activation: str) -> Callable[[Layers, jax.Array], jax.Array]:
+def _as_kernel(activation: str) -> Callable[[Layers, jax.Array], jax.Array]:
     """Return `(layers, x [B, in]) -> [B, out]`.
 
     A derivative of the kernels themselves is that of the plain function.

@@ -15,7 +15,6 @@ all steps come first; then a block of threads goes through all steps of one agen
 through them from the last, where it computes each step a second time.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,7 +53,7 @@ def through_time(
     def step(cell, memory, inputs):
         features, done = inputs
         remembered, _ = cell(memory, features)
-        return jnp.where(done[..., None], 0.0, remembered), remembered
+        return _kept(remembered, ~done), remembered
 
     scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
     _, remembered = scan(cell, memory, (features, done))
@@ -72,15 +71,14 @@ def _in_one_loop(
     kernels, biases = stacked("i", "kernel"), stacked("i", "bias")
     entering = jnp.einsum("tnf,gfh->tgnh", features, kernels) + biases[None, :, None]
     known = stacked("h", "kernel"), params["hn"]["bias"]
-    keeps = 1.0 - done.astype(entering.dtype)
+    keeps = (~done).astype(entering.dtype)  # kernels load numbers
     inputs = entering, *known, memory, keeps
     fits = can_compute(inputs) and max(memory.shape) <= WIDEST
-    along: Callable[..., jax.Array] = _along() if fits else _plain
+    along: Callable[..., jax.Array] = _as_kernel() if fits else _plain
     return along(*inputs)
 
 
-@functools.cache
-def _along() -> Callable[..., jax.Array]:
+def _as_kernel() -> Callable[..., jax.Array]:
     """Return `_plain` as a kernel. A derivative of the kernels themselves is that of `_plain`."""
 
     def plain_backward(*arguments):
@@ -124,7 +122,7 @@ def _plain(
         entering, keeps = inputs
         known = jnp.split(memory @ joined, len(GATES), axis=-1)
         remembered, *_ = _step(memory, list(entering), known, bias)
-        return remembered * keeps[:, None], remembered
+        return _kept(remembered, keeps > 0), remembered
 
     _, remembered = loops.scan(step, memory, (entering, keeps), unroll=UNROLL)
     return remembered
@@ -141,6 +139,11 @@ def _step(
     part = known[2] + bias[None]
     new = tanh(entering[2] + reset * part)
     return (1.0 - update) * new + update * memory, reset, update, new, part
+
+
+def _kept(memory: jax.Array, keeps: jax.Array) -> jax.Array:
+    """Return memories [n, H], with zeros instead of those, even NaN, that are not kept [n]."""
+    return jnp.where(keeps[:, None], memory, 0.0)
 
 
 # --- The kernels, for agents [A, ...] -------------------------------------------------------------
@@ -168,7 +171,7 @@ def _forward_kernel(inputs: tuple[Block, ...], out: Block) -> None:
         parts = [entering.load(t, i) for i in gates], [memory @ recurrent.load(i) for i in gates]
         remembered, *_ = _step(memory, *parts, bias.load())
         out.store(remembered, t)
-        return remembered * keeps.load(t)[:, None]
+        return _kept(remembered, keeps.load(t) > 0)
 
     jax.lax.fori_loop(0, entering.shape[0], step, memory.load())
 
@@ -183,12 +186,12 @@ def _backward_kernel(inputs: tuple[Block, ...], outputs: tuple[Block, ...]) -> N
         back, of_kernels, of_bias = carry
         t = steps - 1 - index
         before = jnp.maximum(t - 1, 0)
-        earlier = remembered.load(before) * keeps.load(before)[:, None]
+        earlier = _kept(remembered.load(before), keeps.load(before) > 0)
         start = jnp.where(t == 0, memory.load(), earlier)
         kernels = [recurrent.load(i) for i in gates]
         parts = [entering.load(t, i) for i in gates], [start @ kernel for kernel in kernels]
         _, reset, update, new, part = _step(start, *parts, bias.load())
-        back = gradient.load(t) + back * keeps.load(t)[:, None]
+        back = gradient.load(t) + _kept(back, keeps.load(t) > 0)
         of_new = back * (1.0 - update) * (1.0 - new * new)
         of_update = back * (start - new) * update * (1.0 - update)
         of_reset = of_new * part * reset * (1.0 - reset)

@@ -104,12 +104,13 @@ def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
     """
     single = torso.is_initializing() or torso.is_mutable_collection("intermediates")
     if torso.obs_ndim == 1 and not torso.layer_norm and not single:
+        parameters = torso.variables["params"]
         names = [f"Dense_{i}" for i in range(len(torso.hidden_sizes))]
-        dense = [torso.variables["params"].get(name) for name in names]
-        layers = tuple((p["kernel"], p["bias"]) for p in (*dense, head.variables["params"]) if p)
-        sizes = tuple(bias.size for _, bias in layers)
-        as_configured = sizes == (*torso.hidden_sizes, head.features)
-        if as_configured and is_fused(layers, obs, torso.activation):
+        dense = [parameters[name] for name in names if name in parameters]
+        layers = tuple((p["kernel"], p["bias"]) for p in (*dense, head.variables["params"]))
+        # Flax raises an error for parameters of another network.
+        fits = [bias.size for _, bias in layers] == [*torso.hidden_sizes, head.features]
+        if fits and is_fused(layers, obs, torso.activation):
             return perceptron(layers, obs, torso.activation)
     return head(torso(obs))
 

@@ -79,5 +79,5 @@ def test_not_too_many_processes_at_a_time(monkeypatch):
     monkeypatch.setattr(gpu, "TOGETHER", 3)
     chosen = {(name, 1): {name: GOOD, "peer": GOOD} for name in "abc"}
     chosen["d", 1] = {"d": GOOD}
-    waves = [[case[0] for case, _ in wave] for wave in gpu.waves(chosen)]
+    waves = [[name for name, _ in wave] for wave in gpu.waves(chosen)]
     assert waves == [["a"], ["b"], ["c", "d"]]

@@ -23,9 +23,6 @@ def on_a_gpu(monkeypatch):
     """Use the kernels wherever a GPU would, for two agents or more."""
     monkeypatch.setattr(perceptrons, "MANY", 2)
     monkeypatch.setattr(kernels, "has_triton", lambda: True)
-    perceptrons._functions.cache_clear()
-    yield
-    perceptrons._functions.cache_clear()
 
 
 @pytest.fixture
@@ -132,7 +129,6 @@ def test_what_agents_share_is_not_copied_for_a_kernel(axes, launches):
 
 def test_few_agents_are_left_to_xla(launches, monkeypatch):
     monkeypatch.setattr(perceptrons, "MANY", AGENTS + 1)
-    perceptrons._functions.cache_clear()
     layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4)
     outputs = jax.vmap(lambda layers, x: perceptron(layers, x, "tanh"))(layers, x)
     assert not launches

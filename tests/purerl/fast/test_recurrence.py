@@ -93,6 +93,15 @@ def test_agents_side_by_side(layout):
         chex.assert_trees_all_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+def test_an_episode_with_nan_does_not_spoil_the_next_one(layout):
+    module, done, (params, features, memory) = case(5, 3, 4, 6)
+    done = done.at[1].set(True)
+    features = features.at[0].set(jnp.nan)
+    remembered = at_once(module, done, params, features, memory)
+    assert np.isnan(remembered[:2]).all()
+    assert np.isfinite(remembered[2:]).all()
+
+
 def test_gradients_of_gradients(layout):
     module, done, (params, features, memory) = case(4, 2, 3, 5)
 
