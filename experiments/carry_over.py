@@ -9,7 +9,7 @@ A cell is a size (the evolved numbers of a rule), a number of training tasks and
 use the same frames. A cell's rule is scored on its training tasks and on the tasks of the benchmark
 of generality whose environments no cell trains on, as the benchmark does it: the learning rate is
 tuned on each task, 0 is random play and 1 is tuned PPO. Every seed shuffles the pool of training
-tasks (experiments/carry_over.yaml), and a cell with more tasks has all those of one with fewer.
+tasks (experiments/carry_over.yaml), and a cell with more tasks includes the tasks of a cell with fewer.
 """
 
 import argparse
@@ -151,7 +151,7 @@ def unseen_tasks(pool: Benchmark) -> list[str]:
 
 
 def measure(cell: Cell, pool: Benchmark, folder: Path) -> PlainDict:
-    """Evolve a cell's rule and score it; what an interrupted measurement has finished is kept.
+    """Evolve a cell's rule and score it; an interrupted measurement keeps its finished parts.
 
     Returns:
         the cell, and by `training` and `unseen`: the interquartile mean, its 95% interval, and the
@@ -251,7 +251,7 @@ def draw(rows: Sequence[PlainDict], path: Path) -> None:
 
 
 def _grid(args: argparse.Namespace) -> Iterator[Cell]:
-    """Yield the cells: all of one seed before those of the next."""
+    """Yield the cells, seed by seed."""
     for seed in args.seeds:
         for tasks in args.tasks:
             for size in args.sizes or RULES[args.slot]:

@@ -72,7 +72,7 @@ Case = tuple[str, int]
 def variants(
     program: str, agents: int, peers: Sequence[tuple[str, list[str]]]
 ) -> dict[str, Variant]:
-    """Return what to measure of a program, by name; peers are names and commands."""
+    """Return the variants of a program by name, with the peers, which are names and commands."""
     ours = own("gpu_programs.present:program", name=program, agents=agents)
     if program != PEERS:
         return {program: ours}

@@ -1,6 +1,6 @@
 """Kernels in which a block of a GPU's threads computes for one agent, in Triton.
 
-`differentiable` makes one of them a function of one agent under `jax.vmap`. On a CPU, Pallas
+`differentiable` turns a kernel into a function of one agent under `jax.vmap`. On a CPU, Pallas
 interprets kernels, which is for tests.
 """
 

@@ -73,7 +73,7 @@ def perceptron(layers: Layers, x: jax.Array, activation: str) -> jax.Array:
 def _as_kernel(activation: str) -> Callable[[Layers, jax.Array], jax.Array]:
     """Return `(layers, x [B, in]) -> [B, out]`.
 
-    A derivative of the kernels themselves is that of the plain function.
+    To differentiate a second time, JAX uses the plain function.
     """
     plain = functools.partial(_plain, activation=activation)
 
@@ -113,7 +113,7 @@ def _forward(layers: Layers, x: jax.Array, *, activation: str) -> jax.Array:
 def _backward(
     layers: Layers, x: jax.Array, gradient: jax.Array, *, activation: str
 ) -> tuple[Layers, jax.Array]:
-    """Return the gradients of layers and inputs from those of the outputs [A, B, out]."""
+    """Return the gradients of layers and inputs; `gradient` is the outputs' [A, B, out]."""
     kernel = functools.partial(_backward_kernel, activation=activation)
     inputs, outputs = (layers, x, gradient), (layers, x)
     result: tuple[Layers, jax.Array] = call(kernel, inputs, outputs, _warps(x))

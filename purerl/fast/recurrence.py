@@ -79,7 +79,7 @@ def _in_one_loop(
 
 
 def _as_kernel() -> Callable[..., jax.Array]:
-    """Return `_plain` as a kernel. A derivative of the kernels themselves is that of `_plain`."""
+    """Return `_plain` as a kernel. To differentiate a second time, JAX uses `_plain`."""
 
     def plain_backward(*arguments):
         *inputs, remembered, gradient = arguments
@@ -109,7 +109,7 @@ def _plain(
     """Return the memories [T, n, H] after every step.
 
     Args:
-        entering: [T, 3, n, H] what the features contribute to the gates.
+        entering: [T, 3, n, H] products of the features, for each gate.
         recurrent: [3, H, H] kernels of the memory.
         bias: [H] of the memory in the new gate.
         memory: [n, H] before the first step.
