@@ -9,7 +9,8 @@ A cell is a size (the evolved numbers of a rule), a number of training tasks and
 use the same frames. A cell's rule is scored on its training tasks and on the tasks of the benchmark
 of generality whose environments no cell trains on, as the benchmark does it: the learning rate is
 tuned on each task, 0 is random play and 1 is tuned PPO. Every seed shuffles the pool of training
-tasks (experiments/carry_over.yaml), and a cell with more tasks includes the tasks of a cell with fewer.
+tasks (experiments/carry_over.yaml), and a cell with more tasks includes the tasks of a cell with
+fewer.
 """
 
 import argparse

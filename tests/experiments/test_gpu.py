@@ -1,13 +1,14 @@
 """The benchmark for a GPU: what it measures exists, and failures are reported."""
 
 import json
+import os
 import sys
 
 import pytest
 
 from experiments.benchmarks import gpu
 from experiments.benchmarks.gpu_programs import programs
-from experiments.benchmarks.processes import Variant
+from experiments.benchmarks.processes import Variant, Worker
 
 WORKER = """
 import json, sys
@@ -21,7 +22,7 @@ def variant(code):
     return Variant([sys.executable, "-c", code])
 
 
-GOOD, SLOW = variant(WORKER), Variant(["sh", "-c", "sleep 60; true"])
+GOOD, SLOW = variant(WORKER), variant("import time; time.sleep(30)" + WORKER)
 BAD = variant("raise SystemExit(3)")
 LATER = variant(WORKER.replace('print(json.dumps({"seconds"', 'sys.exit(4); print(({"seconds"'))
 
@@ -62,7 +63,7 @@ def test_a_worker_may_decline(tmp_path):
 
 
 def test_what_fails_is_reported_and_left_out(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gpu, "COMPILE_SECONDS", 2)
+    monkeypatch.setattr(gpu, "COMPILE_SECONDS", 5)
     path = tmp_path / "gpu.json"
     assert gpu.run({("one", 1): {"one": GOOD}}, path) == 0
     chosen = {("bad", 1): {"bad": BAD, "peer": GOOD}, ("slow", 2): {"slow": SLOW}}
@@ -73,6 +74,17 @@ def test_what_fails_is_reported_and_left_out(tmp_path, monkeypatch, capsys):
     assert "2 [2, 2]" in table["rows"][0]
     errors = capsys.readouterr().err
     assert all(f"error: {name}, " in errors for name in ("bad", "slow", "later"))
+
+
+def test_a_worker_ends_with_all_that_it_started(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    script = f"sleep 600 > {pipe} & echo '{{}}'; wait"
+    with Worker("peer", Variant(["sh", "-c", script])) as worker:
+        worker.wait()
+        child = pipe.open("rb")
+    with child:
+        assert child.read() == b""  # the end, once nobody can write any more
 
 
 def test_not_too_many_processes_at_a_time(monkeypatch):

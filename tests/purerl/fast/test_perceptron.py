@@ -2,6 +2,7 @@
 
 import itertools
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -232,6 +233,17 @@ def test_ppo_learns_the_same_with_kernels(name, settings, launches, monkeypatch)
     monkeypatch.setattr(kernels, "has_triton", lambda: False)
     for leaf, other in zip(jax.tree.leaves(fused), jax.tree.leaves(train()), strict=True):
         np.testing.assert_allclose(leaf, other, atol=10 * TOLERANCE)
+
+
+@pytest.mark.parametrize("sizes", [(8, 4), (8, 8, 8)])
+def test_parameters_of_another_network_are_refused(sizes):
+    env, _ = envs.make("CartPole-v1")
+    saved = networks.actor_critic(env, networks.ActorCriticConfig(hidden_sizes=(8, 8)))
+    params = saved.init(jax.random.key(0), jnp.zeros(4))
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
+    other = networks.actor_critic(env, networks.ActorCriticConfig(hidden_sizes=sizes))
+    with pytest.raises(flax.errors.FlaxError):
+        jax.vmap(other.apply)(stacked, inputs(AGENTS, 6, 4))
 
 
 def test_the_outputs_of_layers_can_still_be_read(launches):
