@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of, settings_of
-from metaevo.comparison.generality.rules import WHOLE, Rule, rule_of
-from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
+from metaevo.comparison.generality.rules import Rule, rule_of
+from metaevo.comparison.generality.tasks import LEARNER, Benchmark, benchmark, read_references
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
@@ -92,7 +92,7 @@ class Job(NamedTuple):
     references: PlainMapping
     """scores of random play and tuned PPO by task"""
     unable: Sequence[str] = ()
-    """tasks on which the rule, a whole learner, cannot be trained"""
+    """tasks on which the rule's learner cannot be trained"""
     all_tuned: bool = False
     """whether to tune all hyperparameters, too"""
 
@@ -156,8 +156,10 @@ def prepare(
     chosen = found.chosen(tasks)
     bound = rule_of(rule, trust_source=trust_source)
     rates = rates_of(found, bound, learning_rates)
-    if all_tuned and bound.slot == WHOLE:
-        raise ConfigError(f"{rule}: is a whole learner; all hyperparameters are tuned of PPO only")
+    if all_tuned and bound.learner != LEARNER:
+        raise ConfigError(
+            f"{rule}: trains {bound.learner}; all hyperparameters are tuned of {LEARNER} only"
+        )
     references = read_references()["tasks"]
     for task in chosen:
         kept = references.get(task)
@@ -169,10 +171,10 @@ def prepare(
 
 
 def _unable(found: Benchmark, tasks: Sequence[str], rule: Rule) -> list[str]:
-    """Return the tasks that a whole learner cannot be trained on, such as continuous ones.
+    """Return the tasks that a learner other than PPO cannot be trained on, such as continuous ones.
 
     Raises:
-        ConfigError: if it can be trained on none, or if another rule fails on one.
+        ConfigError: if it can be trained on none, or if PPO cannot be trained on one.
     """
     unable = []
     for task in tasks:
@@ -180,7 +182,7 @@ def _unable(found: Benchmark, tasks: Sequence[str], rule: Rule) -> list[str]:
             Bench(found, task, rule)
         except ConfigError:
             unable.append(task)
-            if rule.slot != WHOLE or len(unable) == len(tasks):
+            if rule.learner == LEARNER or len(unable) == len(tasks):
                 raise
     return unable
 

@@ -24,7 +24,7 @@ WHOLE = "learner"
 
 
 class Rule(NamedTuple):
-    """A rule that fills a slot of PPO, or a whole learner."""
+    """A rule that fills a slot of PPO or of another learner, or a whole learner."""
 
     text: str
     """name as in the settings: `adam`, `zoo:NAME`, a directory, a file of published weights, or
@@ -34,16 +34,13 @@ class Rule(NamedTuple):
     """digest that identifies the rule: it changes with every number and every line of source"""
     seen: tuple[str, ...]
     """environments that the rule was evolved on"""
+    learner: str = LEARNER
+    """name of the learner that trains"""
     trust_source: bool = False
     weights: Published | None = None
     """where it comes from, if its authors have published it"""
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None
     """of a component's file: its function and meta-parameters by its slot"""
-
-    @property
-    def learner(self) -> str:
-        """Name of the learner that trains."""
-        return self.text if self.slot == WHOLE else LEARNER
 
     @property
     def settings(self) -> PlainDict:
@@ -64,21 +61,21 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     """Return the rule with this name.
 
     Args:
-        text: a hand-written function for a PPO slot, `zoo:NAME`, a run's directory, a file of
+        text: a hand-written function for a slot, `zoo:NAME`, a run's directory, a file of
             published weights, a learner, or a component's file, which is executed and has the
             meta-parameters that its `init` draws.
         trust_source: execute the component's source code saved in the run.
 
     Raises:
-        ConfigError: if there is no such rule, or it does not fit into PPO.
+        ConfigError: if there is no such rule, or no learner has its slot.
     """
-    slots = filling.slots_of(LEARNER)
+    slots = _slots()
     weights = given = None
-    for slot in slots:
+    for slot, learner in slots.items():
         if text in HAND_WRITTEN[slot]:
-            return Rule(text, slot, digest_of_text(f"{slot} {text}"), ())
+            return Rule(text, slot, digest_of_text(f"{slot} {text}"), (), learner)
     if text in LEARNERS or (is_custom(text) and not zoo.is_name(text)):
-        return Rule(text, WHOLE, _key_of_learner(text), ())
+        return Rule(text, WHOLE, _key_of_learner(text), (), text)
     if zoo.is_name(text):
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
@@ -109,18 +106,26 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
             f"{', '.join([*known, *LEARNERS])}"
         )
     if slot not in slots:
-        has = ", ".join(LEARNERS[LEARNER].slots)
-        raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
+        raise ConfigError(f"{text}: fills {slot}; the benchmark has: {', '.join(slots)}")
+    learner = slots[slot]
     if given is not None:
-        return Rule(text, slot, key, (), given=given)
-    filling.fill(slot, text, LEARNER, trust_source=trust_source)
-    return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source, weights)
+        return Rule(text, slot, key, (), learner, given=given)
+    filling.fill(slot, text, learner, trust_source=trust_source)
+    environments = seen.environments(seen.by_rule(text))
+    return Rule(text, slot, key, environments, learner, trust_source, weights)
+
+
+def _slots() -> dict[str, str]:
+    """Return the learner that trains with a rule, by slot: PPO if it has the slot."""
+    slots = dict.fromkeys(filling.slots_of(LEARNER), LEARNER)
+    for learner in LEARNERS:
+        slots = dict.fromkeys(filling.slots_of(learner), learner) | slots
+    return slots
 
 
 def is_own(text: str) -> bool:
     """Whether a name is of one of metaevo's rules: a function, a learner or an entry of the zoo."""
-    slots = filling.slots_of(LEARNER)
-    is_function = any(text in HAND_WRITTEN[slot] for slot in slots)
+    is_function = any(text in HAND_WRITTEN[slot] for slot in _slots())
     return is_function or text in LEARNERS or zoo.is_name(text)
 
 

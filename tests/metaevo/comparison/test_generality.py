@@ -293,9 +293,23 @@ def test_a_component_in_a_file_is_a_rule(tmp_path):
     )
     assert loss == pytest.approx(-1.3)
     other = tmp_path / "other.py"
-    other.write_text(COMPONENT.replace("policy_loss", "update_rule"), encoding="utf-8")
-    with pytest.raises(metaevo.ConfigError, match="ppo has no such slot"):
+    other.write_text(COMPONENT.replace("policy_loss", "channel"), encoding="utf-8")
+    with pytest.raises(metaevo.ConfigError, match="channel"):
         rule_of(str(other))
+
+
+def test_a_rule_for_a_slot_that_ppo_lacks_trains_the_learner_that_has_it():
+    found = rule_of("a2c")
+    assert (found.slot, found.learner, found.settings) == (
+        "update_rule", "lpg", {"update_rule": "a2c"},
+    )  # fmt: skip
+    assert {rule_of(text).learner for text in ("squared", "adam", "constant")} == {"ppo"}
+    names = ["cartpole", "pendulum"]
+    job = judge.prepare("a2c", tasks=names, learning_rates=None, trust_source=False)
+    assert (job.tasks, job.unable) == (["cartpole"], ["pendulum"])
+    options = {"tasks": names, "learning_rates": None, "trust_source": False}
+    with pytest.raises(metaevo.ConfigError, match="trains lpg"):
+        judge.prepare("a2c", **options, all_tuned=True)
 
 
 def test_a_learner_leaves_out_what_it_cannot_learn():
