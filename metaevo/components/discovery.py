@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.components import channels, learners, players, published, registry, zoo
+from metaevo.components.copies import SOURCES as SOURCES
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -26,8 +27,6 @@ from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams, PyTree
 
-SOURCES = "component"
-"""A run's folder with the source code of its components, and its key in `resolved`."""
 OTHERS = channels, players
 """Components that can be evolved and loaded in addition to the parts of a learner."""
 
@@ -125,8 +124,8 @@ def load(
         missing = sorted(reads & learners.find(before).told - learners.find(learner).told)
         if missing:
             raise ConfigError(
-                f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, "
-                f"and learner = {learner!r} does not tell it: {', '.join(missing)}"
+                f"{part.name} was evolved for {before}, and learner = {learner!r} does not tell "
+                f"it: {', '.join(missing)}"
             )
     return part.function, evolved.of(meta_params, part.name)
 

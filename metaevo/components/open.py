@@ -127,12 +127,6 @@ def make(config: Config) -> Component:
     return Component(lambda key: _init(config, key), make_optimizer)
 
 
-def size(config: Config) -> int:
-    """Return how many numbers it has."""
-    shapes = jax.eval_shape(lambda key: _init(config, key), jax.random.key(0))
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
-
-
 def ablations(found: Found) -> list[Ablation]:
     """Return the meta-parameters without each input."""
     kernel = found.meta_params["gru"]["inputs"]

@@ -21,7 +21,7 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
 
     Args:
         learner: name of the learner.
-        experiment: a `metaevo.components.zoo.Experiment` as plain data.
+        experiment: sections of a run's settings, and functions by the learner's other slots.
         slot: slot of the rule.
         rule: `zoo:NAME`, a hand-written function or a run's directory.
         seeds: number of agents; their keys (`Purpose.TRAINING`) are not used by evolutions.
@@ -48,7 +48,7 @@ def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
     """Play meta-episodes.
 
     Args:
-        experiment: a `metaevo.components.zoo.Meeting` as plain data.
+        experiment: the sections game and opponent of a run's settings.
         shaper: `zoo:NAME`.
         seeds: number of meta-episodes, with keys as in `scores_of`.
 
@@ -69,7 +69,7 @@ class Repeated(NamedTuple):
     scores: np.ndarray
     """[seeds]"""
     known: PlainDict
-    """a `metaevo.components.zoo.Repeat` as plain data"""
+    """of the card"""
 
     @property
     def distance(self) -> float:
