@@ -15,7 +15,8 @@ import numpy as np
 from metaevo.components.distillation import fit
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
-from metaevo.discovery.records import Records, Target
+from metaevo.discovery.records import Records
+from metaevo.discovery.targets import Target
 from purerl.types import MetaParams
 
 UNITS = 2, 4
