@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from metaevo.components import channels, learners, players, published, registry, zoo
 from metaevo.components.copies import SOURCES as SOURCES
 from metaevo.components.parts import Evolved, Part, names_of
+from metaevo.components.slots import failure
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
@@ -195,8 +196,7 @@ def _pinned(source: bytes, path: Path, entry: str, name: str) -> ModuleType:
     except ConfigError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{entry} does not work with this version: {reason}") from error
+        raise failure(f"{entry} does not work with this version", error) from error
 
 
 def _part(

@@ -18,6 +18,7 @@ import numpy as np
 
 from metaevo.components import copies, registry, zoo
 from metaevo.components.component import LEARNED
+from metaevo.components.slots import failure
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
@@ -224,10 +225,10 @@ def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) ->
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ConfigError(
+        raise failure(
             f"{key}: {show(name)}: must be a player with `init(policy)` and `step(game, rate, own, "
-            f"other, state)`, see purerl.opponents: {reason}"
+            "other, state)`, see purerl.opponents",
+            error,
         ) from error
     return Opponent(name, player, source)
 

@@ -13,7 +13,6 @@ from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED, JudgedSettings
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
-from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -167,7 +166,7 @@ def _summary(
             "against_learned": compared._asdict(),
             "against_best": against_best[each.name],
         }
-    known = HAND_WRITTEN.get(part.slot.name, {})
+    known = formula.HAND_WRITTEN.get(part.slot.name, {})
     others = [
         {"name": name, "length": known[name].length if name in known else None, **row}
         for name, row in rows.items()
