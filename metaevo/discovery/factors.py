@@ -26,13 +26,7 @@ PROGRESS = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
 def factors_of(
     part: Part, meta_params: MetaParams, settings: LearnerSettings
 ) -> dict[str, np.ndarray]:
-    """Return the factor of every hyperparameter that a schedule changes, [POINTS] each.
-
-    Args:
-        part: component in the slot `schedule`.
-        meta_params: meta-parameters of the schedule.
-        settings: settings of the experiment.
-    """
+    """Return the factor of every hyperparameter that a schedule changes, [POINTS] each."""
     given = settings.hyperparams
 
     def at(progress):
@@ -56,12 +50,9 @@ def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) ->
     longer formula for the hyperparameter with the largest decrease in error per length.
 
     Args:
-        factors: factors over `PROGRESS`, by hyperparameter.
-        seed: seed of the search.
+        factors: over `PROGRESS`, by hyperparameter.
+        seed: of the search.
         evaluations: total number of evaluated candidates.
-
-    Raises:
-        ConfigError: if Operon is not installed.
     """
     inputs = {"progress": PROGRESS}
     fronts: dict[str, list[Formula]] = {}

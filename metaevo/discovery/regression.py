@@ -93,13 +93,7 @@ def search(
 ) -> list[Formula]:
     """Return formulas of growing length, each with a smaller error than the ones before.
 
-    Args:
-        slot: name of the part's slot.
-        target: target for the slot.
-        records: records of trainings with the part.
-        inputs: relevant inputs of formulas, [samples] by name.
-        seed: seed of the search.
-        evaluations: total number of evaluated candidates.
+    They are of the `inputs`, [samples] by name; `evaluations` is the total number of candidates.
     """
     wanted = records.wanted.astype(np.float64)
     if target.known:
@@ -115,14 +109,7 @@ def search(
 def sums_of(
     inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
 ) -> Iterator[Terms]:
-    """Yield the formulas that Operon finds, as sums without negligible terms.
-
-    Args:
-        inputs: inputs by name, [samples] each.
-        wanted: [samples] values to fit.
-        seed: seed of the searches.
-        evaluations: total number of evaluated candidates.
-    """
+    """Yield the formulas that Operon finds for `wanted` [samples], without negligible terms."""
     make_regressor = require()
     names = list(inputs)
     table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
