@@ -38,7 +38,7 @@ from metaevo.comparison.generality.measure import rates_of
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import CORE, Benchmark, benchmark, read_references
-from metaevo.components.formulas import HAND_WRITTEN
+from metaevo.components.formula import HAND_WRITTEN
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict

@@ -9,8 +9,7 @@ from pathlib import Path
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.discovery.proposals import settings as judge_settings
-from metaevo.discovery.proposals.judge import Judge, Judged
+from metaevo.discovery.proposals.judge import PROGRAM, Judge, Judged, raw_settings
 from metaevo.discovery.proposals.reading import batches
 from metaevo.reports.numbers import number
 from metaevo.studies.settings import experiment_class
@@ -41,15 +40,14 @@ def main(argv: list[str], *, description: str | None) -> int:
         del overrides
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
-        return judge_settings.raw_settings(args.slot, args.tasks)
+        return raw_settings(args.slot, args.tasks)
 
     if "--config" in argv:
         raise ConfigError("--config: name the settings with --tasks")
     settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, judge_settings.PROGRAM), defaults
+        parser, argv, lambda raw: experiment_class(raw, PROGRAM), defaults
     )
-    judge_settings.check(settings)
-    judge = Judge.of(settings, args.state, args.batch)
+    judge = Judge(None, settings, state=args.state, batch=args.batch)
     language = settings.component
     print(
         f"an expression is the {language.gives} of {language.slot}; inputs: "

@@ -17,7 +17,6 @@ from annotated_types import Gt, Interval, MaxLen, MinLen
 
 from metaevo.components import copies, learners
 from metaevo.config import ConfigError, from_dict, show
-from metaevo.runs.run_directory import RunDirectory
 from purerl.envs.talking import Talking, TalkParams
 from purerl.parts import channels
 from purerl.parts.channels import Messenger, Weights
@@ -27,6 +26,10 @@ from purerl.types import Channel, Environment, EnvParams
 NONE = "none"
 SETTING = "channel"
 NAMES = (NONE, *channels.HAND_WRITTEN)
+DESCRIPTION = (
+    f"{', '.join(NAMES)}, the directory of a run of cheap talk, or zoo:NAME (metaevo zoo lists "
+    "them)"
+)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,7 @@ def hear(
     try:
         return [_heard(name, each, learner, run_path) for each in environments]
     except ConfigError as error:
-        text = f"{SETTING} = {show(name)}"
-        raise ConfigError(str(error) if text in str(error) else f"{text}: {error}") from None
+        raise ConfigError(f"{SETTING} = {show(name)}: {error}") from None
 
 
 def _heard(
@@ -135,7 +137,10 @@ def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weight
     Raises:
         ConfigError: if there is no such channel, or it is damaged.
     """
-    weights, about = CHANNEL.load(name, None if run_path is None else copy_of(run_path))
+    copy = None if run_path is None else run_path / SETTING
+    weights, about = copies.load(
+        name, copy, noun="channel", allowed=DESCRIPTION, recognises=recognises
+    )
     config = from_dict(ChannelConfig, about[SETTING])
     _observed(config, weights)
     return config, jax.tree.map(jnp.asarray, weights)
@@ -156,21 +161,10 @@ def recognises(about: Any) -> bool:
     return isinstance(about, dict) and isinstance(about.get(SETTING), dict)
 
 
-DESCRIPTION = (
-    f"{', '.join(NAMES)}, the directory of a run of cheap talk, or zoo:NAME (metaevo zoo lists "
-    "them)"
-)
-CHANNEL = copies.Kind(SETTING, "channel", DESCRIPTION, NAMES, recognises)
-
-
 def keep(run_path: Path, name: str) -> None:
     """Copy a learned channel into the run that hears it."""
-    CHANNEL.keep(name, copy_of(run_path))
-
-
-def copy_of(run_path: Path) -> RunDirectory:
-    """Return where a run keeps the learned channel that it hears, laid out as a run."""
-    return RunDirectory(run_path / SETTING)
+    if name not in NAMES:
+        copies.keep(name, run_path / SETTING)
 
 
 def _observed(config: ChannelConfig, weights: Weights) -> int:

@@ -18,7 +18,9 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.components import channels, learners, players, published, registry, zoo
+from metaevo.components.copies import SOURCES as SOURCES
 from metaevo.components.parts import Evolved, Part, names_of
+from metaevo.components.slots import failure
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
@@ -26,8 +28,6 @@ from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams, PyTree
 
-SOURCES = "component"
-"""A run's folder with the source code of its components, and its key in `resolved`."""
 OTHERS = channels, players
 """Components that can be evolved and loaded in addition to the parts of a learner."""
 
@@ -125,8 +125,8 @@ def load(
         missing = sorted(reads & learners.find(before).told - learners.find(learner).told)
         if missing:
             raise ConfigError(
-                f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, "
-                f"and learner = {learner!r} does not tell it: {', '.join(missing)}"
+                f"{part.name} was evolved for {before}, and learner = {learner!r} does not tell "
+                f"it: {', '.join(missing)}"
             )
     return part.function, evolved.of(meta_params, part.name)
 
@@ -196,8 +196,7 @@ def _pinned(source: bytes, path: Path, entry: str, name: str) -> ModuleType:
     except ConfigError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{entry} does not work with this version: {reason}") from error
+        raise failure(f"{entry} does not work with this version", error) from error
 
 
 def _part(

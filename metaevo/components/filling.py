@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import discovery, learners, published, seen, zoo
+from metaevo.components import copies, discovery, learners, published, seen, zoo
 from metaevo.components.seen import SeenTask
-from metaevo.config import ConfigError, files
-from metaevo.runs import checkpoint
+from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 
@@ -45,31 +44,20 @@ def fill(
     """
     if name in HAND_WRITTEN[slot]:
         return HAND_WRITTEN[slot][name], None
-    directory = Path(name)
-    if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
-        directory = copy_of(run_path, slot)
-    if zoo.is_name(name) and (str(directory) == name or zoo.is_same(name, directory)):
-        try:
-            return discovery.load(name, slot=slot, learner=learner)
-        except ConfigError as error:
-            raise ConfigError(f"{slot} = {name!r}: {error}") from error
-    if str(directory) == name and published.is_file_name(name):
-        try:
-            return discovery.load(name, slot=slot, learner=learner)
-        except ConfigError as error:
-            raise ConfigError(f"{slot} = {name!r}: {error}") from error
-    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
+    rule = rule_of(slot, name, run_path)
+    if zoo.is_name(name) and rule != name and zoo.is_same(name, Path(rule)):
+        rule = name  # whose source may be executed
+    if not (zoo.is_name(rule) or published.is_file_name(rule) or os.path.isdir(rule)):
         raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}")
-    return discovery.load(directory, slot=slot, trust_source=trust_source, learner=learner)
+    try:
+        return discovery.load(rule, slot=slot, trust_source=trust_source, learner=learner)
+    except ConfigError as error:
+        raise ConfigError(f"{slot} = {name!r}: {error}") from error
 
 
 def seen_by(slot: str, name: str, run_path: Path | None = None) -> list[SeenTask]:
     """Return the tasks that the function in a slot has seen, see `fill`."""
-    if name in HAND_WRITTEN[slot]:
-        return []
-    if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
-        return seen.by_rule(copy_of(run_path, slot))
-    return seen.by_rule(name)
+    return [] if name in HAND_WRITTEN[slot] else seen.by_rule(rule_of(slot, name, run_path))
 
 
 def keep(run_path: Path, slot: str, name: str) -> None:
@@ -78,28 +66,17 @@ def keep(run_path: Path, slot: str, name: str) -> None:
     if name in HAND_WRITTEN[slot] or copy.meta_params.exists():
         return
     if published.is_file_name(name):
-        found = published.find(name)
-        evolved, meta_params = published.load(name)
-        learner, about = published.LEARNER, published.seen(found)
-        discovery.save(copy, evolved, meta_params, 0, learner, about)
-        return
-    source, sources = RunDirectory(Path(name)), {}
-    if zoo.is_name(name):
-        entry = zoo.find(name)
-        if entry.function is not None:
-            return
-        source = RunDirectory(entry.path)
-        content, path = entry.source()
-        sources = {path.name.removesuffix(".txt"): content}
-        copy.path.mkdir(parents=True, exist_ok=True)
-        files.write_json_atomic(copy.path / zoo.CARD, entry.card)
+        about = published.seen(published.find(name))
+        discovery.save(copy, *published.load(name), 0, published.LEARNER, about)
     else:
-        for path in sorted((source.path / discovery.SOURCES).glob("*.py")):
-            sources[path.name] = files.read(path)
-    for file, content in sources.items():
-        (copy.path / discovery.SOURCES).mkdir(parents=True, exist_ok=True)
-        files.write_atomic(copy.path / discovery.SOURCES / file, content)
-    checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
+        copies.keep(name, copy.path)
+
+
+def rule_of(slot: str, name: str, run_path: Path | None) -> str:
+    """Return the copy of a rule that an existing run has, or the name of the rule."""
+    if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
+        return str(copy)
+    return name
 
 
 def copy_of(run_path: Path, slot: str) -> Path:

@@ -18,6 +18,7 @@ import numpy as np
 
 from metaevo.components import copies, registry, zoo
 from metaevo.components.component import LEARNED
+from metaevo.components.slots import failure
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
@@ -76,13 +77,9 @@ def recognises(about: Any) -> bool:
     return isinstance(hidden, int) and 0 < hidden <= 2**20
 
 
-META_POLICY = copies.Kind(
-    SETTING,
-    "meta-policy",
+ALLOWED = (
     f"{', '.join(NAMES)}, a player of your own (my_players.py:Momentum), the directory of a run "
-    "that evolved a meta-policy, or zoo:NAME (metaevo zoo lists them)",
-    NAMES,
-    recognises,
+    "that evolved a meta-policy, or zoo:NAME (metaevo zoo lists them)"
 )
 
 
@@ -94,11 +91,11 @@ def load(name: str, run_path: Path | None = None) -> Weights:
     """
     copy = None if run_path is None else copy_of(run_path, name)
     try:
-        found, about = META_POLICY.load(name, copy)
+        found, about = copies.load(
+            name, copy, noun="meta-policy", allowed=ALLOWED, recognises=recognises
+        )
     except ConfigError as error:
-        if zoo.is_name(name):  # which names itself
-            raise
-        raise ConfigError(f"{show(name)} {error}") from None
+        raise ConfigError(f"{show(name)}: {error}") from None
     fits = jax.eval_shape(lambda key: init_weights(key, about["hidden"]), jax.random.key(0))
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
         raise ConfigError(f"{show(name)}: its meta-policy is damaged")
@@ -111,10 +108,10 @@ def function(name: str) -> tuple[Callable[..., jax.Array], Weights]:
     return next_policy, load(name)
 
 
-def copy_of(run_path: Path, name: str) -> RunDirectory:
+def copy_of(run_path: Path, name: str) -> Path:
     """Return where a run keeps a meta-policy that it meets, laid out as a run."""
     digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
-    return RunDirectory(run_path / "opponents" / digest)
+    return run_path / "opponents" / digest
 
 
 @dataclass(frozen=True)
@@ -228,10 +225,10 @@ def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) ->
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ConfigError(
+        raise failure(
             f"{key}: {show(name)}: must be a player with `init(policy)` and `step(game, rate, own, "
-            f"other, state)`, see purerl.opponents: {reason}"
+            "other, state)`, see purerl.opponents",
+            error,
         ) from error
     return Opponent(name, player, source)
 
@@ -270,5 +267,5 @@ def keep(
     before = {**digests(met), **(began_with or {})}  # new opponents of the comparison may be added
     registry.store_sources(RunDirectory(run_path), SOURCES, sources(met), before)
     for each in met:
-        if each.source is None:
-            META_POLICY.keep(each.name, copy_of(run_path, each.name))
+        if each.source is None and each.name not in NAMES:
+            copies.keep(each.name, copy_of(run_path, each.name))

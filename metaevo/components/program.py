@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Interval
 
-from metaevo.components import formula, formulas, interpreter, zoo
+from metaevo.components import formula, interpreter, zoo
 from metaevo.components.component import Component
 from metaevo.components.expressions import parse
 from metaevo.components.program_text import compiled, text
@@ -121,7 +121,7 @@ class Config:
         """
         numbers: PlainMapping = {}
         name = zoo.find(expression).function if zoo.is_name(expression) else expression
-        hand_written = formulas.HAND_WRITTEN[self.slot].get(name or "")
+        hand_written = formula.HAND_WRITTEN[self.slot].get(name or "")
         where = f"start = {show(expression)}"
         if hand_written is not None:
             if hand_written.gives != self.gives:

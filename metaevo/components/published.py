@@ -130,7 +130,7 @@ def load(path: str | Path) -> tuple[Evolved, PyTree]:
     found, content = _read(Path(path))
     if isinstance(found.config, celo.Config):
         return part(found), celo_weights(msgpack_restore(content))
-    return part(found), unflatten(_array(Path(path), content), found.config)
+    return part(found), unflatten(np.load(io.BytesIO(content), allow_pickle=False), found.config)
 
 
 def seen(rule: Published) -> PlainDict:
@@ -144,35 +144,18 @@ def part(rule: Published) -> Evolved:
 
 
 def _read(path: Path) -> tuple[Published, bytes]:
-    """Return the rule and the content of its file, which is parsed only if it is an OPEN array."""
+    """Return the rule and the content of its file."""
     content = files.read(path, LARGEST_FILE)
-    if is_array := path.suffix != STATE:
-        _array(path, content)
     digest = hashlib.sha256(content).hexdigest()
     for rule in RULES:
         if rule.sha256 == digest:
             return rule, content
-    known = [rule for rule in RULES if (rule.component == "open") == is_array]
+    known = [rule for rule in RULES if rule.file.endswith(path.suffix)]
     names = ", ".join(Path(rule.file).name for rule in known)
     raise ConfigError(
         f"{path}: its SHA-256 begins with {digest[:8]} ({len(content):,} bytes): must be an "
         f"unaltered file of {known[0].repository} ({names})"
     )
-
-
-def _array(path: Path, content: bytes) -> np.ndarray:
-    """Return OPEN's weights in a file."""
-    try:
-        numbers = np.load(io.BytesIO(content), allow_pickle=False)
-        shape, dtype = numbers.shape, str(numbers.dtype)
-    except (AttributeError, EOFError, ValueError, OSError) as error:
-        raise ConfigError(f"{path}: is not an array of numbers: {error}") from None
-    configs = [each.config for each in RULES if isinstance(each.config, open_component.Config)]
-    sizes = sorted({open_component.size(config) for config in configs})
-    if dtype != "float32" or shape not in [(size,) for size in sizes]:
-        counts = " or ".join(f"{size:,}" for size in sizes)
-        raise ConfigError(f"{path}: holds {dtype} {list(shape)}: must be float32, {counts} numbers")
-    return numbers
 
 
 def celo_weights(theta: PyTree) -> PyTree:

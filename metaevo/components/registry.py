@@ -20,16 +20,16 @@ from typing import Any
 from flax import struct
 
 from metaevo.components.component import Component
-from metaevo.components.slots import SLOTS, Slot
+from metaevo.components.slots import SLOTS, Slot, failure
 from metaevo.config import ConfigError, consent, files, show
 from metaevo.config.hints import of_value
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 
+_SOURCE = "__executed_source__"
+"""Attribute of a module that `execute` has made."""
 IMPORTED: dict[str, ModuleType] = {}
 """Imported modules and passed classes, by their names in settings."""
-_SOURCES: dict[str, bytes] = {}
-"""Executed sources of files outside any package, by the names of their modules."""
 
 
 def known(slot: str = "") -> list[str]:
@@ -93,7 +93,7 @@ def find(name: str) -> ModuleType:
         except ConfigError as error:
             raise ConfigError(f"evolve = {show(name)}: {error}") from None
         except (Exception, SystemExit) as error:
-            raise _failure(name, " cannot be imported", error) from error
+            raise failure(f"evolve = {show(name)} cannot be imported", error) from error
         IMPORTED[name] = checked(name, module)
         if is_elsewhere(name) and (source := source_of(module)) is not None:
             consent.remember(digest(source))
@@ -110,11 +110,6 @@ def _import(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _failure(name: str, what: str, error: BaseException) -> ConfigError:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return ConfigError(f"evolve = {show(name)}{what}: {reason}")
-
-
 def execute(source: bytes, path: Path) -> ModuleType:
     """Return a module made of source code, which is run; tracebacks name the path."""
     module = ModuleType(f"component_{path.stem}_{digest(source)[:8]}")
@@ -125,7 +120,7 @@ def execute(source: bytes, path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[module.__name__]
         raise
-    _SOURCES[module.__name__] = source
+    module.__dict__[_SOURCE] = source
     return module
 
 
@@ -135,26 +130,22 @@ def checked(name: str, module: ModuleType) -> ModuleType:
     Raises:
         ConfigError: naming the missing attribute.
     """
-    if (complaint := _complaint(module)) is not None:
-        raise ConfigError(f"evolve = {show(name)}: {complaint}")
-    return module
-
-
-def _complaint(module: ModuleType) -> str | None:
     slot, config = getattr(module, "SLOT", None), getattr(module, "Config", None)
-    for each in slot if isinstance(slot, tuple) and slot else (slot,):
-        if each not in SLOTS:
-            return f"SLOT = {show(each)}: must be one of {', '.join(SLOTS)}"
-    if not (isinstance(config, type) and dataclasses.is_dataclass(config)):
-        return "Config: must be a frozen dataclass"
-    if isinstance(slot, tuple) and not hasattr(config, "slot"):
-        return "Config.slot: must say which of SLOT, by default"
-    if not callable(getattr(module, "make", None)):
-        return "make: must be a function of a Config"
     own = getattr(module, "Hyperparams", None)
-    if own is not None and not _is_struct_of_numbers(own):
-        return "Hyperparams: must be a flax.struct.PyTreeNode of numbers, each with a default"
-    return None
+    slots = slot if isinstance(slot, tuple) and slot else (slot,)
+    if unknown := [each for each in slots if each not in SLOTS]:
+        complaint = f"SLOT = {show(unknown[0])}: must be one of {', '.join(SLOTS)}"
+    elif not (isinstance(config, type) and dataclasses.is_dataclass(config)):
+        complaint = "Config: must be a frozen dataclass"
+    elif isinstance(slot, tuple) and not hasattr(config, "slot"):
+        complaint = "Config.slot: must say which of SLOT, by default"
+    elif not callable(getattr(module, "make", None)):
+        complaint = "make: must be a function of a Config"
+    elif own is not None and not _is_struct_of_numbers(own):
+        complaint = "Hyperparams: must be a flax.struct.PyTreeNode of numbers, each with a default"
+    else:
+        return module
+    raise ConfigError(f"evolve = {show(name)}: {complaint}")
 
 
 def component_of(name: str, module: ModuleType, config: Any) -> Component:
@@ -168,7 +159,7 @@ def component_of(name: str, module: ModuleType, config: Any) -> Component:
     except ConfigError:
         raise
     except Exception as error:
-        raise _failure(name, ": make(config) fails", error) from error
+        raise failure(f"evolve = {show(name)}: make(config) fails", error) from error
     if not isinstance(component, Component):
         raise ConfigError(
             f"evolve = {show(name)}: make returns {show(component)}: must be a metaevo.Component"
@@ -194,9 +185,9 @@ def _is_struct_of_numbers(cls: Any) -> bool:
 
 def source_of(module: ModuleType) -> bytes | None:
     """Return the source code of a component's module, if it has any."""
-    name, path = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if name in _SOURCES:
-        return _SOURCES[name]
+    path = getattr(module, "__file__", None)
+    if hasattr(module, _SOURCE):
+        return bytes(getattr(module, _SOURCE))
     return files.read(Path(path)) if path is not None and path.endswith(".py") else None
 
 

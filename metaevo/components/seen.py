@@ -4,14 +4,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
-
-from metaevo.components import published, zoo
+from metaevo.components import copies, published, zoo
 from metaevo.config import files
-from metaevo.config.checks import Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import load_tree
-from metaevo.runs.run_directory import RunDirectory
 
 
 class SeenTask(NamedTuple):
@@ -25,34 +21,6 @@ class SeenTask(NamedTuple):
     """changes of the learner's settings, by section"""
     sample: PlainDict
     """distributions by name, as in the settings"""
-
-
-class _Task(TypedDict, total=False):
-    env: Text | list[Text]
-    env_params: PlainDict
-    train: PlainDict
-    hyperparams: PlainDict
-    sample: PlainDict
-
-
-class _Saved(TypedDict, total=False):
-    """Metadata of saved meta-parameters."""
-
-    task: _Task
-    tasks: dict[str, _Task] | None
-    envs: Text | list[Text]
-    """names only, as earlier versions saved them"""
-
-
-class _Origin(TypedDict, total=False):
-    config: _Saved
-
-
-class _Card(TypedDict):
-    """The keys of a card in the zoo that are read here."""
-
-    origin: _Origin
-    function: Text | None
 
 
 def in_settings(settings: PlainMapping) -> list[SeenTask]:
@@ -99,21 +67,19 @@ def by_rule(rule: str | Path) -> list[SeenTask]:
     """
     if published.is_file_name(rule):
         return in_settings(published.seen(published.find(rule)))
-    run = RunDirectory(zoo.find(str(rule)).path if zoo.is_name(rule) else Path(rule))
+    run = copies.opened(rule)
     if os.path.lexists(run.path / zoo.CARD):
-        card: _Card = files.read_json(run.path / zoo.CARD, _Card)
+        card = files.read_json(run.path / zoo.CARD, dict)
         is_published = card["function"] is not None  # which no evolution has found
         return [] if is_published else in_settings(card["origin"].get("config", {}))
     if os.path.lexists(run.config_path):
         return in_settings(run.read_config()["config"])
     if not os.path.isdir(run.meta_params):
         return []
-    about = check(_Saved, load_tree(run.meta_params)[1], str(run.meta_params))
+    about = load_tree(run.meta_params)[1]
     if "task" in about or about.get("tasks"):
         return in_settings(about)
-    envs = about.get("envs", [])
-    names = [envs] if isinstance(envs, str) else envs
-    return [SeenTask(name, name, None, {}, {}) for name in names]
+    return [SeenTask(name, name, None, {}, {}) for name in about.get("envs", [])]
 
 
 def environments(tasks: list[SeenTask]) -> tuple[str, ...]:

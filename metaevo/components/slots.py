@@ -130,7 +130,7 @@ class Slot:
         try:
             return jax.eval_shape(call, meta_params)
         except Exception as error:
-            raise _failure(where, self.signature, error) from error
+            raise failure(f"{where}: {self.signature} fails", error) from error
 
     def check(self, name: str, component: Component, hyperparams: Hyperparams) -> None:
         """Trace a component as the learner calls it, without compiling.
@@ -142,7 +142,7 @@ class Slot:
         try:
             meta_params = jax.eval_shape(component.init, jax.random.key(0))
         except Exception as error:
-            raise _failure(where, "init(key)", error) from error
+            raise failure(f"{where}: init(key) fails", error) from error
         result = self.rehearse(where, component.apply, meta_params, hyperparams)
         if not jax.tree.leaves(meta_params):
             raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
@@ -156,9 +156,9 @@ class Slot:
         return getattr(importlib.import_module(self.hooks), name, None)
 
 
-def _failure(where: str, signature: str, error: Exception) -> ConfigError:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return ConfigError(f"{where}: {signature} fails: {reason}")
+def failure(what: str, error: BaseException) -> ConfigError:
+    """Return a one-line error for code of the user's that has raised another one."""
+    return ConfigError(f"{what}: " + " ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def _log_uniform(low: float, high: float) -> PlainDict:

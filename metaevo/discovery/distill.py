@@ -19,7 +19,7 @@ from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
-from metaevo.discovery import factors, losses, networks, regression, steps
+from metaevo.discovery import factors, networks, regression
 from metaevo.discovery.judging import (
     Candidate,
     judge,
@@ -27,8 +27,8 @@ from metaevo.discovery.judging import (
     of_formula,
     of_network,
 )
-from metaevo.discovery.records import Target, record, values
-from metaevo.discovery.regression import Formula
+from metaevo.discovery.records import record, values
+from metaevo.discovery.targets import TARGETS
 from metaevo.reports import layout, page
 from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import estimate, interval
@@ -42,12 +42,6 @@ from purerl.types import MetaParams
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
 FORMULA, NETWORK = "formula", "network"
-TARGETS: dict[str, Target] = {
-    "value_loss": losses.VALUE_LOSS,
-    "policy_loss": losses.POLICY_LOSS,
-    "make_optimizer": steps.OPTIMIZER,
-}
-"""Quantities to record, by slot; a schedule needs no records."""
 
 
 class Search(NamedTuple):
@@ -161,7 +155,7 @@ def _distilled(job: _Job) -> PlainDict:
     find = _of_schedule if part.slot.name == factors.SLOT else _of_records
     found, candidates = find(job)
     job.check_stop()
-    about: PlainDict = {
+    about = {
         "slot": part.slot.name,
         "component": part.source,
         "into": list(job.search.into),
@@ -198,7 +192,7 @@ def _of_schedule(job: _Job) -> tuple[PlainDict, list[Candidate]]:
     seed, search = job.study.settings.run.seed, job.search
     front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
     about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
-    about |= {"front": [_plain(each) for each in front]}
+    about |= {"front": [of_formula(each).about for each in front]}
     return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
 
 
@@ -227,7 +221,7 @@ def _of_records(job: _Job) -> tuple[PlainDict, list[Candidate]]:
             part.slot.name, target, records, inputs, seed=seed, evaluations=search.evaluations
         )
         job.check_stop()
-        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
+        about |= {"inputs": list(inputs), "front": [of_formula(each).about for each in front]}
         candidates += map(of_formula, regression.thinned(front, search.formulas))
     if NETWORK in search.into:
         for units, small in networks.smaller(part).items():
@@ -242,23 +236,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _plain(each: Formula) -> PlainDict:
-    return {
-        "length": each.length,
-        "error": each.error,
-        "expression": each.config.expression,
-        "constants": each.config.constants,
-        "text": each.config.written(each.config.constants),
-    }
-
-
-def folder_of(run: RunDirectory, each: Candidate) -> Path:
-    """Return the directory of a candidate, for `metaevo.load` and settings such as `value_loss`."""
-    return run.path / each.name.replace(" ", "_")
-
-
 def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
-    directory = RunDirectory(folder_of(run, each))
+    """Save a candidate for `metaevo.load` and settings such as `value_loss`."""
+    directory = RunDirectory(run.path / each.name.replace(" ", "_"))
     os.makedirs(directory.path, exist_ok=True)
     part, meta_params = each.replacement
     evolved = Evolved({part.name: part}, False)

@@ -11,12 +11,11 @@ from typing import Literal
 import jax
 import numpy as np
 
-from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
 from metaevo.components.parts import Part
 from metaevo.components.schedules import POINTS, SAME
 from metaevo.discovery import regression
-from metaevo.discovery.regression import Formula, Named, Piece, text_of
+from metaevo.discovery.regression import Formula, Named, Terms, text_of
 from metaevo.training.task import LearnerSettings
 from purerl.types import Context, MetaParams
 
@@ -27,13 +26,7 @@ PROGRESS = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
 def factors_of(
     part: Part, meta_params: MetaParams, settings: LearnerSettings
 ) -> dict[str, np.ndarray]:
-    """Return the factor of every hyperparameter that a schedule changes, [POINTS] each.
-
-    Args:
-        part: component in the slot `schedule`.
-        meta_params: meta-parameters of the schedule.
-        settings: settings of the experiment.
-    """
+    """Return the factor of every hyperparameter that a schedule changes, [POINTS] each."""
     given = settings.hyperparams
 
     def at(progress):
@@ -57,22 +50,19 @@ def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) ->
     longer formula for the hyperparameter with the largest decrease in error per length.
 
     Args:
-        factors: factors over `PROGRESS`, by hyperparameter.
-        seed: seed of the search.
+        factors: over `PROGRESS`, by hyperparameter.
+        seed: of the search.
         evaluations: total number of evaluated candidates.
-
-    Raises:
-        ConfigError: if Operon is not installed.
     """
     inputs = {"progress": PROGRESS}
-    fronts: dict[str, list[Piece]] = {}
+    fronts: dict[str, list[Formula]] = {}
     for number, (name, wanted) in enumerate(factors.items()):
-        pieces = [_piece(text_of({"": float(np.mean(wanted))}), wanted)]
+        pieces = [_piece(name, {"": float(np.mean(wanted))}, wanted)]
         if np.ptp(wanted) > SAME * np.abs(wanted).max():
             terms = regression.sums_of(
                 inputs, wanted, seed=seed + 1000 * number, evaluations=evaluations // len(factors)
             )
-            pieces += [_piece(text_of(each), wanted) for each in terms]
+            pieces += [_piece(name, each, wanted) for each in terms]
         fronts[name] = regression.front(pieces)
     places = dict.fromkeys(fronts, 0)
     found = [_together({name: front[0] for name, front in fronts.items()})]
@@ -86,23 +76,23 @@ def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) ->
     return regression.front(found)
 
 
-def _piece(text: str, wanted: np.ndarray) -> Piece:
-    expression = parse(text, ["progress"], {})
-    values = np.broadcast_to(expression.evaluate({"progress": PROGRESS}), wanted.shape)
+def _piece(name: str, terms: Terms, wanted: np.ndarray) -> Formula:
+    config = Config(SLOT, text_of(terms), {}, hyperparam=name)
+    values = np.broadcast_to(config.parsed.evaluate({"progress": PROGRESS}), wanted.shape)
     left = np.mean(np.square(np.asarray(values, np.float64) - wanted))
     error = left / np.var(wanted) if np.ptp(wanted) else 0.0
-    return Piece(text, expression.length, float(error))
+    return Formula(config, config.length, float(error))
 
 
-def _gain(short: Piece, long: Piece) -> float:
+def _gain(short: Formula, long: Formula) -> float:
     return (short.error - long.error) / (long.length - short.length)
 
 
-def _together(pieces: Mapping[str, Piece]) -> Formula:
+def _together(pieces: Mapping[str, Formula]) -> Formula:
     """One component of all; its error is the mean of theirs."""
     named = Named()
     texts = {
-        name: ast.unparse(named.visit(ast.parse(piece.text, mode="eval")))
+        name: ast.unparse(named.visit(ast.parse(piece.config.expression, mode="eval")))
         for name, piece in pieces.items()
     }
     first = next(iter(texts))

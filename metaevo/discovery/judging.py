@@ -13,7 +13,6 @@ from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED, JudgedSettings
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
-from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -29,24 +28,21 @@ from purerl.types import MetaParams
 class Candidate(NamedTuple):
     """A replacement for the learned part, and its description."""
 
+    name: str
+    """what it is called in comparisons"""
     replacement: Replacement
     about: PlainDict
     """entries of its row: `name`, and `length` or `numbers`, `error`, ..."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in comparisons."""
-        return str(self.about["name"])
 
 
 def of_formula(each: Formula) -> Candidate:
     """Return a formula as a candidate."""
     config = each.config
     component = formula.make(config)
-    name = formula.__name__.rpartition(".")[2]
-    part = Part(name, formula, SLOTS[config.slot], config, component)
+    part = Part("formula", formula, SLOTS[config.slot], config, component)
+    name = f"formula of {each.length}"
     about = {
-        "name": f"formula of {each.length}",
+        "name": name,
         "length": each.length,
         "error": each.error,
         "text": config.written(config.constants),
@@ -55,14 +51,14 @@ def of_formula(each: Formula) -> Candidate:
         "gives": config.gives,
         "also": config.also,
     }
-    return Candidate(Replacement(part, component.init(jax.random.key(0))), about)
+    return Candidate(name, Replacement(part, component.init(jax.random.key(0))), about)
 
 
 def of_network(each: Network) -> Candidate:
     """Return a smaller network as a candidate."""
     name = f"network of {each.units}"
     about = {"name": name, "numbers": each.numbers, "units": each.units, "error": each.error}
-    return Candidate(Replacement(each.part, each.meta_params), about)
+    return Candidate(name, Replacement(each.part, each.meta_params), about)
 
 
 def judge(
@@ -80,15 +76,7 @@ def judge(
 
     All are tuned over the same settings and seeds, and meet on the same held-out seeds.
 
-    Args:
-        settings: settings of the comparison.
-        parts: the evolved parts, and the environments.
-        part: the part that the candidates replace.
-        meta_params: meta-parameters of the run.
-        candidates: formulas and networks.
-        path: directory that keeps the tuning of an interrupted comparison.
-        normalisation: normalisation of the scores of several environments.
-        check_stop: raises if the run is to stop.
+    `path` keeps the tuning of an interrupted comparison.
 
     Returns:
         `formulas`, `networks`, `learned` and `hand_written`, each with `iqm`, `interval` and
@@ -100,7 +88,7 @@ def judge(
         parts,
         {LEARNED: meta_params},
         normalisation=normalisation,
-        replacements=_by_name(candidates),
+        replacements={each.name: each.replacement for each in candidates},
     )
     with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
 
@@ -137,7 +125,7 @@ def judge_on_tasks(
         evolution_frames=0,
         check_stop=check_stop,
         kept=unseen.SEEN,
-        replacements=_by_name(candidates),
+        replacements={each.name: each.replacement for each in candidates},
     )
     found: PlainDict = {
         "tasks": {
@@ -150,10 +138,6 @@ def judge_on_tasks(
     if everything is None:
         return found
     return found | _summary(everything, part, candidates, meta_params)
-
-
-def _by_name(candidates: Sequence[Candidate]) -> dict[str, Replacement]:
-    return {each.name: each.replacement for each in candidates}
 
 
 def _summary(
@@ -182,7 +166,7 @@ def _summary(
             "against_learned": compared._asdict(),
             "against_best": against_best[each.name],
         }
-    known = HAND_WRITTEN.get(part.slot.name, {})
+    known = formula.HAND_WRITTEN.get(part.slot.name, {})
     others = [
         {"name": name, "length": known[name].length if name in known else None, **row}
         for name, row in rows.items()

@@ -15,7 +15,8 @@ import numpy as np
 from metaevo.components.distillation import fit
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
-from metaevo.discovery.records import Records, Target
+from metaevo.discovery.records import Records
+from metaevo.discovery.targets import Target
 from purerl.types import MetaParams
 
 UNITS = 2, 4
@@ -44,13 +45,10 @@ class Network(NamedTuple):
 
 
 def smaller(part: Part) -> dict[int, Part]:
-    """Return a component with fewer units, by their number.
-
-    Args:
-        part: the learned part; its settings have `hidden_sizes` or `hidden_size`.
+    """Return components like the learned part with fewer units, by their number.
 
     Raises:
-        ConfigError: if they have neither, or are as small already.
+        ConfigError: if its settings have no `hidden_sizes` or `hidden_size`, or it is as small.
     """
     config, found = part.config, {}
     known = {field.name for field in dataclasses.fields(config)}

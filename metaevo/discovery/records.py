@@ -6,15 +6,14 @@ records its arguments in every gradient step but is otherwise the same.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from metaevo.comparison.evaluation import JudgedSettings
-from metaevo.components.component import Component
 from metaevo.components.parts import Evolved, Part
+from metaevo.discovery.targets import Target, ValueOf
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.training.task import Parts
@@ -27,31 +26,6 @@ TIMES = 8
 """Number of recorded updates, evenly spaced over training."""
 SAMPLES = 4000
 """Number of samples to keep, equally many from each task and each recorded update."""
-
-
-ValueOf = Callable[[Any, jax.Array, Context], jax.Array]
-"""`(meta_params, scalars [k], context) -> number`"""
-
-
-class Target(NamedTuple):
-    """The quantity that formulas and networks for a slot are fitted to."""
-
-    what: str
-    """description"""
-    gives: Literal["value", "slope"]
-    """whether a formula is the loss or its slope, see `metaevo.components.formula`"""
-    listened: Callable[[Component, list[np.ndarray]], Component]
-    """the same component, which appends the scalars [..., k] that it is given to a list"""
-    value_of: Callable[[Part], ValueOf]
-    """the part's outputs for given scalars"""
-    inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
-    """from scalars [samples, k] to the inputs of formulas, [samples] each"""
-    scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
-    """inverse of `inputs_of`"""
-    times: tuple[str, ...] = ("progress",)
-    """further inputs of formulas, of `Records.times`"""
-    known: str = ""
-    """the fixed end of every formula; the search finds the rest"""
 
 
 class Records(NamedTuple):
@@ -93,10 +67,10 @@ def record(
 
     Args:
         bound: settings and evolved parts for each task of the evolution.
-        meta_params: evolved meta-parameters of all parts.
+        meta_params: of all parts.
         part: the part to record.
-        target: target for its slot.
-        check_stop: function that raises if the run has to stop.
+        target: of its slot.
+        check_stop: raises if the run has to stop.
 
     Returns:
         finite samples from all environments and times.
@@ -157,18 +131,3 @@ def values(value_of: ValueOf, meta_params: MetaParams, records: Records) -> np.n
     """Return the outputs of a part for the recorded inputs, [samples]."""
     of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
     return np.asarray(of_all(meta_params, records.scalars, records.contexts))
-
-
-def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
-    """Append scalars [..., k] to a list, whenever a program comes here; return 1.
-
-    It must be a factor of the program's result, or XLA removes it.
-    """
-
-    def write_down(given):
-        seen.append(np.array(given))
-        return np.ones(np.shape(given)[: np.ndim(given) - scalars.ndim], np.float32)
-
-    shape = jax.ShapeDtypeStruct((), jnp.float32)
-    given = jax.lax.stop_gradient(scalars)
-    return jax.pure_callback(write_down, shape, given, vmap_method="expand_dims")

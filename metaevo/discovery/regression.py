@@ -6,14 +6,15 @@ The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-I
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
 from metaevo.config import ConfigError
-from metaevo.discovery.records import Records, Target
+from metaevo.discovery.records import Records
+from metaevo.discovery.targets import Target
 
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
@@ -39,18 +40,6 @@ class Formula(NamedTuple):
     length: int
     error: float
     """the fraction of the target's variance that it does not explain"""
-
-
-class Piece(NamedTuple):
-    """A formula for one of several hyperparameters."""
-
-    text: str
-    length: int
-    error: float
-    """the fraction of its factor's variance that it does not explain"""
-
-
-Fitted = TypeVar("Fitted", Formula, Piece)
 
 
 def mattering(
@@ -104,13 +93,7 @@ def search(
 ) -> list[Formula]:
     """Return formulas of growing length, each with a smaller error than the ones before.
 
-    Args:
-        slot: name of the part's slot.
-        target: target for the slot.
-        records: records of trainings with the part.
-        inputs: relevant inputs of formulas, [samples] by name.
-        seed: seed of the search.
-        evaluations: total number of evaluated candidates.
+    They are of the `inputs`, [samples] by name; `evaluations` is the total number of candidates.
     """
     wanted = records.wanted.astype(np.float64)
     if target.known:
@@ -126,14 +109,7 @@ def search(
 def sums_of(
     inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
 ) -> Iterator[Terms]:
-    """Yield the formulas that Operon finds, as sums without negligible terms.
-
-    Args:
-        inputs: inputs by name, [samples] each.
-        wanted: [samples] values to fit.
-        seed: seed of the searches.
-        evaluations: total number of evaluated candidates.
-    """
+    """Yield the formulas that Operon finds for `wanted` [samples], without negligible terms."""
     make_regressor = require()
     names = list(inputs)
     table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
@@ -156,9 +132,9 @@ def sums_of(
             yield _kept(terms, inputs, float(np.std(wanted)))
 
 
-def front(formulas: Iterable[Fitted]) -> list[Fitted]:
+def front(formulas: Iterable[Formula]) -> list[Formula]:
     """Return the formulas with no equally good formula of at most their length, shortest first."""
-    found: list[Fitted] = []
+    found: list[Formula] = []
     for each in sorted(formulas, key=lambda each: (each.length, each.error)):
         if np.isfinite(each.error) and (
             not found or each.error < (1 - GAIN) * found[-1].error - 1e-9

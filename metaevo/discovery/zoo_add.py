@@ -62,19 +62,25 @@ def add(
         )
     run = RunDirectory.open(run_dir)
     saved = run.read_config()
-    evidence = _evidence_of(run, saved["config"])
     config = saved["config"]
-    rule = _rule_of(run, config, trust_source)
-    version = 1 + (zoo.find(name).card["version"] if name in zoo.names() else 0)
+    if is_quick(config):
+        raise ConfigError(f"{run.path} was a quick look (--quick), which is no evidence")
+    if not os.path.lexists(run.evaluation_path):
+        raise ConfigError(
+            f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
+            "evaluation.seeds above 0"
+        )
+    evidence: PlainDict = files.read_json(run.evaluation_path, HeldOut)
+    if (other := discovery.other_of(run.path)) is None:
+        rule = _part(run, config, trust_source)
+    else:
+        rule = _channel(run, config) if other is channels else _shaper(run, config)
     card = {
         "name": name,
-        "version": version,
-        "title": title or rule.title,
-        "slot": rule.slot,
-        "learner": rule.learner,
-        "function": None,
-        "component": rule.component,
-        "settings": rule.settings,
+        "version": 1 + (zoo.find(name).card["version"] if name in zoo.names() else 0),
+        **dict.fromkeys(("learner", "function", "component")),
+        **rule.card,
+        **({"title": title} if title else {}),
         "origin": _origin(run, saved, evidence),
         "held_out": _held_out(rule, evidence),
         "repeat": _repeats(rule, evidence),
@@ -86,7 +92,8 @@ def add(
             checkpoint.save_tree(new / "meta_params", rule.meta_params, rule.metadata)
             if rule.source is not None:
                 (new / "component").mkdir()
-                files.write_atomic(new / "component" / f"{rule.component}.py.txt", rule.source)
+                source = new / "component" / f"{rule.card['component']}.py.txt"
+                files.write_atomic(source, rule.source)
             if (figure := next(filter(Path.is_file, figures), None)) is not None:
                 _shrink(figure, new / "picture.png")
             zoo.seal(new, card)
@@ -101,10 +108,8 @@ def add(
 class _Rule(NamedTuple):
     """The result of a run."""
 
-    slot: str
-    learner: str | None
-    title: str
-    settings: PlainDict
+    card: PlainDict
+    """slot, title, settings, and the learner and the component, if any"""
     meta_params: MetaParams
     metadata: PlainDict
     pictures: Sequence[str]
@@ -112,7 +117,6 @@ class _Rule(NamedTuple):
     judged_on: str
     experiments: dict[str, PlainDict]
     """settings that reproduce its score, on each task; of a single task by the empty name"""
-    component: str | None = None
     source: bytes | None = None
     """source code of the component"""
     frames: int | None = None
@@ -121,21 +125,12 @@ class _Rule(NamedTuple):
     """whether its fitness is the negative of the card's score"""
 
 
-def _rule_of(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
-    other = discovery.other_of(run.path)
-    if other is channels:
-        return _channel(run, config)
-    if other is players:
-        return _shaper(run, config)
+def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
     if "study" in config:
         raise ConfigError(
             f"{run.path}: study = {show(config['study'])}: an entry fills a slot of a learner, or "
             "is a channel or a meta-policy of matrix games"
         )
-    return _part(run, config, trust_source)
-
-
-def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
     if config.get("channel", channels.NONE) != channels.NONE:
         raise ConfigError(
             f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
@@ -148,35 +143,36 @@ def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
     source = registry.source_of(part.module)
     if source is None:
         raise ConfigError(f"{run.path}: the source of {part.name} is not to be found")
+    learner, settings = config["learner"], to_dict(part.config)
+    own = {} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}
     return _Rule(
-        slot=part.slot.name,
-        learner=config["learner"],
-        title=f"{part.name} for {config['learner']}",
-        settings=to_dict(part.config),
-        meta_params=meta_params,
-        metadata={
+        card={
+            "slot": part.slot.name,
+            "learner": learner,
+            "title": f"{part.name} for {learner}",
             "component": part.name,
-            "config": to_dict(part.config),
-            "learner": config["learner"],
-            **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
+            "settings": settings,
         },
+        meta_params=meta_params,
+        metadata={"component": part.name, "config": settings, "learner": learner, **own},
         pictures=part.slot.hook(part.module, "CAPTIONS") or (),
         judged_on=", ".join(each.name for each in seen.in_settings(config))
         + " (normalised: 0 random play, 1 the tuned reference)" * bool(config.get("tasks")),
         experiments=_experiments(config, part.slot.name),
-        component=part.name,
         source=source,
     )
 
 
 def _channel(run: RunDirectory, config: PlainDict) -> _Rule:
     meta_params, about = checkpoint.load_tree(run.meta_params)
-    role, env = about["role"], config["task"]["env"]
+    role, env, learner = about["role"], config["task"]["env"], config["learner"]
     return _Rule(
-        slot=channels.SETTING,
-        learner=config["learner"],
-        title=f"{role} of {config['learner']} on {env}",
-        settings=about["channel"],
+        card={
+            "slot": channels.SETTING,
+            "learner": learner,
+            "title": f"{role} of {learner} on {env}",
+            "settings": about["channel"],
+        },
         meta_params=meta_params,
         metadata={key: about[key] for key in ("channel", "role", "learner")},
         pictures=["messages.png"],
@@ -197,10 +193,11 @@ def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
     rows = [[f"{each:g}" for each in row] for row in game["payoffs"]]
     where = f"[[{'], ['.join(map(', '.join, rows))}]]"
     return _Rule(
-        slot=players.SETTING,
-        learner=None,
-        title=f"meta-policy that shapes {met} in the game {where}",
-        settings={"hidden": about["hidden"]},
+        card={
+            "slot": players.SETTING,
+            "title": f"meta-policy that shapes {met} in the game {where}",
+            "settings": {"hidden": about["hidden"]},
+        },
         meta_params=meta_params,
         metadata={"hidden": about["hidden"]},
         pictures=["meta_episode.png"],
@@ -228,24 +225,15 @@ def _experiments(config: PlainMapping, slot: str) -> dict[str, PlainDict]:
 
 
 def _experiment(config: PlainMapping, slot: str) -> PlainDict:
-    references = {each: SLOTS[each].names(config["learner"])[0]
-                  for each in filling.slots_of(config["learner"])}  # fmt: skip
-    others = {key: config.get(key, first) for key, first in references.items() if key != slot}
+    learner = config["learner"]
+    others = {
+        each: config.get(each, SLOTS[each].names(learner)[0])
+        for each in filling.slots_of(learner)
+        if each != slot
+    }
     sections = {key: config[key] for key in ("task", *SECTIONS)}
     own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
     return {**sections, "hyperparams": own, "functions": others}
-
-
-def _evidence_of(run: RunDirectory, config: PlainDict) -> PlainDict:
-    if is_quick(config):
-        raise ConfigError(f"{run.path} was a quick look (--quick), which is no evidence")
-    if not os.path.lexists(run.evaluation_path):
-        raise ConfigError(
-            f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
-            "evaluation.seeds above 0"
-        )
-    content: PlainDict = files.read_json(run.evaluation_path, HeldOut)
-    return content
 
 
 def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> PlainDict:

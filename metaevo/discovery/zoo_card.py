@@ -1,6 +1,5 @@
 """The card of an entry of the zoo, in words."""
 
-import itertools
 from typing import Any
 
 from metaevo.comparison.generality import rows
@@ -8,6 +7,7 @@ from metaevo.components import seen, zoo
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.validation import flatten
 from metaevo.reports.numbers import estimate
+from metaevo.reports.page import Table
 
 SEEN = ["task", "environment", "changed settings", "drawn in every generation"]
 """Columns of the table of tasks that a rule has seen."""
@@ -43,9 +43,9 @@ def text_of(entry: zoo.Entry) -> str:
             "(0 random play, 1 tuned PPO)"
         )
     if tasks := seen_tasks(card):
-        lines += ["", "  Tasks that it has seen", *_aligned([SEEN, *tasks])]
+        lines += ["", Table("Tasks that it has seen", SEEN, tasks).text()]
     if card["held_out"]:
-        lines += ["", *_table(card["held_out"])]
+        lines += ["", _table(card["held_out"])]
     return "\n".join(lines)
 
 
@@ -72,17 +72,6 @@ def _rule(rule: Any) -> str:
     return _words(rule) if isinstance(rule, dict) else str(rule)
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return the lines of a table; a cell with several entries has a line for each."""
-    table = [
-        list(cells)
-        for row in rows
-        for cells in itertools.zip_longest(*(cell.split("; ") for cell in row), fillvalue="")
-    ]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return ["    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-
-
 def _origin(origin: PlainDict) -> list[tuple[str, str]]:
     if "reference" in origin:
         return [("published", origin["reference"]), ("measured", origin["command"])]
@@ -93,15 +82,14 @@ def _origin(origin: PlainDict) -> list[tuple[str, str]]:
     ]
 
 
-def _table(held_out: PlainDict) -> list[str]:
-    variants = held_out["variants"]
-    lines = [f"  {held_out['env']}, IQM of {variants[0]['seeds']} held-out seeds [95%]"]
-    lines += _aligned([[row["name"], estimate(row["iqm"], *row["interval"])] for row in variants])
-    best = held_out["against_best"]
-    lines.append(f"  {best['learned']} against {best['other']}: {_verdict(best)}")
+def _table(held_out: PlainDict) -> str:
+    variants, best = held_out["variants"], held_out["against_best"]
+    note = f"{best['learned']} against {best['other']}: {_verdict(best)}"
     if together := held_out["together"]:
-        lines.append(f"  {together['evolutions']} evolutions together: {_verdict(together)}")
-    return lines
+        note += f"; {together['evolutions']} evolutions together: {_verdict(together)}"
+    rows = [[row["name"], estimate(row["iqm"], *row["interval"])] for row in variants]
+    score = f"IQM of {variants[0]['seeds']} held-out seeds [95% interval]"
+    return Table(held_out["env"], ["", score], rows, note=f"{note}.").text()
 
 
 def _verdict(pair: PlainDict) -> str:

@@ -17,14 +17,9 @@ from metaevo.training.settings import make_task, training_class
 
 
 def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: int) -> np.ndarray:
-    """Train agents with a rule in its slot.
+    """Train agents with a rule in its slot, with keys that no evolution uses.
 
-    Args:
-        learner: name of the learner.
-        experiment: a `metaevo.components.zoo.Experiment` as plain data.
-        slot: slot of the rule.
-        rule: `zoo:NAME`, a hand-written function or a run's directory.
-        seeds: number of agents; their keys (`Purpose.TRAINING`) are not used by evolutions.
+    `experiment` has sections of a run's settings, and functions by the learner's other slots.
 
     Returns:
         [seeds] scores; a diverged agent has the worst score.
@@ -45,15 +40,9 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
 
 
 def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
-    """Play meta-episodes.
+    """Play meta-episodes, with keys as in `scores_of`; return the mean reward per step [seeds].
 
-    Args:
-        experiment: a `metaevo.components.zoo.Meeting` as plain data.
-        shaper: `zoo:NAME`.
-        seeds: number of meta-episodes, with keys as in `scores_of`.
-
-    Returns:
-        [seeds] mean reward per step.
+    `experiment` has the sections game and opponent of a run's settings.
     """
     settings = from_dict(ShapingSettings, experiment)
     names = settings.opponent.all
@@ -69,7 +58,7 @@ class Repeated(NamedTuple):
     scores: np.ndarray
     """[seeds]"""
     known: PlainDict
-    """a `metaevo.components.zoo.Repeat` as plain data"""
+    """of the card"""
 
     @property
     def distance(self) -> float:

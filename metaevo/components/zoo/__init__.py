@@ -14,12 +14,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from annotated_types import Ge, Len
+from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.config import ConfigError, checks, files, show
-from metaevo.config.checks import Count, Index, Number, Text
+from metaevo.config import ConfigError, files, show
+from metaevo.config.checks import Index
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 
@@ -32,71 +32,7 @@ FORMAT = 3
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """Sections of a run's settings that repeat a number of the card by training."""
-
-    task: PlainDict
-    train: PlainDict
-    hyperparams: PlainDict
-    fitness: PlainDict
-    functions: dict[str, Text]
-    """of the learner's other slots, by their hand-written names"""
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """Sections of a run's settings that repeat a number of the card by playing."""
-
-    game: PlainDict
-    opponent: PlainDict
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """A reproducible score: the mean score of agents trained with the rule.
-
-    For a meta-policy it is the mean reward per step.
-    """
-
-    experiment: Experiment | Meeting
-    seeds: Count
-    mean: Number
-    std: Annotated[Number, Ge(0)]
-    """of single agents, or meta-episodes"""
-
-
-@dataclass(frozen=True)
-class RepeatOnTasks:
-    """Reproducible scores of a rule that was evolved on several tasks."""
-
-    tasks: Annotated[dict[Text, Repeat], Len(1)]
-
-
-@dataclass(frozen=True)
-class _Card:
-    name: Text
-    version: Count
-    title: Text
-    slot: Text
-    """of a learner, or the setting that names it"""
-    learner: Text | None
-    """None of a meta-policy, which meets any"""
-    function: Text | None
-    """the hand-written function of a published closed form"""
-    component: Text | None
-    settings: PlainDict
-    """of the component, or of the network"""
-    origin: PlainDict
-    """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
-    held_out: PlainDict | None
-    repeat: Repeat | RepeatOnTasks
-    files: dict[str, Text]
-    """the SHA-256 of every other file of the entry"""
-
-
-@dataclass(frozen=True)
-class _Format:
+class _Format(TypedDict):
     format: Index
 
 
@@ -107,7 +43,7 @@ class Entry:
     path: Path
     """of its folder, which is laid out as a run"""
     card: PlainDict
-    """the content of entry.json, as checked"""
+    """the content of entry.json, as `metaevo.discovery.zoo_add` writes it"""
 
     @property
     def name(self) -> str:
@@ -121,7 +57,7 @@ class Entry:
 
     @property
     def repeats(self) -> dict[str, PlainDict]:
-        """Reproducible scores, each as a `Repeat`, by what they measure."""
+        """Reproducible scores, with `experiment`, `seeds`, `mean`, `std`, by what they measure."""
         repeat = self.card["repeat"]
         if "tasks" in repeat:
             return {f"score on {name}": each for name, each in repeat["tasks"].items()}
@@ -166,14 +102,12 @@ def find(name: str) -> Entry:
 
 def _read(path: Path) -> Entry:
     where = PREFIX + path.name
-    card = files.read_json(path / CARD)
-    checks.check(_Format, card, where)
+    card = files.read_json(path / CARD, _Format)
     if card["format"] > FORMAT:
         raise ConfigError(
             f"{where} has format {card['format']}, and this version of metaevo reads formats up to "
             f"{FORMAT}: update metaevo"
         )
-    checks.check(_Card, card, where)
     content = {key: value for key, value in card.items() if key != "digest"}
     if card.get("digest") != _digest(content) or card["name"] != path.name:
         raise ConfigError(f"{where} was changed after it was made ({CARD} fits no digest)")

@@ -8,22 +8,17 @@ A line is appended as soon as it is known, so a killed process loses at most a t
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-import numpy as np
 from typing_extensions import TypedDict
 
-from metaevo.components import behaviour
 from metaevo.config import ConfigError, changed_keys, files, show
 from metaevo.config.checks import Index, Measure, Number, Text, check
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals.reading import Label
 
 ABOUT, RECORDS, LOCK = "judge.json", "archive.jsonl", "lock"
-BLOCK = 256
-"""fingerprints that are compared at once"""
 
 
 class Verdict(TypedDict):
@@ -61,21 +56,15 @@ class Record(TypedDict):
     verdict: Verdict | None
 
 
-Fingerprints = Callable[[Sequence[Record]], np.ndarray]
-"""From records to fingerprints [records, N]."""
-_is_same = jax.jit(behaviour.is_same)
-
-
 class Archive:
-    """Records by their ids, texts and fingerprints, in a locked directory."""
+    """Records by their ids, in a locked directory."""
 
-    def __init__(self, folder: Path, about: PlainDict, fingerprints: Fingerprints):
+    def __init__(self, folder: Path, about: PlainDict):
         """Open an archive, or begin one.
 
         Args:
             folder: the directory.
             about: everything that scores depend on.
-            fingerprints: of records from an earlier process.
 
         Raises:
             ConfigError: if it is an archive of another slot or of other tasks, is damaged, or is
@@ -85,8 +74,7 @@ class Archive:
         if not (folder / ABOUT).exists() and _is_of_others(folder):
             raise ConfigError(f"{folder}: is no archive, and not empty; name another directory")
         self.records: list[Record] = []
-        self._by_text: dict[str, int] = {}
-        self._blocks: list[np.ndarray] = []
+        """a new one is written when it has scores"""
         try:
             lock = files.lock(folder / LOCK, wait=False)
         except BlockingIOError:
@@ -96,11 +84,7 @@ class Archive:
         self.unlock = weakref.finalize(self, os.close, lock)
         self._check(files.plain(about))
         for record in self._read():
-            self._add(record)
-        for start in range(0, len(self.records), BLOCK):
-            part = self.records[start : start + BLOCK]
-            for record, outputs in zip(part, fingerprints(part), strict=True):
-                self._index(record["id"], outputs)
+            self.records[record["id"] : record["id"] + 1] = [record]  # the last line counts
 
     @property
     def is_locked(self) -> bool:
@@ -135,37 +119,6 @@ class Archive:
         except OSError as error:
             raise files.unreadable(path, error) from None
 
-    def _add(self, record: Record) -> None:
-        if record["id"] < len(self.records):
-            self.records[record["id"]] = record
-            return
-        self.records.append(record)
-        self._by_text[record["text"]] = record["id"]
-
-    def _index(self, number: int, outputs: np.ndarray) -> None:
-        block, row = divmod(number, BLOCK)
-        if block == len(self._blocks):
-            self._blocks.append(np.full((BLOCK, len(outputs)), np.nan, np.float32))
-        self._blocks[block][row] = outputs
-
-    def of_text(self, text: str) -> Record | None:
-        """Return the record of the same program."""
-        number = self._by_text.get(text)
-        return None if number is None else self.records[number]
-
-    def same_as(self, outputs: np.ndarray) -> Record | None:
-        """Return the first record with the same fingerprint."""
-        for start, block in enumerate(self._blocks):
-            same = np.flatnonzero(np.asarray(_is_same(block, outputs)))
-            if len(same):
-                return self.records[start * BLOCK + int(same[0])]
-        return None
-
-    def begin(self, record: Record, outputs: np.ndarray) -> None:
-        """Add a record that has no scores yet, which is not written."""
-        self._add(record)
-        self._index(record["id"], outputs)
-
     def write(self, record: Record) -> None:
         """Write a record, after its scores or its verdict have changed."""
         try:
@@ -176,13 +129,9 @@ class Archive:
     def best(self, count: int | None = None) -> list[Record]:
         """Return the records with the highest scores, in order."""
         scored = [each for each in self.records if each["score"] is not None]
-        return sorted(scored, key=_negative_score)[:count]
+        return sorted(scored, key=lambda each: -(each["score"] or 0.0))[:count]
 
 
 def _is_of_others(folder: Path) -> bool:
     """Whether a directory has other files than the lock and what an interrupted write leaves."""
     return any(each.name != LOCK and not each.name.startswith(".") for each in folder.iterdir())
-
-
-def _negative_score(record: Record) -> float:
-    return -(record["score"] or 0.0)

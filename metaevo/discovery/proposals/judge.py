@@ -16,22 +16,24 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.protocol import task_of
-from metaevo.components import behaviour
+from metaevo.components import behaviour, program
 from metaevo.components.program_text import text
-from metaevo.config import ConfigError, files, to_dict
+from metaevo.config import ConfigError, files, from_dict, load_yaml, merge, presets, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.proposals.archive import Archive, Record, Verdict
 from metaevo.discovery.proposals.reading import Label, Proposal, read
-from metaevo.discovery.proposals.settings import make_settings, raw_settings
 from metaevo.discovery.proposals.trials import Trials
 from metaevo.evolution.seeding import Purpose
-from metaevo.studies.settings import EvolveSettings
+from metaevo.studies.settings import EvolveSettings, experiment_class
 
 Stage = Callable[[str], object]
+PROGRAM = "program"
+DEFAULTS: PlainDict = {"evolution": {"seeds_per_candidate": 4}}
+_is_same = jax.jit(behaviour.is_same)
 POINTS = 1024
 """Inputs on which duplicates compute the same; enough to tell thresholds 2% apart."""
-FINGERPRINTS = 32
-"""programs whose fingerprints are computed at once"""
+FINGERPRINTS, COMPARED = 32, 256
+"""Numbers of programs whose fingerprints are computed at once, and compared at once."""
 SURVIVORS = 4
 """The best programs of the archive, which are trained on more seeds and get a verdict."""
 
@@ -85,7 +87,7 @@ class Judge:
     def __init__(
         self,
         slot: str | None,
-        tasks: str | Path | PlainMapping,
+        tasks: str | Path | PlainMapping | EvolveSettings,
         *,
         state: str | Path | None = None,
         batch: int = 8,
@@ -94,7 +96,8 @@ class Judge:
 
         Args:
             slot: value_loss, policy_loss, make_optimizer or schedule.
-            tasks: settings of an evolution: a YAML file, the name of a preset or a dict.
+            tasks: settings of an evolution: a YAML file, the name of a preset, a dict, or the
+                settings themselves.
             state: directory of the archive; by default it is not kept.
             batch: number of programs that are trained at once; a batch costs the same if it is not
                 full.
@@ -102,18 +105,8 @@ class Judge:
         Raises:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
-        self._open(make_settings(raw_settings(slot, tasks)), state, batch)
-
-    @classmethod
-    def of(
-        cls, settings: EvolveSettings, state: str | Path | None = None, batch: int = 8
-    ) -> "Judge":
-        """Return a judge with settings that are checked already."""
-        judge = cls.__new__(cls)
-        judge._open(settings, state, batch)
-        return judge
-
-    def _open(self, settings: EvolveSettings, state: str | Path | None, batch: int) -> None:
+        settings = tasks if isinstance(tasks, EvolveSettings) else make_settings(slot, tasks)
+        check(settings)
         if batch < 1:
             raise ConfigError(f"batch = {batch}: must be at least 1")
         self.settings, self._config, self._batch = settings, settings.component, batch
@@ -132,7 +125,8 @@ class Judge:
             "seeds": [self._seeds, self._more],
             "evaluation": to_dict(settings.evaluation),
         }
-        self._archive = Archive(Path(state), about, self._fingerprints_of)
+        self._archive = Archive(Path(state), about)
+        self._outputs = self._fingerprints(list(map(self._program, self._archive.records)))
         self._answered: set[int] = set()
         """ids that this process has answered with: the same program once more is a duplicate"""
 
@@ -192,16 +186,14 @@ class Judge:
 
     def _look_up(self, proposal: Proposal, program: PlainMapping, outputs: np.ndarray) -> _Found:
         written = text(program["codes"][0], program["constants"][0], self._config.names)
-        known = self._archive.of_text(written)
-        if known is not None:
-            is_duplicate = known["id"] in self._answered
-            self._answered.add(known["id"])
-            return _Found(known, is_duplicate=is_duplicate)
         if not behaviour.is_valid(jnp.asarray(outputs)):
             return _Found(reason="expression: its output (of a loss, the slope) is 0 everywhere")
-        same = self._archive.same_as(outputs)
+        same = self._same_as(outputs)
         if same is not None:
-            return _Found(same, is_duplicate=True)
+            if same["text"] != written or same["id"] in self._answered:
+                return _Found(same, is_duplicate=True)
+            self._answered.add(same["id"])
+            return _Found(same)
         record: Record = {
             "id": len(self._archive.records),
             "name": proposal.name,
@@ -214,7 +206,8 @@ class Judge:
             "scores": [],
             "verdict": None,
         }
-        self._archive.begin(record, outputs)
+        self._archive.records.append(record)
+        self._outputs.append(outputs)
         self._answered.add(record["id"])
         return _Found(record)
 
@@ -282,15 +275,59 @@ class Judge:
             raise ConfigError(f"archive: id = {record['id']}: {program.reason}")
         return program.meta_params
 
-    def _fingerprints_of(self, records: Sequence[Record]) -> np.ndarray:
-        return self._fingerprints([self._program(each) for each in records])
+    def _same_as(self, outputs: np.ndarray) -> Record | None:
+        """Return the first record whose program computes the same."""
+        missing = COMPARED - len(self._outputs) % COMPARED  # each size is compiled
+        table = np.stack([*self._outputs, *[np.full_like(outputs, np.nan)] * missing])
+        same = np.flatnonzero(np.asarray(_is_same(table, outputs)))
+        return self._archive.records[int(same[0])] if len(same) else None
 
-    def _fingerprints(self, programs: Sequence[PlainMapping]) -> np.ndarray:
-        """Return fingerprints [programs, N], computed in batches of one size."""
-        found = []
+    def _fingerprints(self, programs: Sequence[PlainMapping]) -> list[np.ndarray]:
+        """Return a fingerprint [N] for each program, computed in batches of one size."""
+        found: list[np.ndarray] = []
         for start in range(0, len(programs), FINGERPRINTS):
             part = list(programs[start : start + FINGERPRINTS])
             padded = part + part[-1:] * (FINGERPRINTS - len(part))
             stacked = jax.tree.map(lambda *each: np.stack(each), *padded)
             found += list(np.asarray(self._fingerprint(stacked))[: len(part)])
-        return np.stack(found) if found else np.zeros((0, 1), np.float32)
+        return found
+
+
+def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:
+    """Return plain settings of `metaevo evolve --evolve program`, with a program in the slot.
+
+    Args:
+        slot: the slot; by default the slot in the settings.
+        tasks: a file, the name of a preset, or plain settings. If they evolve something else, the
+            section component is left out.
+
+    Raises:
+        ConfigError: for an unknown slot, or a slot that contradicts the settings.
+    """
+    given = load_yaml(presets.find(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
+    is_program = given.pop("evolve", PROGRAM) == PROGRAM
+    component = given.pop("component", None) if is_program else None
+    component = component if isinstance(component, dict) else {}
+    slot = slot or component.get("slot")
+    if slot not in program.SLOT:
+        raise ConfigError(f"slot = {show(slot)}: must be one of {', '.join(program.SLOT)}")
+    if (own := component.get("slot", slot)) != slot:
+        raise ConfigError(f"slot = {slot!r}: the settings have component.slot = {show(own)}")
+    given = merge(DEFAULTS, given)
+    return {**given, "evolve": PROGRAM, "component": {**component, "slot": slot}}
+
+
+def make_settings(slot: str | None, tasks: str | Path | PlainMapping) -> EvolveSettings:
+    """Return checked settings; see `raw_settings`."""
+    raw = raw_settings(slot, tasks)
+    return from_dict(experiment_class(raw, None), raw)
+
+
+def check(settings: EvolveSettings) -> None:
+    """Raise `ConfigError` if a judge cannot use settings of an evolution."""
+    if settings.evolve != PROGRAM:
+        raise ConfigError(f"evolve = {show(settings.evolve)}: must be {PROGRAM!r}")
+    if not isinstance(settings.task.env, str):
+        raise ConfigError("task.env: must be one environment; name several under tasks")
+    if settings.component.count > 1:
+        raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")

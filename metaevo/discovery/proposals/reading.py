@@ -5,7 +5,6 @@
 
 import codecs
 import os
-import select
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired
@@ -88,18 +87,11 @@ def batches(descriptor: int, most: int) -> Iterator[list[bytes]]:
     Of a line that is too long only the beginning is kept, so memory is bounded. The last line may
     lack its end.
     """
-    lines: list[bytes] = []
-    open_line = b""
+    unfinished = b""
     while block := os.read(descriptor, BLOCK):
-        first, *others = block.split(b"\n")
-        open_line = (open_line + first)[: MAX_LINE + 1]
-        for each in others:
-            lines.append(open_line)
-            open_line = each
-        while len(lines) >= most or (lines and not select.select([descriptor], [], [], 0)[0]):
-            yield lines[:most]
-            lines = lines[most:]
-    lines += [open_line] if open_line else []
-    while lines:
-        yield lines[:most]
-        lines = lines[most:]
+        *lines, unfinished = (unfinished + block).split(b"\n")
+        unfinished = unfinished[: MAX_LINE + 1]
+        for start in range(0, len(lines), most):
+            yield lines[start : start + most]
+    if unfinished:
+        yield [unfinished]

@@ -7,8 +7,7 @@ import pytest
 
 from metaevo.components import formula
 from metaevo.components.expressions import parse
-from metaevo.components.formula import Config, make
-from metaevo.components.formulas import HAND_WRITTEN
+from metaevo.components.formula import HAND_WRITTEN, Config, make
 from metaevo.config import ConfigError, from_dict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class

@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.components import formula, interpreter, program
 from metaevo.components.expressions import parse
-from metaevo.components.formulas import HAND_WRITTEN
+from metaevo.components.formula import HAND_WRITTEN
 from metaevo.components.program_text import compiled, text
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution import growth, postfix

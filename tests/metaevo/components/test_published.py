@@ -1,8 +1,6 @@
 """Published weights: the authors' updates, and files that are none of them."""
 
 import hashlib
-import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,24 +13,8 @@ from metaevo.comparison.generality.rules import key_of_weights, rule_of
 from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery, filling, published, seen
 from metaevo.config import ConfigError
-from tests.metaevo.components import celo_steps
-from tests.metaevo.components.open_steps import CASES, Case, our_updates
-
-RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_updates_are_those_of_the_authors_code(number):
-    """Six steps of OPEN's code, whose largest are 2e-3."""
-    recorded = dict(RECORDED[number])
-    updates, noise = recorded.pop("updates"), [*map(np.float32, recorded.pop("noise"))]
-    case = Case(**recorded)
-    assert case == CASES[number]
-    found = our_updates(case, case.weights(), noise)
-    np.testing.assert_allclose(found, updates, rtol=0, atol=1e-7)
-    swapped = case.weights()
-    swapped[[0, 1]] = swapped[[1, 0]]
-    assert np.abs(np.subtract(our_updates(case, swapped, noise), updates)).max() > 1e-6
+from tests.metaevo.components import test_celo
+from tests.metaevo.components.test_open import CASES
 
 
 @pytest.fixture
@@ -47,7 +29,7 @@ def weights(tmp_path, monkeypatch):
     return path
 
 
-CELO = celo_steps.CASES[0].theta()
+CELO = test_celo.CASES[0].theta()
 
 
 @pytest.fixture
@@ -149,18 +131,13 @@ def test_it_needs_a_learner_with_epochs(weights):
     [
         (None, "No such file"),
         (np.zeros(1211, np.float32), "SHA-256 begins with"),
-        (np.zeros(1210, np.float32), "holds float32 [1210]: must be float32, 1,211 or 3,571"),
-        (np.zeros(1211), "holds float64 [1211]"),
-        (np.array([{}], dtype=object), "is not an array of numbers"),
-        (b"", "is not an array of numbers"),
+        (np.array([{}], dtype=object), "SHA-256 begins with"),
     ],
 )
 @pytest.mark.parametrize("command", ["train --make_optimizer", "generality"])
 def test_other_files_are_one_line(content, message, command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    if isinstance(content, bytes):
-        Path("w.npy").write_bytes(content)
-    elif content is not None:
+    if content is not None:
         np.save("w.npy", content, allow_pickle=True)
     with pytest.raises(SystemExit) as stopped:
         raise SystemExit(main([*command.split(), "w.npy"]))

@@ -62,7 +62,7 @@ def test_an_entry_fits_its_own_slot_only():
     for name in ("dpo", "ppo-optimizer", "cartpole-adversary"):
         with pytest.raises(ConfigError, match=r"fills \w+, not value_loss"):
             filling.fill("value_loss", f"zoo:{name}", "ppo")
-    with pytest.raises(ConfigError, match="fills policy_loss: it is no meta-policy"):
+    with pytest.raises(ConfigError, match="holds no meta-policy"):
         players.load("zoo:dpo")
 
 

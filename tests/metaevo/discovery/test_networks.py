@@ -6,9 +6,10 @@ import pytest
 
 from metaevo.components import find, registry
 from metaevo.components.parts import Part
-from metaevo.discovery import losses, networks
+from metaevo.discovery import networks, targets
 from metaevo.discovery.networks import fitted, smaller
 from metaevo.discovery.records import Records, values
+from metaevo.discovery.targets import TARGETS
 from purerl.types import Context
 
 
@@ -43,8 +44,8 @@ def test_the_slope_is_fitted(monkeypatch):
     contexts = jax.tree.map(lambda _: np.zeros(2000, np.float32), Context(0.0, 0.0, 0.0, 0.0))
     records = Records(scalars, contexts, wanted)
     small = smaller(part_of("value_loss"))[4]
-    found = fitted(small, 4, losses.VALUE_LOSS, records, seed=0)
+    found = fitted(small, 4, TARGETS["value_loss"], records, seed=0)
     assert found.numbers == 13
     assert found.error < 0.01
-    own = values(losses.slope_of(small), found.meta_params, records)
+    own = values(targets.slope_of(small), found.meta_params, records)
     assert np.mean(np.square(own - wanted)) / np.var(wanted) == pytest.approx(found.error, rel=0.01)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.discovery import losses, records, steps
+from metaevo.discovery import records, targets
 from metaevo.discovery.records import record
+from metaevo.discovery.targets import TARGETS
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl.types import Context
@@ -38,7 +39,7 @@ def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    found = record(study.bound, meta_params, part, losses.POLICY_LOSS, lambda: None)
+    found = record(study.bound, meta_params, part, TARGETS["policy_loss"], lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
@@ -63,7 +64,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
     study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    target = losses.POLICY_LOSS._replace(
+    target = TARGETS["policy_loss"]._replace(
         value_of=lambda part: (
             lambda meta_params, scalars, context: (
                 context.hyperparams.clip_epsilon * context.num_updates
@@ -83,7 +84,7 @@ def test_whoever_listens_changes_nothing(study):
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     seen = []
-    listened = losses.listened(part.component, seen).apply
+    listened = targets.listened_loss(part.component, seen).apply
     scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 
     def slope(function):
@@ -100,14 +101,14 @@ def test_whoever_listens_changes_nothing(study):
 def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
-    monkeypatch.setattr(steps, "OF_ARRAY", 3)
+    monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
     study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
-    target = steps.OPTIMIZER
+    target = TARGETS["make_optimizer"]
     found = record(study.bound, meta_params, part, target, lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs(target)

@@ -11,12 +11,12 @@ from metaevo.components.formula import Config
 from metaevo.components.signals import FEATURES
 from metaevo.config import ConfigError
 from metaevo.discovery import regression
-from metaevo.discovery.losses import POLICY_LOSS, VALUE_LOSS
 from metaevo.discovery.records import Records
 from metaevo.discovery.regression import Formula, front, mattering, search, thinned
-from metaevo.discovery.steps import OPTIMIZER
+from metaevo.discovery.targets import TARGETS
 from purerl.types import Context
 
+VALUE_LOSS, POLICY_LOSS = TARGETS["value_loss"], TARGETS["policy_loss"]
 X = np.linspace(-2, 2, 41)
 Y = np.cos(np.arange(41.0))
 NAMES = {1: "x", 2: "y"}
@@ -124,9 +124,9 @@ def test_the_length_of_training_is_an_input_where_tasks_differ_in_it(records):
 
     scalars, updates = np.zeros((600, len(FEATURES))), np.repeat(np.float32([8, 64]), 300)
     varied = Records(scalars, records.contexts.replace(num_updates=updates), np.log(updates))
-    assert list(mattering(OPTIMIZER, varied, length, 0)) == ["length"]
+    assert list(mattering(TARGETS["make_optimizer"], varied, length, 0)) == ["length"]
     same = varied._replace(contexts=records.contexts)
-    assert "length" not in mattering(OPTIMIZER, same, length, 0)
+    assert "length" not in mattering(TARGETS["make_optimizer"], same, length, 0)
 
 
 def test_a_formula_is_found(records):
