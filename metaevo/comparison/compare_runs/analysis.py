@@ -1,6 +1,6 @@
 """Every number of a comparison of runs, computed from their seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +25,7 @@ from metaevo.config.plain import listed
 from metaevo.reports.numbers import counted
 from metaevo.statistics import Estimate, FloatArray
 
+Scores = dict[SeedRun, float]
 _ALL_PAIRS = 5
 """With more groups, only the best group is compared with the others."""
 _MOST_KEYS, _MOST_VALUES = 12, 12
@@ -73,20 +74,20 @@ def compare_runs(
     options = Options(metric, score, keys, align, threshold, optimum, full_length)
     found, notes = sources.read_all([str(run) for run in listed(runs)])
     chosen = select(found, metric, align, full_length, notes)
-    scores = {seed: chosen.score(seed, score) for seed in chosen.seeds}
-    _note_missing(scores, chosen, notes)
-    if chosen.direction is None:  # a missing score has no worst value to count as
-        scores = {seed: value for seed, value in scores.items() if np.isfinite(value)}
+    scores = _scores(chosen, score, notes)
     best, origin = _optimum(scores, chosen, optimum)
     if len(best) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
             "task before they are pooled"
         )
+    scaled, top = _scale(scores, best, -1.0 if chosen.lower_is_better else 1.0)
     # High scaled scores are better. Scores on a single task are shown as recorded.
     sign = -1 if chosen.lower_is_better and len(best) == 1 else 1
-    groups = _group_results(grouping.group(list(scores), keys), scores, chosen, best, sign)
-    pairs, comparisons = _pairs(groups, sign, decidable=chosen.direction is not None)
+    groups = [_result(each, scaled, top, sign) for each in grouping.group(list(scaled), keys)]
+    # All tables, legends and plots have this order.
+    groups.sort(key=lambda each: -sign * each.iqm.value)
+    pairs, comparisons = _pairs(groups, scaled, sign, decidable=chosen.direction is not None)
     efficiency = [
         row
         for task in sorted(chosen.ends)
@@ -97,101 +98,93 @@ def compare_runs(
             lower_is_better=chosen.lower_is_better,
         )
     ]
-    effects = _effects(groups, sign) if len(scores) == len(chosen.seeds) else []
+    seeds = [seed for each in groups for seed in each.seeds]
+    effects = _effects(seeds, scaled, sign) if len(seeds) == len(chosen.seeds) else []
+    every = {seed: value for own in scores.values() for seed, value in own.items()}
     return RunComparison(
-        found, options, chosen, groups, pairs, comparisons, effects, efficiency, best, origin, notes
-    )
+        found, options, chosen, every, groups, pairs, comparisons, effects, efficiency, best,
+        origin, notes,
+    )  # fmt: skip
 
 
 # --- Scores -------------------------------------------------------------------------------------
 
 
-def _note_missing(scores: Mapping[SeedRun, float], chosen: Selection, notes: list[str]) -> None:
-    """Append a note for every task with missing scores.
+def _scores(chosen: Selection, how: curves.Score, notes: list[str]) -> dict[str, Scores]:
+    """Return the scores on each task; missing ones are the worst, or left out if none is worst.
 
     Raises:
         ConfigError: if no seed of a task has a score.
     """
-    for task in sorted({seed.task for seed in scores}):
-        values = [value for seed, value in scores.items() if seed.task == task]
-        missing = int((~np.isfinite(values)).sum())
-        if missing == len(values):
+    found: dict[str, Scores] = {}
+    for task in sorted({seed.task for seed in chosen.seeds}):
+        scores = {seed: chosen.score(seed, how) for seed in chosen.seeds if seed.task == task}
+        known = {seed: value for seed, value in scores.items() if np.isfinite(value)}
+        if not known:
             raise ConfigError(f"no run has a value of {chosen.metric} yet")
-        if missing:
+        if missing := len(scores) - len(known):
             on = f" on {task}" if task else ""
             fate = "they count as the worst one" if chosen.direction else "they are left out"
             notes.append(
-                f"{missing} of {counted(len(values), 'seed')}{on} have no score (they diverged, or "
+                f"{missing} of {counted(len(scores), 'seed')}{on} have no score (they diverged, or "
                 f"no episode finished); {fate}"
             )
+        worst = (max if chosen.lower_is_better else min)(known.values())
+        found[task] = dict.fromkeys(scores, worst) | known if chosen.direction else known
+    return found
 
 
 def _optimum(
-    scores: Mapping[SeedRun, float], chosen: Selection, given: float | None
+    scores: Mapping[str, Scores], chosen: Selection, given: float | None
 ) -> tuple[dict[str, float], str]:
     """Return the best possible score of every task, and its source."""
-    tasks = sorted({seed.task for seed in scores})
     if given is not None:
-        return dict.fromkeys(tasks, given), "given"
+        return dict.fromkeys(scores, given), "given"
     is_return = chosen.is_evaluation or chosen.metric == "mean_return"
-    if is_return and set(tasks) <= set(_BEST_POSSIBLE):
-        return {task: _BEST_POSSIBLE[task] for task in tasks}, "the best possible return"
-    best, name = (np.nanmin, "lowest") if chosen.lower_is_better else (np.nanmax, "highest")
-    found = {
-        task: float(best([value for seed, value in scores.items() if seed.task == task]))
-        for task in tasks
-    }
-    return found, f"the {name} score of any seed"
+    if is_return and scores.keys() <= _BEST_POSSIBLE.keys():
+        return {task: _BEST_POSSIBLE[task] for task in scores}, "the best possible return"
+    best, name = (min, "lowest") if chosen.lower_is_better else (max, "highest")
+    return {
+        task: best(own.values()) for task, own in scores.items()
+    }, f"the {name} score of any seed"
 
 
-def _group_results(
-    groups: Sequence[Group],
-    known: Mapping[SeedRun, float],
-    chosen: Selection,
-    optimum: Mapping[str, float],
-    sign: int,
-) -> list[GroupResult]:
-    """Return the groups with their statistics, best first."""
-    higher = -1.0 if chosen.lower_is_better else 1.0
-    scores: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
-    scaled: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
-    best: dict[str, float] = {}
-    for task in optimum:
-        seeds = {each.label: each.on(task) for each in groups}
-        oriented = statistics.fill_missing(
-            {
-                label: higher * np.array([known[seed] for seed in own])
-                for label, own in seeds.items()
-                if own
-            }
-        )
+def _scale(
+    scores: Mapping[str, Scores], optimum: Mapping[str, float], higher: float
+) -> tuple[Scores, dict[str, float]]:
+    """Return scaled scores, of which high ones are better, and the scaled optimum of every task."""
+    scaled: Scores = {}
+    top = {}
+    for task, own in scores.items():
+        values = higher * np.array(list(own.values()))
         start, width = 0.0, 1.0
-        if len(optimum) > 1:
-            every = np.concatenate(list(oriented.values()))
-            start, width = every.min(), np.ptp(every) or 1.0
-        for label, values in oriented.items():
-            scores[label][task] = higher * values
-            scaled[label][task] = (values - start) / width
-        best[task] = float((higher * optimum[task] - start) / width)
-    results = []
-    for each in groups:
-        own = scaled[each.label]
-        strata = list(own.values())
-        variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
-        results.append(
-            GroupResult(
-                each.label,
-                each.seeds,
-                scores[each.label],
-                own,
-                _signed(statistics.estimate(strata), sign),
-                sign * float(np.concatenate(strata).mean()),
-                float(np.sqrt(np.mean(variances))),
-                statistics.optimality_gap(strata, [best[task] for task in own]),
-            )
-        )
-    # All tables, legends and plots have this order.
-    return sorted(results, key=lambda each: -sign * each.iqm.value)
+        if len(scores) > 1:
+            start, width = values.min(), np.ptp(values) or 1.0
+        scaled |= zip(own, (values - start) / width, strict=True)
+        top[task] = float((higher * optimum[task] - start) / width)
+    return scaled, top
+
+
+def _strata(seeds: Iterable[SeedRun], scaled: Scores) -> dict[str, FloatArray]:
+    """Return the scaled scores of seeds by task."""
+    found: dict[str, list[float]] = {}
+    for seed in sorted(seeds, key=lambda seed: seed.task):
+        found.setdefault(seed.task, []).append(scaled[seed])
+    return {task: np.array(values) for task, values in found.items()}
+
+
+def _result(group: Group, scaled: Scores, top: Mapping[str, float], sign: int) -> GroupResult:
+    own = _strata(group.seeds, scaled)
+    strata = list(own.values())
+    variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
+    return GroupResult(
+        group.label,
+        group.seeds,
+        _signed(statistics.estimate(strata), sign),
+        sign * float(np.concatenate(strata).mean()),
+        float(np.sqrt(np.mean(variances))),
+        statistics.optimality_gap(strata, [top[task] for task in own]),
+    )
 
 
 def _signed(estimate: Estimate, sign: int) -> Estimate:
@@ -201,71 +194,67 @@ def _signed(estimate: Estimate, sign: int) -> Estimate:
 
 # --- Pairs and effects --------------------------------------------------------------------------
 
+_Strata = Mapping[str, FloatArray]
+
+
+def _common(first: _Strata, second: _Strata) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Return the scores of two groups on the tasks that they have in common."""
+    tasks = [task for task in first if task in second]
+    return [first[task] for task in tasks], [second[task] for task in tasks]
+
 
 def _pairs(
-    ranked: Sequence[GroupResult], sign: int, *, decidable: bool
+    ranked: Sequence[GroupResult], scaled: Scores, sign: int, *, decidable: bool
 ) -> tuple[list[PairResult], int]:
     """Return the pairs to show, better group first, and the number of all pairs."""
-    every = [pair for pair in combinations(ranked, 2) if _common(*pair)[0]]
-    adjusted = statistics.holm([statistics.rank_test(*_common(*pair)) for pair in every])
+    strata = {each.label: _strata(each.seeds, scaled) for each in ranked}
+    pairs = [(a, b, *_common(strata[a], strata[b])) for a, b in combinations(strata, 2)]
+    pairs = [pair for pair in pairs if pair[2]]
+    adjusted = statistics.holm([statistics.rank_test(x, y) for _, _, x, y in pairs])
     shown = []
-    for (first, second), p in zip(every, adjusted, strict=True):
-        if len(ranked) > _ALL_PAIRS and first is not ranked[0]:
+    for (first, second, x, y), p in zip(pairs, adjusted, strict=True):
+        if len(ranked) > _ALL_PAIRS and first != ranked[0].label:
             continue
-        x, y = _common(first, second)
         contrast = statistics.contrast(x, y)
         shown.append(
             PairResult(
-                first.label,
-                second.label,
+                first,
+                second,
                 (sum(map(len, x)), sum(map(len, y))),
                 contrast._replace(difference=_signed(contrast.difference, sign)),
                 p,
                 statistics.verdict(contrast, p) if decidable else "undecided",
-                statistics.needed_runs(x, y, alpha=0.05 / len(every)),
-                min(1.0, statistics.smallest_p(x, y) * len(every)),
+                statistics.needed_runs(x, y, alpha=0.05 / len(pairs)),
+                min(1.0, statistics.smallest_p(x, y) * len(pairs)),
             )
         )
-    return shown, len(every)
+    return shown, len(pairs)
 
 
-def _common(first: GroupResult, second: GroupResult) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return the scaled scores on the tasks that two groups have in common."""
-    tasks = [task for task in first.scaled if task in second.scaled]
-    return [first.scaled[task] for task in tasks], [second.scaled[task] for task in tasks]
-
-
-def _effects(groups: Sequence[GroupResult], sign: int) -> list[EffectResult]:
+def _effects(seeds: Sequence[SeedRun], scaled: Scores, sign: int) -> list[EffectResult]:
     """Return one row for each value of each setting that differs."""
-    scaled = {seed: score for each in groups for seed, _, score in each.by_seed()}
-    seeds = sorted(scaled, key=lambda seed: seed.task)
+    seeds = sorted(seeds, key=lambda seed: seed.task)
     redundant = {key for keys in grouping.change_together(seeds) for key in keys[1:]}
     found = grouping.differing(seeds)
     shown = [key for key in found if key not in redundant][:_MOST_KEYS]
     rows: list[EffectResult] = []
     for key in shown:
-        parts: dict[str, dict[str, list[float]]] = {v: {} for v in found[key][:_MOST_VALUES]}
-        for seed in seeds:
-            if (value := grouping.value_of(seed, key)) in parts:
-                parts[value].setdefault(seed.task, []).append(scaled[seed])
-        rows += _effect(key, parts, sign)
+        strata = {
+            value: _strata([s for s in seeds if grouping.value_of(s, key) == value], scaled)
+            for value in found[key][:_MOST_VALUES]
+        }
+        iqms = {value: statistics.estimate(list(own.values())) for value, own in strata.items()}
+        best = max(strata, key=lambda value: iqms[value].value)
+        for value, own in strata.items():
+            difference, p = Estimate(np.nan, (np.nan, np.nan)), None
+            common = _common(own, strata[best])
+            if value != best and common[0]:
+                difference, _, p = statistics.contrast(*common)
+            count = sum(map(len, own.values()))
+            rows.append(
+                EffectResult(
+                    key, value, count, _signed(iqms[value], sign), _signed(difference, sign), p
+                )
+            )
     adjusted = iter(statistics.holm([row.p for row in rows if row.p is not None]))
     return [row if row.p is None else replace(row, p=next(adjusted)) for row in rows]
-
-
-def _effect(
-    key: str, parts: Mapping[str, Mapping[str, list[float]]], sign: int
-) -> list[EffectResult]:
-    """Return the rows of a setting, given its scaled scores by value and task."""
-    estimates = {value: statistics.estimate(list(part.values())) for value, part in parts.items()}
-    best = max(parts, key=lambda value: estimates[value].value)
-    rows = []
-    for value, part in parts.items():
-        tasks = [task for task in parts[best] if task in part]
-        difference, p = None, None
-        if value != best and tasks:
-            other = statistics.contrast(*([side[t] for t in tasks] for side in (part, parts[best])))
-            difference, p = _signed(other.difference, sign), other.p
-        count = sum(map(len, part.values()))
-        rows.append(EffectResult(key, value, count, _signed(estimates[value], sign), difference, p))
-    return rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
-from metaevo.statistics import FloatArray, iqm
+from metaevo.statistics import Estimate, FloatArray, iqm
 
 Score = Literal["final", "area", "best"]
 Curve = tuple[FloatArray, FloatArray]
@@ -125,13 +125,11 @@ def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES) -> Mi
 class Efficiency:
     """Sample efficiency: when a group first reaches the threshold on a task."""
 
-    label: str
+    group: str
     task: str
     threshold: float
-    reached_at: float | None
-    """where the middle curve first reaches it; None if it never does"""
-    interval: tuple[float | None, float | None]
-    """95% bootstrap interval; None for never"""
+    reached_at: Estimate
+    """where the middle curve first reaches it; infinity for never"""
     seeds: int
     seeds_that_reach: int
     middle: Middle
@@ -153,26 +151,22 @@ def efficiency(
     middles = {
         label: middle(points, align(curves, points)) for label, curves in groups.items() if curves
     }
-    levels = [part.iqm for part in middles.values() if len(part.iqm)]
+    sign = -1 if lower_is_better else 1
+    levels = [sign * part.iqm for part in middles.values() if len(part.iqm)]
     if not levels:
         return []
     if threshold is None:
         worst, best = min(map(np.min, levels)), max(map(np.max, levels))
-        if lower_is_better:
-            worst, best = best, worst
-        threshold = float(worst + _THRESHOLD * (best - worst))
-    sign = -1 if lower_is_better else 1
+        threshold = float(sign * (worst + _THRESHOLD * (best - worst)))
     level = sign * threshold
     rows = []
     for label, part in middles.items():
         reached = [first_reach(part.x, sign * each, level) for each in part.resampled]
         # Nearest, because interpolation between a step and infinity is undefined.
         low, high = np.quantile(reached or [np.inf], [0.025, 0.975], method="nearest")
-        at = _or_none(first_reach(part.x, sign * part.iqm, level))
-        interval = _or_none(low), _or_none(high)
+        at = Estimate(first_reach(part.x, sign * part.iqm, level), (float(low), float(high)))
         reaching = sum(bool(np.any(sign * y >= level)) for _, y in groups[label])
-        count = len(groups[label])
-        rows.append(Efficiency(label, task, threshold, at, interval, count, reaching, part))
+        rows.append(Efficiency(label, task, threshold, at, len(groups[label]), reaching, part))
     return rows
 
 
@@ -180,7 +174,3 @@ def first_reach(x: FloatArray, y: FloatArray, threshold: float) -> float:
     """Return the first x where y is at least the threshold; infinity if there is none."""
     above = np.flatnonzero(y >= threshold)
     return float(x[above[0]]) if len(above) else np.inf
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

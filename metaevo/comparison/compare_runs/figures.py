@@ -27,13 +27,13 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
         if len(tasks) > 1:
             axes.set_title(plots._plain(task), fontsize=11, wrap=True)
         for row in result.efficiency:
-            if row.task != task or row.label not in shown or not len(row.middle.x):
+            if row.task != task or row.group not in shown or not len(row.middle.x):
                 continue
-            part, (color, dash) = row.middle, shown[row.label]
+            part, (color, dash) = row.middle, shown[row.group]
             axes.fill_between(part.x, part.low, part.high, color=color, alpha=0.18, linewidth=0)
             marker = "o" if len(part.x) == 1 else ""
             axes.plot(part.x, part.iqm, color=color, linestyle=dash, marker=marker, linewidth=2,
-                      label=row.label)  # fmt: skip
+                      label=row.group)  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[len(tasks) :]:
         axes.set_visible(False)

@@ -1,18 +1,19 @@
 """The interactive page of a comparison of runs: one file without server or network."""
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from plotly.offline import get_plotlyjs
 
 from metaevo.comparison.compare_runs import curves, figures
 from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
-from metaevo.comparison.compare_runs.results import RunComparison
+from metaevo.comparison.compare_runs.results import RunComparison, TableName
 from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun
-from metaevo.comparison.compare_runs.selection import Selection
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
 from metaevo.config import files
 from metaevo.reports import page as report
@@ -44,24 +45,41 @@ td:not(.number) { overflow-wrap: break-word; min-width: 7rem; max-width: 24rem; 
 
 # --- Data ---------------------------------------------------------------------------------------
 
-Series = list[float | None]
-
 
 def views(result: RunComparison) -> dict[str, object]:
-    """Return the data that page.js draws: seeds, groupings, and curves by axis and task."""
-    scores = {seed: score for each in result.groups for seed, score, _ in each.by_seed()}
-    seeds = list(scores)
+    """Return the data that page.js draws: seeds with curves, and groupings with middle curves."""
+    seeds, chosen = result.seeds, result.selection
     number = {seed: index for index, seed in enumerate(seeds)}
-    groupings = _groupings(result, seeds)
-    has_curves = not result.selection.is_evaluation
-    axes = [axis for axis in AXES if has_curves and all(axis in seed.axes for seed in seeds)]
     tasks = sorted({seed.task for seed in seeds})
+    axes = [axis for axis in AXES if all(axis in seed.axes for seed in seeds)]
+    points: dict[str, dict[str, FloatArray]] = {axis: {} for axis in axes}
+    aligned: dict[tuple[str, SeedRun], FloatArray] = {}
+    for axis, task in itertools.product(axes, tasks):
+        own = [seed for seed in seeds if seed.task == task]
+        raw = [curves.curve(seed, chosen.metric, axis) for seed in own]
+        points[axis][task] = curves.grid(raw)
+        rows = curves.align(raw, points[axis][task])
+        aligned |= {(axis, seed): row for seed, row in zip(own, rows, strict=True)}
+
+    def middle(members: Group, axis: str, task: str) -> object:
+        own = [aligned[axis, seed] for seed in members.on(task)]
+        if not own:
+            return None
+        part = curves.middle(points[axis][task], np.stack(own), _RESAMPLES)
+        named = {"x": part.x, "y": part.iqm, "low": part.low, "high": part.high}
+        return {name: _rounded(values) for name, values in named.items()}
+
+    def middles(members: Group) -> object:
+        return {axis: {task: middle(members, axis, task) for task in tasks} for axis in axes}
+
     return {
         "what": compared_quantity(result, scaled=False),
-        "metric": result.selection.metric.replace("_", " "),
+        "metric": chosen.metric.replace("_", " "),
         "seeds": [
-            {"name": f"{seed.run} seed {seed.seed}", "task": seed.task, "score": _rounded(score)}
-            for seed, score in scores.items()
+            {"name": f"{seed.run} seed {seed.seed}", "task": seed.task,
+             "score": result.scores[seed],
+             "curves": {axis: _rounded(aligned[axis, seed]) for axis in axes}}
+            for seed in seeds
         ],
         "groupScale": compared_quantity(result),
         "groups": [
@@ -69,24 +87,24 @@ def views(result: RunComparison) -> dict[str, object]:
             for each in result.groups[:_MOST_BARS]
         ],
         "tasks": tasks,
+        "points": {
+            axis: {task: _rounded(values) for task, values in by_task.items()}
+            for axis, by_task in points.items()
+        },
         "groupings": [
             {
                 "name": name,
-                "labels": [each.label for each in groups],
-                "members": [[number[seed] for seed in each.seeds] for each in groups],
+                "groups": [
+                    {"label": each.label, "seeds": [number[seed] for seed in each.seeds],
+                     "middles": middles(each) if len(groups) <= _MOST_GROUPS else None}
+                    for each in groups
+                ],
             }
-            for name, groups in groupings.items()
+            for name, groups in _groupings(result, seeds).items()
         ],
-        "axes": {
-            axis: {
-                task: _panel(result.selection, number, list(groupings.values()), axis, task)
-                for task in tasks
-            }
-            for axis in axes
-        },
         "axisNames": AXES,
-        "axis": result.selection.axis,
-    }
+        "axis": chosen.axis,
+    }  # fmt: skip
 
 
 def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, Sequence[Group]]:
@@ -103,44 +121,9 @@ def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, Seq
     return found
 
 
-def _panel(
-    selection: Selection,
-    number: Mapping[SeedRun, int],
-    groupings: Sequence[Sequence[Group]],
-    axis: str,
-    task: str,
-) -> dict[str, object]:
-    """Return the curves of a task, and the middle curves by grouping and group."""
-    seeds = [seed for seed in number if seed.task == task]
-    raw = [curves.curve(seed, selection.metric, axis) for seed in seeds]
-    points = curves.grid(raw)
-    aligned = dict(zip(seeds, curves.align(raw, points), strict=True))
-
-    def middle(members: Group) -> dict[str, Series] | None:
-        own = [aligned[seed] for seed in members.on(task)]
-        if not own:
-            return None
-        part = curves.middle(points, np.stack(own), _RESAMPLES)
-        named = {"x": part.x, "y": part.iqm, "low": part.low, "high": part.high}
-        return {name: _list(values) for name, values in named.items()}
-
-    return {
-        "x": _list(points),
-        "curves": {str(number[seed]): _list(row) for seed, row in aligned.items()},
-        "middles": [
-            [middle(each) for each in groups] if len(groups) <= _MOST_GROUPS else []
-            for groups in groupings
-        ],
-    }
-
-
-def _list(values: FloatArray) -> Series:
-    return [_rounded(value) for value in values.tolist()]
-
-
-def _rounded(value: float) -> float | None:
+def _rounded(values: FloatArray) -> list[float | None]:
     """Round to six digits; JSON has no NaN."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None
+    return [float(f"{each:.6g}") if np.isfinite(each) else None for each in values.tolist()]
 
 
 # --- HTML ---------------------------------------------------------------------------------------
@@ -155,6 +138,8 @@ class _Plots:
     def html(self) -> str:
         common = _controls({"grouping": "group by", "task": "task"})
         own = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
+        data = json.dumps(self.data, allow_nan=False, separators=(",", ":"))
+        data = data.replace("<", "\\u003c")  # a name cannot end the script element
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
             '<div id="groups" class="plot"></div>\n<p class="note">IQM and 95% interval of each '
@@ -167,8 +152,8 @@ class _Plots:
             '<h2>Performance profile</h2>\n<div id="profile" class="plot"></div>\n'
             '<p class="note">The share of seeds with more than this score. A group with the higher '
             "curve everywhere is better by any statistic.</p>\n"
-            f'<script type="application/json" id="comparison-data">{embedded(self.data)}</script>\n'
-            f"<script>{_in_script(get_plotlyjs())}</script>\n<script>{_in_script(script)}</script>\n"
+            f'<script type="application/json" id="comparison-data">{data}</script>\n'
+            f"<script>{get_plotlyjs()}</script>\n<script>{script}</script>\n"
         )
 
 
@@ -179,19 +164,6 @@ def _controls(names: dict[str, str]) -> str:
         for name, text in names.items()
     )
     return f'<div class="controls">\n{labels}</div>\n'
-
-
-def embedded(data: object) -> str:
-    """Return JSON that cannot end a script element or start a comment."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _in_script(code: str) -> str:
-    """Escape JavaScript for a script element, without a change of strings and expressions."""
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:
@@ -247,9 +219,9 @@ def _content(result: RunComparison) -> dict[str, object]:
         "comparisons": result.comparisons,
         "optimum": result.optimum,
         "optimum_is": result.optimum_is,
-        **result.tables(),
+        **{name: result.table(name) for name in get_args(TableName)},
         "curves": [
-            {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
+            {"group": row.group, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
              "low": row.middle.low, "high": row.middle.high}
             for row in result.efficiency
         ],

@@ -1,6 +1,6 @@
 """Typed results of a comparison of runs."""
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,10 +9,9 @@ from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.grouping import Group
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.comparison.compare_runs.selection import Selection
-from metaevo.statistics import Contrast, Estimate, FloatArray, Verdict
+from metaevo.config.plain import PlainDict
+from metaevo.statistics import Contrast, Estimate, Verdict
 
-Record = dict[str, str | float | None]
-"""A row of a table by column."""
 TableName = Literal["scores", "groups", "pairs", "tasks", "efficiency", "effects", "runs"]
 
 
@@ -31,29 +30,14 @@ class Options:
 
 @dataclass(frozen=True)
 class GroupResult(Group):
-    """The scores of a group. Over several tasks, statistics are of the scaled scores."""
+    """Statistics of a group; over several tasks, of the scaled scores."""
 
-    scores: dict[str, FloatArray]
-    """by task, [seeds] as recorded"""
-    scaled: dict[str, FloatArray]
-    """by task, [seeds], higher is better; over several tasks 0 is the worst and 1 the best"""
     iqm: Estimate
     mean: float
     std: float
     """standard deviation within a task"""
     gap: Estimate
     """mean distance to the best possible score"""
-
-    @property
-    def count(self) -> int:
-        """Number of seeds, over all tasks."""
-        return sum(map(len, self.scores.values()))
-
-    def by_seed(self) -> Iterator[tuple[SeedRun, float, float]]:
-        """Yield each seed with its recorded and its scaled score."""
-        for task, scores in self.scores.items():
-            scaled = self.scaled[task].tolist()
-            yield from zip(self.on(task), scores.tolist(), scaled, strict=True)
 
 
 @dataclass(frozen=True)
@@ -76,12 +60,12 @@ class PairResult:
 class EffectResult:
     """Seeds with the same value of a setting, pooled over all other settings."""
 
-    key: str
+    setting: str
     value: str
-    count: int
+    seeds: int
     iqm: Estimate
-    difference: Estimate | None
-    """from the value with the best IQM; None for that value"""
+    difference: Estimate
+    """from the value with the best IQM; NaN for that value"""
     p: float | None
     """adjusted for all rows"""
 
@@ -93,6 +77,8 @@ class RunComparison:
     sources: list[Source] = field(repr=False)
     options: Options
     selection: Selection = field(repr=False)
+    scores: dict[SeedRun, float] = field(repr=False)
+    """as recorded; a missing score is the worst one of its task"""
     groups: list[GroupResult] = field(repr=False)
     """best first"""
     pairs: list[PairResult]
@@ -112,58 +98,51 @@ class RunComparison:
         """All seeds, in the order of the groups."""
         return [seed for each in self.groups for seed in each.seeds]
 
-    def table(self, name: TableName = "scores") -> list[Record]:
+    def table(self, name: TableName = "scores") -> list[PlainDict]:
         """Return a table as records, such as `pandas.DataFrame` reads.
 
         `name` is "scores" (one row per seed), "groups", "pairs", "tasks" (groups on single tasks),
-        "efficiency" (steps to reach the threshold), "effects" (of single settings) or "runs".
+        "efficiency" (steps to reach the threshold), "effects" (of single settings) or "runs". The
+        columns of an interval end in `_low` and `_high`.
         """
-        tables = self.tables()
+        tables = self.rows()
         if name not in tables:
             raise ValueError(f"name = {name!r}: must be one of {', '.join(tables)}")
-        return tables[name]
+        return [_flat(row) for row in tables[name]]
 
-    def tables(self) -> dict[str, list[Record]]:
-        """Return all tables by name. The columns of an interval end in `_low` and `_high`."""
+    def rows(self) -> dict[str, list[PlainDict]]:
+        """Return all tables by name. An interval is a column with its estimate."""
         return {
             "scores": [
                 {"group": each.label, "task": seed.task, "run": seed.run, "seed": seed.seed,
-                 "score": score}
+                 "score": self.scores[seed]}
                 for each in self.groups
-                for seed, score, _ in each.by_seed()
+                for seed in each.seeds
             ],
             "groups": [
-                {"group": each.label, "seeds": each.count, **_columns("iqm", each.iqm),
-                 "mean": each.mean, "std": each.std, **_columns("gap", each.gap)}
+                {"group": each.label, "seeds": len(each.seeds), "iqm": each.iqm,
+                 "mean": each.mean, "std": each.std, "gap": each.gap}
                 for each in self.groups
             ],
             "pairs": [
                 {"group": each.first, "against": each.second, "verdict": each.verdict,
-                 **_columns("difference", each.contrast.difference),
-                 **_columns("probability_of_improvement", each.contrast.probability),
+                 "difference": each.contrast.difference,
+                 "probability_of_improvement": each.contrast.probability,
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
             ],
             "tasks": [
-                {"task": task, "group": each.label, "seeds": len(each.scores[task]),
-                 **_columns("iqm", statistics.estimate([each.scores[task]]))}
+                {"task": task, "group": each.label, "seeds": len(own),
+                 "iqm": statistics.estimate([[self.scores[seed] for seed in own]])}
                 for task in self.optimum
                 for each in self.groups
-                if task in each.scores
+                if (own := each.on(task))
             ],
             "efficiency": [
-                {"group": each.label, "task": each.task, "threshold": each.threshold,
-                 "reached_at": each.reached_at, "reached_at_low": each.interval[0],
-                 "reached_at_high": each.interval[1], "seeds": each.seeds,
-                 "seeds_that_reach": each.seeds_that_reach}
+                {name: value for name, value in vars(each).items() if name != "middle"}
                 for each in self.efficiency
             ],
-            "effects": [
-                {"setting": each.key, "value": each.value, "seeds": each.count,
-                 **_columns("iqm", each.iqm), **_columns("difference", each.difference),
-                 "p": each.p}
-                for each in self.effects
-            ],
+            "effects": [dict(vars(each)) for each in self.effects],
             "runs": [
                 {"name": each.name, "kind": each.kind, "state": each.state,
                  "progress": each.progress,
@@ -173,6 +152,14 @@ class RunComparison:
         }  # fmt: skip
 
 
-def _columns(name: str, estimate: Estimate | None) -> Record:
-    value, (low, high) = (None, (None, None)) if estimate is None else estimate
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+def _flat(row: PlainDict) -> PlainDict:
+    """Return a row with a column for each number of an interval; non-finite ones are None."""
+    found: PlainDict = {}
+    for name, value in row.items():
+        if isinstance(value, Estimate):
+            names = name, f"{name}_low", f"{name}_high"
+            numbers = zip(names, (value.value, *value.interval), strict=True)
+            found |= {key: each if math.isfinite(each) else None for key, each in numbers}
+        else:
+            found[name] = value
+    return found

@@ -103,6 +103,7 @@ def _variants(seed: SeedRun, metric: str) -> list[SeedRun]:
         replace(
             seed,
             config={**seed.config, VARIANT: name.removeprefix(_HELD_OUT)},
+            axes={},
             metrics={name: score},
         )
         for name, score in seed.metrics.items()

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from functools import partial
 
 from metaevo.comparison.compare_runs.grouping import change_together
-from metaevo.comparison.compare_runs.results import PairResult, Record, RunComparison
+from metaevo.comparison.compare_runs.results import PairResult, RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.reports.numbers import counted, estimate, number, p_value
+from metaevo.config.plain import PlainDict
+from metaevo.reports.numbers import MISSING, counted, estimate, number, p_value
 from metaevo.reports.page import Table
-from metaevo.statistics import MOST_RUNS
+from metaevo.statistics import MOST_RUNS, Estimate
 
 
 def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
@@ -34,8 +35,8 @@ def conclusion(result: RunComparison) -> str:
     value = {each.label: f"{each.label} ({number(each.iqm.value)})" for each in result.groups}
     if len(result.groups) == 1:
         return (
-            f"There is only one group ({best.label}, {counted(best.count, 'seed')}), so there is "
-            "no comparison. Group by a setting with --group-by, or add more runs."
+            f"There is only one group ({best.label}, {counted(len(best.seeds), 'seed')}), so there "
+            "is no comparison. Group by a setting with --group-by, or add more runs."
         )
     if result.selection.direction is None:
         return (
@@ -112,13 +113,13 @@ def tables(result: RunComparison) -> list[Table]:
         ),
         "runs": ("Runs", ""),
     }
-    records = result.tables()
+    rows = result.rows()
     if len(result.optimum) == 1:
-        del records["tasks"]
+        del rows["tasks"]
     return [
-        _shown(heading, records[name], note, highlight=name == "groups" and bool(result.pairs))
+        _shown(heading, rows[name], note, highlight=name == "groups" and bool(result.pairs))
         for name, (heading, note) in described.items()
-        if records.get(name)
+        if rows.get(name)
     ]
 
 
@@ -133,53 +134,45 @@ def _confounded(result: RunComparison) -> str:
     return note
 
 
-def _seeds_needed(needed: float) -> str:
-    if not math.isfinite(needed):
-        return "-"
-    return f"{needed:.0f}" if needed <= MOST_RUNS else f"over {MOST_RUNS:,}"
+def _difference(*values: float) -> str:
+    return MISSING if math.isnan(values[0]) else estimate(*values, sign=True)
 
 
-def _reached(*positions: float | None) -> str:
-    """Format a position and its interval; None for never."""
-    if None not in positions:
+def _reached(*positions: float) -> str:
+    """Format a position and its interval; infinity is never."""
+    if all(map(math.isfinite, positions)):
         return estimate(*positions)
-    at, low, high = ("never" if each is None else number(each) for each in positions)
+    at, low, high = (number(each) if math.isfinite(each) else "never" for each in positions)
     return f"{at} [{low}, {high}]"
 
 
-_NUMBERS: dict[str, Callable[[float], str]] = {
+_FORMATS: dict[str, Callable[..., str]] = {
     "p": p_value,
-    "seeds_needed": _seeds_needed,
+    "seeds_needed": lambda needed: f"{needed:,}" if math.isfinite(needed) else MISSING,
     "progress": "{:.0%}".format,
-}
-"""Formats of numbers by column, if `Table` would format them otherwise."""
-_ESTIMATES: dict[str, Callable[..., str]] = {
-    "difference": partial(estimate, sign=True),
+    "difference": _difference,
     "probability_of_improvement": partial(estimate, decimals=2),
     "reached_at": _reached,
 }
-"""Formats of a number and its interval by column; the others have `estimate`."""
+"""Formats of numbers and of estimates by column, if they have one of their own."""
 
 
-def _shown(heading: str, records: list[Record], note: str, *, highlight: bool) -> Table:
-    """Return records as a table, with a number and its interval in one column."""
-    rows: list[dict[str, object]] = []
-    for record in records:
-        cells: dict[str, object] = {}
-        for name, value in record.items():
-            if f"{name}_low" in record:
-                ends = record[f"{name}_low"], record[f"{name}_high"]
-                cells[f"{name} [95%]"] = _ESTIMATES.get(name, estimate)(value, *ends)
-            elif name in _NUMBERS and isinstance(value, float):
-                cells[name] = _NUMBERS[name](value)
-            elif not name.endswith(("_low", "_high")):
-                cells[name] = value
-        rows.append(cells)
-    if len({record.get("task") for record in records}) == 1:
-        rows = [{name: cell for name, cell in row.items() if name != "task"} for row in rows]
-    columns = [name.replace("_", " ").replace("iqm", "IQM") for name in rows[0]]
-    return Table(heading, columns, [list(row.values()) for row in rows], note,
-                 highlight=0 if highlight else None)  # fmt: skip
+def _shown(heading: str, rows: list[PlainDict], note: str, *, highlight: bool) -> Table:
+    """Return rows as a table, without the task if it is the same in all."""
+    columns = list(rows[0])
+    if len({row.get("task") for row in rows}) == 1:
+        columns = [name for name in columns if name != "task"]
+    cells = [[_cell(name, row[name]) for name in columns] for row in rows]
+    intervals = {name for name in columns if isinstance(rows[0][name], Estimate)}
+    names = [f"{name} [95%]" if name in intervals else name for name in columns]
+    names = [name.replace("_", " ").replace("iqm", "IQM") for name in names]
+    return Table(heading, names, cells, note, highlight=0 if highlight else None)
+
+
+def _cell(name: str, value: object) -> object:
+    if isinstance(value, Estimate):
+        return _FORMATS.get(name, estimate)(value.value, *value.interval)
+    return _FORMATS[name](value) if name in _FORMATS and value is not None else value
 
 
 def terminal(result: RunComparison) -> str:

@@ -14,7 +14,7 @@ from tests.metaevo.comparison.compare_runs.conftest import write_run
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = "</script><img src=x onerror=window.hacked=1><b>&amp;${1}"
+HOSTILE = "</script><img src=x onerror=h=1>"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_nothing_is_asked_of_a_network_and_nothing_fails(browser, page):
 
 
 def test_hostile_names_are_text(browser):
-    assert browser.execute_script("return window.hacked") is None
+    assert browser.execute_script("return window.h") is None
     assert browser.execute_script("return document.querySelectorAll('img').length") == 0
     table = browser.find_element("css selector", "main table").text
     assert "<img src=x" in table
