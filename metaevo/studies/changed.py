@@ -17,7 +17,7 @@ from metaevo.studies.settings import EvolutionSettings, EvolveSettings
 
 S = TypeVar("S", EvolveSettings, EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
-"""Settings that may differ for every study, in addition to `Entry.free`."""
+"""Settings that may differ for every study, in addition to `Study.free`."""
 
 
 def settings_of_run(
@@ -60,7 +60,7 @@ def settings_of_run(
         return without_env_params(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(
-        parser, argv, lambda raw: registry.find(raw).settings(raw, None), defaults
+        parser, argv, lambda raw: registry.find(raw).settings_class(raw), defaults
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")

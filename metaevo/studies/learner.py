@@ -1,9 +1,9 @@
 """Study of learned parts of a learner, compared with tuned hand-written parts."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 
@@ -19,7 +19,8 @@ from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, pooled
-from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
+from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_parts
+from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
@@ -38,10 +39,10 @@ def what(component: str, slot: str) -> str:
     return a_noun if name == noun else f"{name} ({a_noun})"
 
 
-class LearnerStudy:
-    """Conforms to `metaevo.studies.study.Study`."""
+class LearnerStudy(Study):
+    """Parts of a learner are evolved, and compared with hand-written ones."""
 
-    folds = "Ablations"
+    folds, free = "Ablations", (*TRAINING, "channel", "fitness.")
 
     def __init__(
         self,
@@ -101,6 +102,22 @@ class LearnerStudy:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory = Laboratory(self.first, self.parts)
+        self.captions = {}
+        for _, captions in self._hooks("CAPTIONS"):
+            self.captions |= captions
+
+    @classmethod
+    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[EvolveSettings]:
+        """Return the class of the settings, which do not name this study."""
+        raw.pop("study", None)
+        return experiment_class(raw, component)
+
+    @classmethod
+    def make(
+        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
+    ) -> Self:
+        """Return the study of the settings."""
+        return cls(settings, run_path, trust_source=trust_source)
 
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""
@@ -117,14 +134,6 @@ class LearnerStudy:
             before = filling.seen_by(slot, name, run_path)
             known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
         return known
-
-    @property
-    def captions(self) -> Mapping[str, str]:
-        """Captions of the figures that the parts' modules draw."""
-        found: dict[str, str] = {}
-        for _, captions in self._hooks("CAPTIONS"):
-            found |= captions
-        return found
 
     def _hooks(self, name: str) -> list[tuple[Part, Any]]:
         """Return the evolved parts whose module, or slot, has this attribute, with its value."""
@@ -191,14 +200,10 @@ class LearnerStudy:
         learner, tasks = self.settings.learner, seen.section(to_dict(self.settings))
         discovery.save(directory, self.evolved, meta_params, generation, learner, tasks)
 
-    def draw(self, meta_params: MetaParams, figures: Path) -> None:
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
         for part, draw in self._hooks("draw"):
             draw(self._laboratory.found(part, meta_params), figures)
-
-    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the same figures as `draw`."""
-        self.draw(meta_params, figures)
 
     def compare(
         self,

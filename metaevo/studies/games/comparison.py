@@ -18,8 +18,7 @@ from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut
-from metaevo.studies.custom import StudySettings
-from metaevo.studies.problem import ProblemStudy
+from metaevo.studies.study import Study, StudySettings
 from metaevo.training.checks import check_agents
 
 R = TypeVar("R")
@@ -117,14 +116,16 @@ class GameResult:
     """by contender; by default the number of its scores that are not finite"""
 
 
-class GameStudy(ProblemStudy):
+class GameStudy(Study):
     """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
 
-    settings: Any
-    agents: Any
-    """the problem, if it trains agents on a task"""
     scores: ScoresFormat
     """format of the scores in evaluation.json"""
+
+    @property
+    def agents(self) -> Any:
+        """The problem."""
+        return self._problem
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy, agents or devices are unsuitable."""

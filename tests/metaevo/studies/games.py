@@ -3,6 +3,8 @@
 import yaml
 
 from metaevo.commands.evolve import main
+from metaevo.config import from_dict
+from metaevo.studies.registry import find
 
 EVOLUTION = {"generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1}
 TRAIN = {
@@ -67,6 +69,13 @@ def merged(base, changes):
     for key, value in changes.items():
         found[key] = {**found.get(key, {}), **value} if isinstance(value, dict) else value
     return found
+
+
+def study_of(base, **changes):
+    """The study of settings with changes."""
+    raw = merged(base, changes)
+    kind = find(raw)
+    return kind.make(from_dict(kind.settings_class(raw), raw))
 
 
 def run(settings, path, *argv):
