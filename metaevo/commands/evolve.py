@@ -15,7 +15,7 @@ from metaevo.evolution import hosts
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
-from metaevo.studies.several import run_evolutions
+from metaevo.studies.run import run_evolutions
 
 DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""

@@ -18,7 +18,7 @@ from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, pooled
+from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_parts
 from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
@@ -37,6 +37,25 @@ def what(component: str, slot: str) -> str:
     noun = slot.removeprefix("make_").replace("_", " ")
     name, a_noun = component.replace("_", " "), f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     return a_noun if name == noun else f"{name} ({a_noun})"
+
+
+def _pooled(judged: Unseen, evolution_frames: int) -> HeldOut | None:
+    """Return the comparison on all tasks of the evolution, or warn that none has a scale."""
+    everything = pooled(judged)
+    if everything is None:
+        warnings.warn(
+            f"no comparison: on none of {', '.join(judged['tasks'])} is the tuned reference "
+            "better than random play, so there is no scale",
+            stacklevel=3,
+        )
+        return None
+    frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
+    return {
+        **everything,
+        "frames_per_agent": frames,
+        "evolution_frames": evolution_frames,
+        "seen": judged,
+    }
 
 
 class LearnerStudy(Study):
@@ -144,10 +163,7 @@ class LearnerStudy(Study):
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
         problem = self.problem({})
-        settings = self.settings
-        check_agents(
-            problem, self.tasks, settings.hyperparams, settings.strategy, settings.evolution
-        )
+        check_agents(problem, self.tasks, self.settings)
         if self.seen:
             try:
                 check_evaluation(problem)
@@ -228,9 +244,15 @@ class LearnerStudy(Study):
             )
         result: HeldOut | None
         if self.seen:
-            result = self._judge_seen(
-                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
+            on_tasks = unseen.judge(
+                self.seen,
+                learned,
+                path,
+                evolution_frames=evolution_frames,
+                check_stop=check_stop,
+                kept=unseen.SEEN,
             )
+            result = _pooled(on_tasks, evolution_frames)
         else:
             result = protocol.compare(
                 self.settings,
@@ -245,44 +267,6 @@ class LearnerStudy(Study):
         if result is not None and judged is not None:
             result["unseen"] = judged
         return result
-
-    def _judge_seen(
-        self,
-        learned: PlainMapping,
-        path: Path,
-        *,
-        evolution_frames: int,
-        check_stop: Callable[[], None],
-    ) -> HeldOut | None:
-        """Compare the parts with hand-written ones that are tuned on each task of the evolution.
-
-        Returns:
-            the content of evaluation.json; None if the tuned reference is not better than random
-            play on any task, which is warned about.
-        """
-        judged = unseen.judge(
-            self.seen,
-            learned,
-            path,
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-            kept=unseen.SEEN,
-        )
-        everything = pooled(judged)
-        if everything is None:
-            warnings.warn(
-                f"no comparison: on none of {', '.join(judged['tasks'])} is the tuned reference "
-                "better than random play, so there is no scale",
-                stacklevel=2,
-            )
-            return None
-        frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
-        return {
-            **everything,
-            "frames_per_agent": frames,
-            "evolution_frames": evolution_frames,
-            "seen": judged,
-        }
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""
@@ -320,9 +304,4 @@ class LearnerStudy(Study):
         bounds = measured.get("normalisation")
         if bounds is None:
             return None
-        found = Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
-        if {len(each) for each in found} != {len(self.tasks)}:
-            raise ConfigError(
-                f"resolved.normalisation: must have {len(self.tasks)} numbers of each kind"
-            )
-        return found
+        return Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))

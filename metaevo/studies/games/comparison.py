@@ -129,10 +129,7 @@ class GameStudy(Study):
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
-        settings, tasks = self.settings, [self.agents.task]
-        check_agents(
-            self.agents, tasks, settings.hyperparams, settings.strategy, settings.evolution
-        )
+        check_agents(self.agents, [self.agents.task], self.settings)
 
     def judge(
         self,
@@ -191,15 +188,9 @@ class FreshAgents(Generic[R]):
         bytes_per_agent: int,
         seeds: int | None = None,
     ):
-        """Choose the seeds.
+        """Choose the seeds: `seeds` for each contender, by default `evaluation.seeds`.
 
-        Args:
-            settings: settings of the evolution.
-            contenders: names of the contenders.
-            run: `(key of an agent, row) -> results`; a row has the contender's parameters.
-            frames: environment steps of an agent.
-            bytes_per_agent: working set of an agent.
-            seeds: number of agents of each contender; by default `evaluation.seeds`.
+        `run` maps the key of an agent and its row, the parameters of a contender, to results.
         """
         self.contenders, self.frames = list(contenders), frames
         count = settings.evaluation.seeds if seeds is None else seeds
@@ -221,10 +212,7 @@ class FreshAgents(Generic[R]):
     ) -> dict[str, R]:
         """Return results by contender, with fields [seeds, ...].
 
-        Args:
-            make_row: `(key of an agent, name of a contender) -> row` of arrays.
-            stage: label of the progress bar.
-            check_stop: raises if the run should stop.
+        `make_row` maps the key of an agent and the name of a contender to a row of arrays.
         """
         found = []
         for name in self.contenders:

@@ -4,6 +4,7 @@ import json
 
 import jax
 import pytest
+from metaevo.studies.several import run_evolutions
 
 import metaevo
 from metaevo.comparison.unseen import carried, judge
@@ -12,7 +13,6 @@ from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.studies.several import run_evolutions
 from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
