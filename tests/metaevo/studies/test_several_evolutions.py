@@ -4,7 +4,6 @@ import json
 
 import jax
 import pytest
-from metaevo.studies.several import run_evolutions
 
 import metaevo
 from metaevo.comparison.unseen import carried, judge
@@ -12,6 +11,7 @@ from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.toy import assert_same
 
