@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import compare as compare
     from metaevo.studies.api import evolve as evolve
-    from metaevo.studies.custom import Study as Study
-    from metaevo.studies.custom import StudySettings as StudySettings
     from metaevo.studies.learner_problem import ComparisonResult as ComparisonResult
     from metaevo.studies.learner_problem import ContenderResult as ContenderResult
     from metaevo.studies.learner_problem import LearnerProblem as LearnerProblem
     from metaevo.studies.settings import RunConfig as RunConfig
+    from metaevo.studies.study import Study as Study
+    from metaevo.studies.study import StudySettings as StudySettings
     from metaevo.studies.sweeps import sweep as sweep
     from metaevo.training.api import train as train
     from metaevo.training.result import TrainingResult as TrainingResult
@@ -64,8 +64,8 @@ _HOMES = {
     "RunConfig": "metaevo.studies.settings",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.strategy",
-    "Study": "metaevo.studies.custom",
-    "StudySettings": "metaevo.studies.custom",
+    "Study": "metaevo.studies.study",
+    "StudySettings": "metaevo.studies.study",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
     "TaskDistribution": "metaevo.training.tasks",

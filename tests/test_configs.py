@@ -60,9 +60,9 @@ def test_an_evolution_preset_fits_together(path):
 )
 def test_a_preset_of_another_study_fits_together(path):
     raw = load_yaml(path)
-    entry = registry.find(raw)
-    settings = from_dict(entry.settings(raw, None), raw)
-    entry.make(settings, None).check()
+    study = registry.find(raw)
+    settings = from_dict(study.settings_class(raw), raw)
+    study.make(settings).check()
     assert set(flatten(raw)) <= set(flatten(to_dict(settings)))
     small = quick(settings)
     assert small.run.quick

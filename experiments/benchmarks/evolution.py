@@ -92,9 +92,9 @@ def _blocks(
     from metaevo.studies import registry
 
     raw = merge(load_yaml(presets.find(preset)), changes)
-    entry = registry.find(raw)
-    settings = from_dict(entry.settings(raw, None), raw)
-    problem = entry.make(settings).problem({})
+    study = registry.find(raw)
+    settings = from_dict(study.settings_class(raw), raw)
+    problem = study.make(settings).problem({})
     evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)
     state = evolution.init()
 

@@ -181,8 +181,8 @@ def judge(
     """
     if not to_dict(settings)["evaluation"]["seeds"]:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
-    entry = registry.find(to_dict(settings))
-    study = entry.make(settings, run_dir, trust_source=trust_source)
+    kind = registry.find(to_dict(settings))
+    study = kind.make(settings, run_dir, trust_source=trust_source)
     study.check()
     meta_params = _found(study, run_dir, trust_source=trust_source)
     run = RunDirectory(run_dir / "transfer" / name)

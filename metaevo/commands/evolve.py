@@ -15,7 +15,7 @@ from metaevo.evolution import hosts
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
-from metaevo.studies.several import run_evolutions
+from metaevo.studies.run import run_evolutions
 
 DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
@@ -51,12 +51,12 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         given = hosts.of_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        entry = registry.find(data)
-        settings = from_dict(entry.settings(data, component), data)
+        kind = registry.find(data)
+        settings = from_dict(kind.settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume, trusts = given["resume"], given["trust_source"]
         study = hosts.agreed(
-            lambda: entry.make(settings, run_path if resume else None, trust_source=trusts)
+            lambda: kind.make(settings, run_path if resume else None, trust_source=trusts)
         )
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
@@ -70,7 +70,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
             saved = settings_to_resume(args, overrides)
             discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
             return saved
-        if registry.find(overrides) is not registry.STUDIES[registry.LEARNER]:
+        if overrides.get("study", registry.LEARNER) != registry.LEARNER:
             return {}
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
@@ -82,7 +82,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        return registry.find(raw).settings(raw, component)
+        return registry.find(raw).settings_class(raw, component)
 
     parser = run_parser("evolve", description)
     for flag, (section, name, text) in SHORT.items():

@@ -32,10 +32,9 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolutions import members_of
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
-from metaevo.studies.problem import ProblemStudy
+from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, RunConfig
-from metaevo.studies.several import run_evolutions
-from metaevo.studies.study import Study
+from metaevo.studies.study import ProblemStudy, Study
 
 
 @dataclass(frozen=True)

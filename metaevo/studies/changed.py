@@ -17,7 +17,7 @@ from metaevo.studies.settings import EvolutionSettings, EvolveSettings
 
 S = TypeVar("S", EvolveSettings, EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
-"""Settings that may differ for every study, in addition to `Entry.free`."""
+"""Settings that may differ for every study, in addition to `Study.free`."""
 
 
 def settings_of_run(
@@ -28,14 +28,10 @@ def settings_of_run(
     fixed: str,
     also: tuple[str, ...] = (),
 ) -> tuple[EvolutionSettings, EvolutionSettings, argparse.Namespace]:
-    """Parse a command line with the settings of a run as defaults.
+    """Parse a command line with the settings of a run, `adapted` to the flags, as defaults.
 
-    Args:
-        parser: parser of the command, with the flag `run_dir`.
-        argv: the arguments without the program's name.
-        adapted: returns the defaults for the run's settings and the flags.
-        fixed: the reason why other settings may not change, for the error message.
-        also: prefixes of further settings that may differ.
+    `also` are prefixes of further settings that may differ, and `fixed` is the reason why others
+    may not.
 
     Returns:
         the new settings, the run's own settings, and the flags.
@@ -60,7 +56,7 @@ def settings_of_run(
         return without_env_params(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(
-        parser, argv, lambda raw: registry.find(raw).settings(raw, None), defaults
+        parser, argv, lambda raw: registry.find(raw).settings_class(raw), defaults
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
@@ -88,14 +84,10 @@ def judge_in(
     resolved: PlainDict,
     work: Callable[[Callable[[], None]], None],
 ) -> int:
-    """Judge the result of a run in a directory of that run; return the exit code.
+    """Judge the result of a run in the directory `run`, a folder of it; return the exit code.
 
-    Args:
-        run: directory of the results.
-        settings: settings of the comparison.
-        judged_on: returns the settings that its results depend on.
-        resolved: further content of the directory's config.yaml.
-        work: see `work_in`.
+    The results depend on the settings that `judged_on` returns; `resolved` is further content of
+    the directory's config.yaml, and `work` that of `work_in`.
 
     Raises:
         ConfigError: if the directory holds results with other settings.

@@ -56,13 +56,7 @@ class _Outcome(NamedTuple):
 
 
 def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> None:
-    """Judge the result, and write figures and report.
-
-    Args:
-        study: the study that was evolved.
-        run: a run with all generations done.
-        evolutions: those of the run, if it has several.
-    """
+    """Judge the result of a run with all generations done, and write figures and report."""
     run.save_as_it_goes()
     directory = run.directory
     if evolutions is not None:
@@ -117,13 +111,7 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
 
 
 def _keep_result(run: Run, result: HeldOut, seconds: float) -> None:
-    """Write evaluation.json, and log the scores of every variant.
-
-    Args:
-        run: the run that was judged.
-        result: the content of evaluation.json.
-        seconds: duration of the run so far.
-    """
+    """Write evaluation.json, and log the scores of every variant after `seconds` of the run."""
     run.log_evaluation(result["variants"], _frames_of_variants(result), seconds)
     write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
 
@@ -144,13 +132,8 @@ def write_report(
 ) -> None:
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
 
-    Args:
-        study: the study that was evolved.
-        directory: the directory of the run, or of a comparison on another task.
-        found: the meta-parameters.
-        source: the directory from which `metaevo.load` reads them; None if it cannot.
-        evolutions: those of the run, if it has several.
-        quiet: do not print.
+    `directory` is the run's, or that of a comparison on another task. `metaevo.load` reads the
+    meta-parameters `found` from `source`; it is None if it cannot.
     """
     saved = directory.read_config()
     result, unseen = None, None
@@ -168,14 +151,11 @@ def write_report(
     own = study.tables(result) if result is not None else []
     shown = _tables(outcome)
     shown += strategy_results.tables(chosen)
+    if evolutions is not None:
+        findings = [evolutions.text(), *findings]
+    first: list[Any] = [layout.Banner("quick", QUICK, "", [NOTE])] if quick else _verdicts(outcome)
     if not quiet:
-        _print([*own, *shown], findings, _words(outcome), quick)
-
-    first: list[Any] = []
-    if quick:
-        first.append(layout.Banner("quick", QUICK, "", [NOTE]))
-    else:
-        first += _banners(outcome)
+        _print([*own, *shown], findings, first)
     first.append(_facts(saved, outcome, source))
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in _pictures(directory, list(study.captions))}  # fmt: skip
@@ -183,8 +163,6 @@ def write_report(
     top = [name for name in images if name in on_top] or [*images][:1]
     if top:
         first.append(layout.Beside([images.pop(name) for name in top]))
-    if evolutions is not None:
-        findings = [evolutions.text(), *findings]
     if findings:
         first.append(page.Text("", findings))
     films = sorted(directory.figures.glob("*.gif"))
@@ -272,21 +250,10 @@ def _tables(outcome: _Outcome) -> list[page.Table]:
     return found
 
 
-def _words(outcome: _Outcome) -> list[str]:
-    """Return the verdicts as paragraphs for the terminal."""
-    _, result, unseen, evolutions = outcome
-    words = [] if evolutions is None else [evolutions.text()]
-    if result is not None:
-        words += [*verdict.seeds_text(result), verdict.text(result, verdict.tasks_of(result))]
-    if unseen is not None:
-        words.append(verdict.unseen_text(unseen))
-    return words + verdict.in_short(result, unseen)
-
-
-def _banners(outcome: _Outcome) -> list[Any]:
-    """Return the verdicts for the top of the report."""
+def _verdicts(outcome: _Outcome) -> list[page.Text | layout.Banner]:
+    """Return the verdicts for the top of the report and for the terminal."""
     _, result, unseen, _ = outcome
-    found: list[Any] = []
+    found: list[page.Text | layout.Banner] = []
     if short := verdict.in_short(result, unseen):
         found.append(page.Text("", short))
     if unseen is not None:
@@ -296,9 +263,11 @@ def _banners(outcome: _Outcome) -> list[Any]:
     return found
 
 
-def _print(shown: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
-    """Print tables, findings and the verdict; a quick look has no verdict."""
-    paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
+def _print(shown: list[page.Table], paragraphs: list[str], first: list[Any]) -> None:
+    """Print tables, findings, and the texts and banners at the top of the report."""
+    for each in first:
+        word = f"{each.word.capitalize()}: " if isinstance(each, layout.Banner) else ""
+        paragraphs = [*paragraphs, word + " ".join(each.paragraphs)]
     for table in shown:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:

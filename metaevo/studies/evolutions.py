@@ -37,12 +37,7 @@ class Member(NamedTuple):
 
 
 def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
-    """Return the evolutions of a run, including evolutions that have not begun.
-
-    Args:
-        path: the directory of the run.
-        settings: the settings of the run.
-    """
+    """Return the evolutions of the run in a directory, including those that have not begun."""
     first = settings.run.seed
     seeds = range(first, first + settings.run.evolution_seeds)
     return [Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in seeds]

@@ -1,9 +1,9 @@
 """Study of learned parts of a learner, compared with tuned hand-written parts."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 
@@ -18,8 +18,9 @@ from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, pooled
-from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
+from metaevo.runs.schema import HeldOut, Unseen, pooled
+from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_parts
+from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
@@ -38,10 +39,29 @@ def what(component: str, slot: str) -> str:
     return a_noun if name == noun else f"{name} ({a_noun})"
 
 
-class LearnerStudy:
-    """Conforms to `metaevo.studies.study.Study`."""
+def _pooled(judged: Unseen, evolution_frames: int) -> HeldOut | None:
+    """Return the comparison on all tasks of the evolution, or warn that none has a scale."""
+    everything = pooled(judged)
+    if everything is None:
+        warnings.warn(
+            f"no comparison: on none of {', '.join(judged['tasks'])} is the tuned reference "
+            "better than random play, so there is no scale",
+            stacklevel=3,
+        )
+        return None
+    frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
+    return {
+        **everything,
+        "frames_per_agent": frames,
+        "evolution_frames": evolution_frames,
+        "seen": judged,
+    }
 
-    folds = "Ablations"
+
+class LearnerStudy(Study):
+    """Parts of a learner are evolved, and compared with hand-written ones."""
+
+    folds, free = "Ablations", (*TRAINING, "channel", "fitness.")
 
     def __init__(
         self,
@@ -101,6 +121,22 @@ class LearnerStudy:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory = Laboratory(self.first, self.parts)
+        self.captions = {}
+        for _, captions in self._hooks("CAPTIONS"):
+            self.captions |= captions
+
+    @classmethod
+    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[EvolveSettings]:
+        """Return the class of the settings, which do not name this study."""
+        raw.pop("study", None)
+        return experiment_class(raw, component)
+
+    @classmethod
+    def make(
+        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
+    ) -> Self:
+        """Return the study of the settings."""
+        return cls(settings, run_path, trust_source=trust_source)
 
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""
@@ -118,14 +154,6 @@ class LearnerStudy:
             known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
         return known
 
-    @property
-    def captions(self) -> Mapping[str, str]:
-        """Captions of the figures that the parts' modules draw."""
-        found: dict[str, str] = {}
-        for _, captions in self._hooks("CAPTIONS"):
-            found |= captions
-        return found
-
     def _hooks(self, name: str) -> list[tuple[Part, Any]]:
         """Return the evolved parts whose module, or slot, has this attribute, with its value."""
         parts = self.evolved.parts.values()
@@ -135,10 +163,7 @@ class LearnerStudy:
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
         problem = self.problem({})
-        settings = self.settings
-        check_agents(
-            problem, self.tasks, settings.hyperparams, settings.strategy, settings.evolution
-        )
+        check_agents(problem, self.tasks, self.settings)
         if self.seen:
             try:
                 check_evaluation(problem)
@@ -191,14 +216,10 @@ class LearnerStudy:
         learner, tasks = self.settings.learner, seen.section(to_dict(self.settings))
         discovery.save(directory, self.evolved, meta_params, generation, learner, tasks)
 
-    def draw(self, meta_params: MetaParams, figures: Path) -> None:
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
         for part, draw in self._hooks("draw"):
             draw(self._laboratory.found(part, meta_params), figures)
-
-    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the same figures as `draw`."""
-        self.draw(meta_params, figures)
 
     def compare(
         self,
@@ -223,9 +244,15 @@ class LearnerStudy:
             )
         result: HeldOut | None
         if self.seen:
-            result = self._judge_seen(
-                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
+            on_tasks = unseen.judge(
+                self.seen,
+                learned,
+                path,
+                evolution_frames=evolution_frames,
+                check_stop=check_stop,
+                kept=unseen.SEEN,
             )
+            result = _pooled(on_tasks, evolution_frames)
         else:
             result = protocol.compare(
                 self.settings,
@@ -240,44 +267,6 @@ class LearnerStudy:
         if result is not None and judged is not None:
             result["unseen"] = judged
         return result
-
-    def _judge_seen(
-        self,
-        learned: PlainMapping,
-        path: Path,
-        *,
-        evolution_frames: int,
-        check_stop: Callable[[], None],
-    ) -> HeldOut | None:
-        """Compare the parts with hand-written ones that are tuned on each task of the evolution.
-
-        Returns:
-            the content of evaluation.json; None if the tuned reference is not better than random
-            play on any task, which is warned about.
-        """
-        judged = unseen.judge(
-            self.seen,
-            learned,
-            path,
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-            kept=unseen.SEEN,
-        )
-        everything = pooled(judged)
-        if everything is None:
-            warnings.warn(
-                f"no comparison: on none of {', '.join(judged['tasks'])} is the tuned reference "
-                "better than random play, so there is no scale",
-                stacklevel=2,
-            )
-            return None
-        frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
-        return {
-            **everything,
-            "frames_per_agent": frames,
-            "evolution_frames": evolution_frames,
-            "seen": judged,
-        }
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""
@@ -315,9 +304,4 @@ class LearnerStudy:
         bounds = measured.get("normalisation")
         if bounds is None:
             return None
-        found = Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
-        if {len(each) for each in found} != {len(self.tasks)}:
-            raise ConfigError(
-                f"resolved.normalisation: must have {len(self.tasks)} numbers of each kind"
-            )
-        return found
+        return Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))

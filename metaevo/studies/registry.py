@@ -3,32 +3,26 @@
 from importlib import import_module
 
 from metaevo.components import known
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, consent, show
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.studies import custom
+from metaevo.config.plain import PlainMapping
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class
-from metaevo.studies.study import TRAINING, Entry, alone
+from metaevo.studies.study import Study, StudySettings
 from purerl.custom import is_custom
 
 LEARNER = "learner"
 """Study to use if the settings do not name one."""
-GAMES = ("cheap_talk", "coin_game", "shaping", "steering")
-"""Studies in `games/entries.py`, which takes 0.4 s to import."""
+GAMES = {
+    "cheap_talk": "CheapTalkStudy",
+    "coin_game": "CoinStudy",
+    "shaping": "ShapingStudy",
+    "steering": "SteeringStudy",
+}
+"""Classes in the modules of the same names in `games/`, which take 0.4 s to import."""
 
 
-def _learner_settings(raw: PlainDict, component: str | None) -> type[EvolveSettings]:
-    """Return the class of a learner's study, whose settings do not name it."""
-    raw.pop("study", None)
-    return experiment_class(raw, component)
-
-
-STUDIES = {LEARNER: Entry(_learner_settings, LearnerStudy, (*TRAINING, "channel", "fitness."))}
-
-
-def find(raw: PlainMapping) -> Entry:
-    """Return the study that settings name.
+def find(raw: PlainMapping) -> type[Study]:
+    """Return the study that settings name; the file of a user's study is executed.
 
     Args:
         raw: unvalidated settings, of which `study` is read.
@@ -37,15 +31,14 @@ def find(raw: PlainMapping) -> Entry:
         ConfigError: for an unknown study.
     """
     name = raw.get("study", LEARNER)
-    if isinstance(name, str) and name in STUDIES:
-        return STUDIES[name]
+    if name == LEARNER:
+        return LearnerStudy
     if isinstance(name, str) and name in GAMES:
-        entry: Entry = import_module("metaevo.studies.games.entries").ENTRIES[name]
-        return entry
+        game: type[Study] = getattr(import_module(f"metaevo.studies.games.{name}"), GAMES[name])
+        return game
     if isinstance(name, str) and is_custom(name):
-        own = custom.find(name)
-        return Entry(lambda *_: own.Settings, alone(own), own.free)
-    names = [*STUDIES, *GAMES]
+        return _own(name)
+    names = [LEARNER, *GAMES]
     hint = of_value(name, names)
     if name in known():
         hint = f"; {name} is a component of a learner: evolve: {name}"
@@ -53,3 +46,15 @@ def find(raw: PlainMapping) -> Entry:
         f"study = {show(name)}: must be one of {', '.join(names)}, "
         f"FILE.py:CLASS or MODULE:CLASS{hint}"
     )
+
+
+def _own(name: str) -> type[Study]:
+    cls = consent.load("study", name)
+    if not (isinstance(cls, type) and issubclass(cls, Study)):
+        raise ConfigError(f"study = {show(name)}: must be a class that derives from metaevo.Study")
+    if not issubclass(cls.Settings, StudySettings):
+        raise ConfigError(
+            f"study = {show(name)}: Settings must be a frozen dataclass that derives from "
+            "metaevo.StudySettings"
+        )
+    return cls

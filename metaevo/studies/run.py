@@ -1,9 +1,13 @@
-"""Run one evolution of any study, from its settings to its report.
+"""Run the evolutions of any study, from the settings to the report.
 
-    main (commands) -> run_study -> blocks (evolution) -> Evolution: ask, evaluate, tell
-                              -> conclude -> study.compare (comparison) -> report
+    main (commands) -> run_evolutions -> blocks (evolution) -> Evolution: ask, evaluate, tell
+                                   -> conclude -> study.compare (comparison) -> report
 
 The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
+
+Several evolutions, which differ only in their seeds, run one after another with one compiled
+program. Each has a run directory of its own (`seed_0`, `seed_1`, ...), so that an interrupted one
+resumes from its checkpoint.
 
 With several processes, the first one leads: it writes files, and all of the processes share the
 computation.
@@ -13,7 +17,7 @@ import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
@@ -30,10 +35,11 @@ from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
-from metaevo.runs.run import Kind, Run, open_run
+from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal, StopRequestedError
-from metaevo.studies.conclusion import conclude
+from metaevo.studies.conclusion import conclude, present
+from metaevo.studies.evolutions import Evolutions, Member, members_of
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
@@ -45,14 +51,14 @@ HARMLESS = (
 """Settings that a resumed run may change."""
 
 
-def run_study(
+def run_evolutions(
     study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
-    """Run one evolution to its end, or until a signal; judge and report the result.
+    """Run `run.evolution_seeds` evolutions; judge and report them together.
 
     Args:
-        study: the study to run.
-        settings: settings of the evolution; `run.evolution_seeds` is ignored.
+        study: the study to evolve.
+        settings: settings of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -63,6 +69,12 @@ def run_study(
         ConfigError: if the settings or the directory are invalid, before compilation.
         DiskError: if the directory can no longer be written.
     """
+    count = settings.run.evolution_seeds
+    if count > 1 and jax.process_count() > 1:
+        raise ConfigError(
+            f"run.evolution_seeds = {count}: must be 1 with several processes; start a run for "
+            "each seed (--run.seed)"
+        )
     hosts.agreed(study.check)
     if not hosts.is_first():
         hosts.agreed(_listen)
@@ -77,23 +89,67 @@ def run_study(
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     """Run as the first process, which may be the only one."""
-    resolved = hosts.of_first(lambda: resolve(study, run, is_finished))
+    path, settings = run.directory.path, run.settings
+    count = settings.run.evolution_seeds
+    members = members_of(path, settings)
+    directories = [each.directory for each in members] if count > 1 else [run.directory]
+    resolved = hosts.of_first(lambda: _resolve(study, run, directories))
     if resolved is None:
-        generations = len(run.directory.read_metrics("generation"))
-        print(f"{run.directory.path} is finished ({generations} generations)")
+        generations = len(directories[0].read_metrics("generation"))
+        evolutions = f"{count} evolutions, " if count > 1 else ""
+        print(f"{path} is finished ({evolutions}{generations} generations)")
         return 0
-    print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)
-    evolution = make_evolution(study, run.settings, resolved)
-    start(run, resolved, evolution)
+    print(f"run directory: {path}", file=sys.stderr, flush=True)
+    evolution = make_evolution(study, settings, resolved)
+    _start(run, resolved, evolution)
     with run.working():
         try:
-            evolve(study, run, evolution)
+            if count == 1:
+                _evolve(study, run, evolution)
+            else:
+                run.forget_end()
+                for member in members:
+                    run.check_stop()
+                    evolution = _evolve_one(study, run, member, evolution, resolved)
             hosts.leave()  # the rest is done by this process alone
-            conclude(study, run)
+            conclude(study, run, Evolutions(path, settings) if count > 1 else None)
         except StopRequestedError:
             hosts.leave()
             raise
     return run.exit_code
+
+
+def _evolve_one(
+    study: Study,
+    run: Run[EvolutionSettings],
+    member: Member,
+    evolution: Evolution,
+    measured: PlainDict,
+) -> Evolution:
+    """Finish one of several evolutions; return an `Evolution` that shares its programs."""
+    settings = replace(
+        run.settings, run=replace(run.settings.run, seed=member.seed, evolution_seeds=1)
+    )
+    place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
+    with open_run_inside(run, settings, member.directory.path.name) as own:
+        done = _is_evolved(own.directory, settings.evolution.generations)
+        if own.before is not None and done and own.directory.report_path.exists():
+            return evolution
+        print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
+        study.keep(own.directory, measured)
+        _start(own, measured, evolution)
+        with own.mirrored():
+            this = evolution.with_settings(member.seed, settings.strategy)
+            evolution = _evolve(study, own, this)
+            present(study, own)
+    _keep_chunk_size(run, evolution)  # less memory than it seemed
+    return evolution
+
+
+def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
+    if evolution.chunk_size != run.resolved["chunk_size"]:
+        run.resolved["chunk_size"] = evolution.chunk_size
+        run.directory.update_resolved({"chunk_size": evolution.chunk_size})
 
 
 def _follow(study: Study, settings: EvolutionSettings) -> int:
@@ -113,15 +169,22 @@ def _listen() -> Any:
     """Stand by while the first process runs code that can fail."""
 
 
-def resolve(
-    study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
+def _resolve(
+    study: Study, run: Run[EvolutionSettings], evolved: Sequence[RunDirectory]
 ) -> PlainDict | None:
-    """Return the values that a run needs in addition to its settings; None if it is finished."""
+    """Return the values that a run needs in addition to its settings; None if it is finished.
+
+    It is finished if all generations are in `evolved`, the directories of its evolutions, and its
+    report was made with the same evaluation settings.
+    """
     if run.before is None:
         measured = study.measure()
         study.keep(run.directory, measured)
         return measured
-    if finished(run):
+    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
+    generations = run.settings.evolution.generations
+    is_evolved = all(_is_evolved(each, generations) for each in evolved)
+    if is_evolved and same_end and run.directory.report_path.exists():
         return None
     resolved, config = dict(run.resolved), run.settings.evolution
     before = run.before.evolution.chunk_size
@@ -131,24 +194,13 @@ def resolve(
     return resolved
 
 
-def is_finished(run: Run[EvolutionSettings]) -> bool:
-    """Return whether a resumed run already has all its generations and its report."""
-    return is_reported(run) and is_evolved(run.directory, run.settings.evolution.generations)
-
-
-def is_reported(run: Run[EvolutionSettings]) -> bool:
-    """Return whether a run has a report made with the same evaluation settings."""
-    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
-    return run.directory.report_path.exists() and same_end
-
-
-def is_evolved(directory: RunDirectory, generations: int) -> bool:
+def _is_evolved(directory: RunDirectory, generations: int) -> bool:
     """Return whether a run has the records of at least this many generations."""
     found = [record["generation"] for record in directory.read_metrics("generation")]
     return found == list(range(len(found))) and len(found) >= generations  # else some were lost
 
 
-def start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
+def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
     """Write config.yaml, including the device layout; warn if the layout has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, size in layout.items():
@@ -177,7 +229,7 @@ def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDic
     return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
 
 
-def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
+def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
     """Run the remaining generations, and save the result.
 
     Returns:
@@ -240,9 +292,7 @@ class _Logbook:
 
     def _show_layout(self, evolution: Evolution, bytes_needed: int) -> None:
         self.bar.stage("evolving")
-        if evolution.chunk_size != self.run.resolved["chunk_size"]:
-            self.run.resolved["chunk_size"] = evolution.chunk_size
-            self.run.directory.update_resolved({"chunk_size": evolution.chunk_size})
+        _keep_chunk_size(self.run, evolution)
         processes = jax.process_count()
         tqdm.write(
             f"{self.run.directory.path}: {evolution.population_size} candidates x "

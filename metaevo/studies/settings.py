@@ -145,13 +145,7 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
 def make_parts(
     settings: EvolveSettings, run_path: Path | None = None, *, trust_source: bool = False
 ) -> Parts:
-    """Build the parts of an experiment.
-
-    Args:
-        settings: settings of the evolution.
-        run_path: an existing run; its copies of evolved functions fill the slots that are not
-            evolved.
-        trust_source: whether source code that a run has saved may be executed.
+    """Build the parts of an experiment; `run_path` and `trust_source` as in `make_task`.
 
     Raises:
         ConfigError: if a part cannot be built.

@@ -1,56 +1,208 @@
-"""The `Study` interface, used by the lifecycle, the comparison, the report and the trackers."""
+"""A study: a meta-problem, and how its result is compared, drawn and reported.
 
-from collections.abc import Callable, Mapping
+The lifecycle of a run, the report and the trackers depend on `Study` only. Its methods do for any
+problem; studies of metaevo and of users override some of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Self
 
+import jax
+import jax.numpy as jnp
+from annotated_types import Interval
+
+from metaevo.comparison.comparison import Variant, summary
+from metaevo.components import registry
+from metaevo.components.component import LEARNED
+from metaevo.config import ConfigError
+from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.evolution import strategies
+from metaevo.evolution.checks import (
+    check_evaluation,
+    check_evolution,
+    check_meta_params,
+    check_problem,
+)
+from metaevo.evolution.evaluation import check_candidate, evaluate
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
+from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
+from metaevo.studies.settings import RunConfig
+from metaevo.studies.tables import evolved_numbers
+
+CODE = "problem"
+"""Key of the digest of the problem's source code in the resolved part of config.yaml."""
+METRICS, NUMBERS = "metrics.png", "meta_params.png"
+CAPTION = {METRICS: "The problem's own metrics: means over the candidates."}
+MOST_BARS = 64
+"""Maximum count of numbers in meta-parameters that are drawn."""
+TRAINING = ("task.", "train.", "hyperparams.")
+"""Prefixes of the settings of trained agents."""
 
 
-class Study(Protocol):
-    """A meta-problem, and how its result is saved, drawn and judged."""
+@dataclass(frozen=True)
+class HeldOutConfig:
+    """Settings of the final comparison."""
 
-    name: str
-    """name of the folder that contains its runs"""
+    seeds: Annotated[int, Interval(ge=0, le=100_000)] = 128
+    """held-out seeds of every contender; 0 for no comparison"""
 
-    @property
-    def folds(self) -> str:
-        """The heading under which the report folds its tables; empty to show them."""
 
-    @property
-    def captions(self) -> Mapping[str, str]:
-        """Captions of the figures, by file name."""
+@dataclass(frozen=True, kw_only=True)
+class StudySettings:
+    """Settings of a user-defined study; a subclass adds fields."""
+
+    study: str = ""
+    """the name of the study's class"""
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for numbers that no device can represent."""
+        check_numbers(self)
+
+
+class Study:
+    """Base class of studies, public as `metaevo.Study`.
+
+    A subclass defines `Settings` and `make_problem`. If it defines `contenders`, the evolved
+    meta-parameters are compared with them. All other members can be overridden too.
+    """
+
+    Settings: ClassVar[type[Any]] = StudySettings
+    """the dataclass of the settings"""
+    free: ClassVar[tuple[str, ...]] = ()
+    """prefixes of the settings that `metaevo evaluate` may change"""
+    settings: Any
+    name = ""
+    """name of the folder that contains its runs; by default the name of the class"""
+    folds = ""
+    """the heading under which the report folds its tables; empty to show them"""
+    metrics: Sequence[str] = ()
+    """metrics of an evaluation, drawn over the generations"""
+    captions: Mapping[str, str] = {NUMBERS: "The evolved meta-parameters.", **CAPTION}
+    """captions of the figures, by file name"""
+
+    def __init__(self, settings: Any = None):
+        """Build the problem of the settings, by default `Settings()`."""
+        self.settings = self.Settings() if settings is None else settings
+        self._problem = self.make_problem(self.settings)
+        check_problem(self._problem, f"{type(self).__name__}.make_problem(settings)")
+        self.name = self.name or type(self).__name__
+
+    @classmethod
+    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[Any]:
+        """Return the class of unvalidated settings; `component` is evolved if they name none."""
+        del raw, component
+        return cls.Settings
+
+    @classmethod
+    def make(
+        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
+    ) -> Self:
+        """Return the study of the settings.
+
+        Args:
+            settings: of the class that `settings_class` returns.
+            run_path: an existing run, whose copies of evolved parts are used.
+            trust_source: whether source code that the run has saved may be executed.
+        """
+        del run_path, trust_source
+        return cls(settings)
+
+    def make_problem(self, settings: Any) -> MetaProblem:
+        """Return the problem that the settings describe."""
+        raise ConfigError(f"{type(self).__name__}: has no make_problem(settings)")
+
+    def study(
+        self, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
+    ) -> tuple["Study", Any]:
+        """Return the study of a run with these sections, and its settings."""
+        kind = type(self)
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        settings = replace(
+            self.settings, study=name, strategy=strategy, evolution=evolution, run=run
+        )
+        return kind(settings), settings
 
     def check(self) -> None:
         """Raise `ConfigError`, before anything is compiled, if the settings are invalid."""
+        shapes = jax.eval_shape(self._problem.init, jax.random.key(0))
+        try:
+            checkpoint.check_tree(shapes)
+        except TypeError as error:
+            raise ConfigError(f"{self.name}.init: {error}") from error
+        check_meta_params(shapes, perturbed=strategies.perturbs(self.settings.strategy))
+        self.metrics = check_evaluation(self._problem)
+        check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
+        for name, point in self.contenders().items():
+            if name.split()[:1] == [LEARNED]:
+                raise ConfigError(f"contenders[{name!r}]: is the evolved result; rename it")
+            check_candidate(self._problem, point, f"contenders[{name!r}]")
 
     def measure(self) -> PlainDict:
-        """Return the measurements needed before evolution, as plain data that the run saves."""
+        """Return the measurements needed before evolution, as plain data that the run saves.
+
+        By default, the digest of the source code of the problem's class, if it has any.
+        """
+        source = registry.class_source(type(self._problem))
+        return {} if source is None else {CODE: registry.digest(source)}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write the files that a run needs in addition to its settings.
+        """Write the files that a run needs in addition to its settings; by default none.
 
         `measured` is what `measure` returned, now or when the run began.
 
         Raises:
             ConfigError: if the run cannot be resumed because its inputs have changed.
         """
+        now = Study.measure(self).get(CODE)
+        if now is not None and measured.get(CODE, now) != now:
+            raise registry.other_code([type(self._problem).__name__])
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""
+        return self._problem
+
+    def about(self) -> PlainDict:
+        """Return metadata that is saved with the meta-parameters."""
+        return {}
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the meta-parameters evolved in some generations to the run's directory."""
+        about = {**self.about(), "generation": generation}
+        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the evolved meta-parameters."""
+        """Draw the result of evolution, and the problem's own metrics over the generations."""
+        self.draw_frame(meta_params, figures)
+        if self.metrics:
+            records = RunDirectory(figures.parent).read_metrics("generation")
+            if len(records):
+                plot_metrics(records, self.metrics, figures / METRICS)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the figures that the report animates over the generations, at most a second each."""
+        """Draw the figures that the report animates over the generations, at most a second each.
+
+        By default, the numbers as bars, unless there are more than `MOST_BARS`.
+        """
+        if numbers := evolved_numbers(meta_params, MOST_BARS):
+            plot_numbers(numbers, figures / NUMBERS)
+
+    def contenders(self) -> dict[str, MetaParams]:
+        """Return hand-written points of the search space by name; empty for no comparison."""
+        return {}
 
     def compare(
         self,
@@ -61,52 +213,59 @@ class Study(Protocol):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Judge the results on keys that evolution has not seen.
+        """Judge the results and the contenders on keys that evolution has not seen.
 
         Args:
             learned: the meta-parameters found by each evolution, by name in the comparison;
                 figures and ablations are shown for the first.
             path: the run's directory; an interrupted comparison resumes from its files there.
             evolution_frames: environment steps of one evolution.
-            measured: as for `problem`.
+            measured: as for `keep`.
             check_stop: raises if the run should stop; called often.
 
         Returns:
             the content of evaluation.json, see `metaevo.comparison.comparison.summary`, or None if
             no comparison is made.
         """
+        contenders = self.contenders()
+        if not contenders or not self.settings.evaluation.seeds:
+            return None
+        problem = self.problem(measured)
+        candidates = {**learned, **contenders}
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *candidates.values())
+        keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.seeds)
+        scores = dict(zip(candidates, evaluate(problem, stacked, keys).scores, strict=True))
+        check_stop()
+        variants = [Variant(name, name, {}, 0) for name in scores]
+        return {
+            **summary(variants, scores, dict.fromkeys(scores, 0), list(learned)),
+            "frames_per_agent": frames_per_evaluation(problem),
+            "evolution_frames": evolution_frames,
+        }
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return title and subtitle of the report; 0 generations mean a report on another task."""
+        return f"Evolving {self.name}", subtitle(generations)
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that describe the result.
 
         `result` is the content of evaluation.json, empty without a comparison.
         """
+        return []
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return tables for the report in addition to the table of contenders."""
+        return []
 
 
-class Entry(NamedTuple):
-    """A study in the registry."""
+class ProblemStudy(Study):
+    """Study of any problem, evolved and reported without a comparison."""
 
-    settings: Callable[[PlainDict, str | None], type[Any]]
-    """from raw settings, and the component that a script evolves, to their class"""
-    make: Callable[..., Study]
-    """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
-    free: tuple[str, ...]
-    """prefixes of the settings that may differ when a result is judged again"""
-
-
-TRAINING = ("task.", "train.", "hyperparams.")
-"""Prefixes of the settings of trained agents."""
-
-
-def alone(make: Callable[[Any], Study]) -> Callable[..., Study]:
-    """Return a factory for a study that needs no copies and no saved code of a run."""
-    return lambda settings, *_, **__: make(settings)
+    def __init__(self, problem: MetaProblem, settings: Any):
+        """Bind a problem and the settings of its evolution."""
+        self._problem, self.settings = problem, settings
+        self.name = type(problem).__name__
 
 
 def subtitle(generations: int) -> str:

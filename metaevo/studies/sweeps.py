@@ -59,7 +59,7 @@ class EvolutionSweepSettings(SearchSettings):
     def of_evolution(self) -> EvolutionSettings:
         """Return the settings of the evolution of a trial, without a comparison."""
         given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
-        made: type[EvolutionSettings] = registry.find(given).settings(given, None)
+        made: type[EvolutionSettings] = registry.find(given).settings_class(given)
         own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
         return from_dict(made, {**given, **own})
 
@@ -237,7 +237,7 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
         ConfigError: for an unknown learner, component or study.
     """
     if "evolve" in raw or "study" in raw:
-        made = registry.find(raw).settings(raw, None)
+        made = registry.find(raw).settings_class(raw)
         return without(made, ("run", "evaluation"), EvolutionSweepSettings)
     return with_named_functions(SweepSettings, raw, ("learner",))
 

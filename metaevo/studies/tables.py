@@ -198,12 +198,7 @@ def _difference(judged: Judgement | Together) -> Difference:
 
 
 def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:
-    """Return the evolved numbers by name, if there are only a few.
-
-    Args:
-        meta_params: any tree of arrays.
-        most: maximum count of numbers; with more, the result is empty.
-    """
+    """Return the numbers in a tree of arrays by name; none if there are more than `most`."""
     leaves = jax.tree_util.tree_leaves_with_path(meta_params)
     arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
               for path, leaf in leaves]  # fmt: skip

@@ -53,33 +53,8 @@ def tasks_of(result: HeldOut) -> str:
     return pooled_tasks(result["seen"], OF_EVOLUTION) if "seen" in result else ""
 
 
-def text(result: HeldOut, tasks: str) -> str:
-    """Return the verdict as a paragraph.
-
-    Args:
-        result: the comparison.
-        tasks: the tasks that it pools, such as "5 unseen tasks"; empty for a single task.
-    """
-    paragraph = f"{sentence(result, tasks)} {budget(result, tasks)}"
-    if "together" in result:
-        return paragraph
-    return f"{result['conclusion'].capitalize()}: {paragraph}"
-
-
-def unseen_text(unseen: Unseen) -> str:
-    """Return the verdict over all unseen tasks as a paragraph."""
-    everything = pooled(unseen)
-    if everything is None:
-        return (
-            f"No verdict on unseen tasks: on none of {', '.join(unseen['tasks'])} is the tuned "
-            "reference better than random play."
-        )
-    paragraph = text(everything, pooled_tasks(unseen, UNSEEN))
-    return f"On unseen tasks {paragraph[0].lower()}{paragraph[1:]}"
-
-
 def sentence(result: HeldOut, tasks: str) -> str:
-    """Return the compared scores and their difference in words; arguments as for `text`."""
+    """Return the compared scores and their difference in words; arguments as for `banner`."""
     best = row_of(result, result["best_hand_written"])
     where = f" on each of {tasks}, normalised" if tasks else ""
     if "together" in result:
@@ -100,18 +75,17 @@ def _of_evolutions(result: HeldOut, found: Together, best: Variant, where: str) 
     below, above = found["difference_interval"]
     doubt = ""
     if found["conclusion"] == "undecided" and not below <= 0 <= above:
-        doubt = ", as a t test of the evolutions does not confirm it"
+        doubt = "; a t test of the evolutions does not confirm it"
     return (
         f"Better than the {tuned} hand-written one ({best['function']}, {number(best['iqm'])}) "
         f"in {found['better']} of {found['evolutions']} evolutions, worse in {worse}. Mean of the "
         f"evolutions {estimate(found['iqm'], *found['interval'])}{where}, difference "
-        f"{difference(found)} (95% intervals, the evolution as the unit): "
-        f"{found['conclusion']}{doubt}."
+        f"{difference(found)} (95% intervals, the evolution as the unit){doubt}."
     )
 
 
 def budget(result: HeldOut, tasks: str) -> str:
-    """Describe the tuning of the learned and the best variant; arguments as for `text`."""
+    """Describe the tuning of the learned and the best variant; arguments as for `banner`."""
     if "budget" in result:  # from the study
         return result["budget"]
     learned = row_of(result, result["learned"])
@@ -136,18 +110,6 @@ def budget(result: HeldOut, tasks: str) -> str:
     return f"{who} was tuned {how}); {other} is strongest with the run's hyperparameters."
 
 
-def seeds_text(result: HeldOut) -> list[str]:
-    """Return a line for each of several evolutions."""
-    found = []
-    for each in result.get("evolutions", []):
-        row = row_of(result, each["learned"])
-        found.append(
-            f"Seed {each['seed']}: {each['conclusion']}, {estimate(row['iqm'], *row['interval'])}; "
-            f"difference {difference(each)}."
-        )
-    return found
-
-
 def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
     """Return a sentence with the verdicts on several tasks of the evolution and on unseen ones."""
     elsewhere = pooled(unseen) if unseen is not None else None
@@ -163,15 +125,25 @@ def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
 
 
 def banner(result: HeldOut, tasks: str, where: str = "") -> layout.Banner:
-    """Return the verdict for the top of a report; arguments as for `text`."""
+    """Return the verdict for the top of a report and for the terminal.
+
+    Args:
+        result: the comparison.
+        tasks: the tasks that it pools, such as "5 unseen tasks"; empty for a single task.
+        where: what follows the conclusion.
+    """
     conclusion = judgement(result)["conclusion"]
     paragraphs = [sentence(result, tasks), budget(result, tasks)]
     return layout.Banner(conclusion, f"{conclusion}{where}".upper(), against(result), paragraphs)
 
 
 def unseen_banner(unseen: Unseen) -> layout.Banner:
-    """Return the verdict over all unseen tasks for the top of a report."""
+    """Return the verdict over all unseen tasks."""
     everything = pooled(unseen)
     if everything is None:
-        return layout.Banner("undecided", UNSEEN.upper(), "", [unseen_text(unseen)])
+        reason = (
+            f"No verdict, because on none of {', '.join(unseen['tasks'])} is the tuned reference "
+            "better than random play."
+        )
+        return layout.Banner("undecided", UNSEEN.upper(), "", [reason])
     return banner(everything, pooled_tasks(unseen, UNSEEN), f" on {UNSEEN}")

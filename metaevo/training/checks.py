@@ -1,14 +1,13 @@
 """Check before allocation that memory can hold the agents."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
-from metaevo.evolution.strategy import StrategyConfig
 from metaevo.training.train_learner import Task, training_bytes
 from purerl.types import Hyperparams, MetaParams
 
@@ -25,14 +24,8 @@ def check_training(
 ) -> None:
     """Raise `ConfigError` if agents are too large or too many.
 
-    Args:
-        section: name of the settings that decide how many there are.
-        task: the task of all agents.
-        hyperparams: an example.
-        meta_params: an example; arrays or their shapes.
-        kept: number of agents in memory from beginning to end.
-        at_once: number of agents that are trained at the same time.
-        points: points of an agent's learning curve.
+    The settings in `section` decide that `kept` agents are in memory from beginning to end, and
+    `at_once` trained at the same time; each learning curve has so many `points`.
     """
     found = training_bytes(task, hyperparams, meta_params)
     state = found.state + points * 6 * 4  # float32 sums
@@ -43,14 +36,9 @@ def check_training(
     )
 
 
-def check_agents(
-    problem: MetaProblem,
-    tasks: Sequence[Task],
-    hyperparams: Hyperparams,
-    strategy: StrategyConfig,
-    config: EvolutionConfig,
-) -> None:
+def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Any) -> None:
     """Raise `ConfigError` if an evolution that trains agents cannot run, or has too many agents."""
+    strategy, config = settings.strategy, settings.evolution
     solution = jax.eval_shape(problem.init, jax.random.key(0))
     rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
     num_devices = len(devices.select(config.num_devices))
@@ -59,7 +47,7 @@ def check_agents(
         check_training(
             "evolution",
             task,
-            hyperparams,
+            settings.hyperparams,
             solution,
             kept=0,
             at_once=at_once,

@@ -29,13 +29,7 @@ def train_and_differentiate(
 ) -> tuple[TrainResult, MetaParams]:
     """Train one agent from scratch, and differentiate through `window` updates at a time.
 
-    Args:
-        learner: a PPO.
-        key: source of all randomness.
-        hyperparams: hyperparameters of the learner.
-        meta_params: meta-parameters of its slots.
-        env_params: parameters of its environment.
-        window: updates through which derivatives go.
+    The arguments are those of `learner.train`, of a PPO.
 
     Returns:
         the result of `learner.train`, and the gradient with respect to the meta-parameters, summed

@@ -125,10 +125,9 @@ class Windows:
         """Number of windows."""
         return -(-self.num_updates // self.every)
 
-    def ends(self, done: int | None = None) -> np.ndarray:
-        """Return the updates at the end of each stretch that has begun after `done` updates."""
-        done = self.num_updates if done is None else done
-        return np.minimum(np.arange(1, -(-done // self.every) + 1) * self.every, done)
+    def ends(self) -> np.ndarray:
+        """Return the updates at the end of each stretch."""
+        return np.minimum(np.arange(1, self.count + 1) * self.every, self.num_updates)
 
     def pooled(self, sums: Any) -> Any:
         """Add up sums of single updates, each leaf [num_updates], to sums of stretches."""

@@ -74,26 +74,13 @@ class Pbt:
         *,
         seed: int,
     ):
-        """Bind the parts.
-
-        Args:
-            population: trains the agents; its fitness ranks the members.
-            space: the settings that change, which must be traced hyperparams.
-            config: rounds and rules.
-            sweep: the number of seeds and the statistic over them.
-            seed: seed of the copies and changes.
-        """
+        """Bind the parts; `seed` is that of the copies and changes."""
         self.population, self.config, self.sweep, self.seed = population, config, sweep, seed
         self.entries = searched(space)
         self.ends = round_ends(population.num_updates, config.rounds)
 
     def init(self, settings: Sequence[Hyperparams], keys: jax.Array) -> State:
-        """Return the untrained population.
-
-        Args:
-            settings: the hyperparams with which each member begins.
-            keys: [seeds] random keys, the same for all members.
-        """
+        """Return the untrained members, each with its settings and all keys [seeds]."""
         agents = self.population.init(keys, settings)
         return State(agents, np.full((len(settings), len(keys)), np.nan))
 
@@ -115,11 +102,7 @@ class Pbt:
     ) -> State:
         """Train one round, then exploit and explore; the last round only trains.
 
-        Args:
-            state: the population before the round.
-            index: of the round.
-            history: gets the scores, parents and settings of the round.
-            progress: called with the environment steps just done.
+        `history` gets its scores, parents and settings.
         """
         agents, before = state.agents, _totals(state.agents)
         members, seeds = state.scores.shape
@@ -242,14 +225,9 @@ class Populations(Trainings):
 def train_population(
     pbt: Pbt, state: State, run: RunDirectory, watch: Watch, *, keep: int
 ) -> tuple[Agents, History]:
-    """Train a population to its end, from the last checkpoint of the run if it has any.
+    """Train an untrained population to its end, or from the last checkpoint of the run.
 
-    Args:
-        pbt: rules of the rounds.
-        state: the untrained population.
-        run: keeps a checkpoint of every round, the history and its figure.
-        watch: shows the rounds and the environment steps.
-        keep: number of checkpoints to keep.
+    `run` gets a checkpoint of every round, of which it keeps `keep`, the history and its figure.
     """
     seeds, start = state.agents.seeds, 0
     history = pbt.empty_history(state.agents.settings)
@@ -299,14 +277,9 @@ def round_scores(
 ) -> np.ndarray:
     """Return the fitness of a round [agents]; its final return is its mean return.
 
-    Where the fitness needs an episode and none finished, it is the previous score, or the reward
-    per step in the first round.
-
-    Args:
-        config: weights of the measures.
-        recent: sums over the round, each field [agents].
-        finite: [agents] whether their parameters are.
-        previous: [agents] scores of the round before, NaN before the first.
+    The fields of `recent` are sums over the round. Where the fitness needs an episode and none
+    finished, it is the `previous` score, or the reward per step in the first round, before which
+    that is NaN.
     """
     found = scores_of(config, jax.tree.map(lambda sums: sums[:, np.newaxis], recent), finite)
     bridged = np.where(np.isnan(previous), mean_rewards(recent), previous)
@@ -345,11 +318,7 @@ def train_schedule(
 ) -> Agents:
     """Train fresh agents with settings that change from round to round, as `lineage` gives them.
 
-    Args:
-        population: has the hyperparams that the schedule leaves out.
-        schedule: each [rounds].
-        keys: [seeds] random keys.
-        progress: called with the environment steps just taken.
+    `population` has the hyperparams that the schedule leaves out.
     """
     rounds = len(next(iter(schedule.values())))
     settings = [

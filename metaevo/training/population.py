@@ -36,7 +36,7 @@ from metaevo.training.agents import (
     repeated,
     vmap_rows,
 )
-from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
+from metaevo.training.fitness import FitnessConfig, Windows, all_finite, scores
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
@@ -71,7 +71,7 @@ class Population:
         Args:
             task: the learner in its environment.
             hyperparams: the default for agents, or an example if each agent has its own.
-            meta_params: the default for agents, or an example if each agent has its own.
+            meta_params: the same.
             fitness: weights of the fitness.
             agents: number of agents from beginning to end, so that all chunks have the same size.
                 By default any number: then the last chunks are smaller, powers of two.
@@ -194,7 +194,7 @@ class Population:
 
         NaN where an agent diverged, or where no episode ended and the fitness needs one.
         """
-        known = len(self.windows.ends(agents.updates))
+        known = -(-agents.updates // self.windows.every)
         episodes = jax.tree.map(lambda sums: sums[:, :known], agents.rows.episodes)
         found = scores(self.fitness, episodes, agents.rows.finite)
         return found.reshape(-1, agents.seeds)
@@ -202,16 +202,6 @@ class Population:
     def diverged(self, agents: Agents) -> np.ndarray:
         """Return which agents have parameters that are not finite [settings, seeds]."""
         return ~np.asarray(agents.rows.finite).reshape(-1, agents.seeds)
-
-    def returns(self, agents: Agents) -> tuple[np.ndarray, np.ndarray]:
-        """Return environment steps [points] and mean returns [settings, seeds, points] so far.
-
-        NaN where no episode ended.
-        """
-        ends = self.windows.ends(agents.updates)
-        sums = jax.tree.map(lambda leaf: leaf[:, : len(ends)], agents.rows.episodes)
-        curves = mean_returns(sums).reshape(agents.settings, agents.seeds, len(ends))
-        return ends * self.frames_per_update, curves
 
     # --- On the devices, for a population of a given number of agents ---------------------------
 

@@ -79,14 +79,9 @@ def finish(
     *,
     seconds: float,
 ) -> None:
-    """Judge the policies, and write curves, figures and report.
+    """Judge the policies of a run with all its updates done; write curves, figures and report.
 
-    Args:
-        run: a run with all its updates done.
-        population: the population of its agents.
-        result: the trained agents.
-        episodes: fields [agents, points].
-        seconds: seconds of training, for the log.
+    The fields of `episodes` are [agents, points]; the training took so many `seconds`.
     """
     settings, task, directory = run.settings, population.task, run.directory
     config = settings.train

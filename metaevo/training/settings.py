@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import flax.serialization
 import jax
@@ -25,7 +25,6 @@ from metaevo.runs.settings import RecordConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import (
     LearnerConfig,
-    LearnerSettings,
     TaskConfig,
     learner_sections,
     make_environments,
@@ -104,18 +103,6 @@ class TrainSettings:
         check_numbers(self)
 
 
-class TrainableSettings(LearnerSettings, Protocol):
-    """Settings of a training run, or of a sweep's trial."""
-
-    @property
-    def task(self) -> TaskConfig:
-        """The environment."""
-
-    @property
-    def channel(self) -> str:
-        """The channel."""
-
-
 def training_class(raw: PlainDict) -> type[TrainSettings]:
     """Return the dataclass of a training run's settings; some sections depend on the learner.
 
@@ -142,7 +129,7 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
 
 
 def make_task(
-    settings: TrainableSettings,
+    settings: Any,
     run_path: Path | None = None,
     *,
     trust_source: bool = False,
@@ -151,7 +138,7 @@ def make_task(
     """Build the learner in its environment, and its functions.
 
     Args:
-        settings: settings of the training.
+        settings: settings of a training run, or of a sweep's trial.
         run_path: an existing run; its copies of evolved functions are used.
         trust_source: whether source code that a run has saved may be executed.
         given: functions with their meta-parameters, by slot, which override the settings.

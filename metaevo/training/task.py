@@ -200,10 +200,7 @@ class Parts(NamedTuple):
     ) -> list[Task]:
         """Bind the learner to every environment.
 
-        Args:
-            settings: settings of the learner.
-            functions: functions for the slots that are evolved.
-            example: meta-parameters of these functions: arrays, or their shapes.
+        `example` are meta-parameters of the evolved `functions`, or their shapes.
         """
         slots = {**self.fixed, **functions}
         return [

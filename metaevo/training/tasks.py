@@ -256,15 +256,9 @@ def bind(
 ) -> Distribution:
     """Bind a learner to a named task, and check its distributions without compilation.
 
-    Args:
-        name: name of the task.
-        settings: settings of the evolution with the changes of this task.
-        change: the task, with its rules.
-        parts: functions and the environment of the task.
-        functions: evolved functions by slot.
-        references: hand-written functions for the same slots.
-        example: meta-parameters of the evolved functions: arrays, or their shapes.
-        entry: the learner's entry.
+    `settings` and `parts` are those of the evolution with the changes of this task; `references`
+    are hand-written functions for the slots of the evolved `functions`, and `example` are their
+    meta-parameters, or the shapes.
 
     Raises:
         ConfigError: naming the key that does not fit.
@@ -362,13 +356,7 @@ def check_env_params(
 ) -> None:
     """Check that the drawn parameters of an environment are traced, and in their range.
 
-    Args:
-        where: name of the section with the distributions, for the error message.
-        env: the environment.
-        params: its parameters.
-        task: its name and its changed parameters.
-        sample: distributions; only parameters of the environment are checked.
-        learner: name of the learner.
+    `where` is the name of the section with the distributions.
 
     Raises:
         ConfigError: if a parameter is static, of another type, or out of its range.

@@ -1,16 +1,14 @@
 """examples/ask_model.py asks a server, here one in this process; the scores are drawn."""
 
 import json
-import runpy
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
+from examples import ask_model
 from tests.metaevo.discovery.test_proposals import TASKS, drawn
 
-FILE = Path(__file__).parents[2] / "examples" / "ask_model.py"
 ANSWER = """<think>
 error + 9 could be good
 </think>
@@ -61,9 +59,8 @@ def run(server, drawn, tmp_path, monkeypatch):
     url = f"http://127.0.0.1:{server.server_port}/v1/"
     for name, value in (("BASE_URL", url), ("MODEL", "small"), ("API_KEY", "s3cret")):
         monkeypatch.setenv(f"OPENAI_{name}", value)
-    main = runpy.run_path(str(FILE))["main"]
-    monkeypatch.setitem(main.__globals__, "WAIT", 0.0)
-    return lambda *more: main(["--slot", "value_loss", "--tasks", "tasks.yaml", *more])
+    monkeypatch.setattr(ask_model, "WAIT", 0.0)
+    return lambda *more: ask_model.main(["--slot", "value_loss", "--tasks", "tasks.yaml", *more])
 
 
 def answered(text):

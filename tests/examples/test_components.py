@@ -1,8 +1,7 @@
 """The components in examples/: their starting points and their parameters."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,20 +11,12 @@ import optax
 import pytest
 import yaml
 
+from examples import scheduled_adam
 from metaevo.config import from_dict
 from metaevo.studies import settings as study
 from purerl import ppo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-def component(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_loss_begins_as_squared_error(monkeypatch):
@@ -46,9 +37,8 @@ def test_the_loss_begins_as_squared_error(monkeypatch):
 
 
 def test_the_optimizer_begins_as_adam():
-    module = component("scheduled_adam")
-    assert module.SLOT == "make_optimizer"
-    made = module.make(module.Config())
+    assert scheduled_adam.SLOT == "make_optimizer"
+    made = scheduled_adam.make(scheduled_adam.Config())
     hyperparams = ppo.Hyperparams(learning_rate=0.01, max_grad_norm=0.5, adam_epsilon=1e-5)
     params = {"kernel": jnp.ones((2, 3)), "bias": jnp.zeros(3)}
     gradient = jax.tree.map(lambda leaf: leaf + 0.5, params)

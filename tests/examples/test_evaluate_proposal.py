@@ -6,7 +6,6 @@ others call what they would call, with scores that are drawn and not trained.
 
 import asyncio
 import json
-import runpy
 import subprocess
 import sys
 import types
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import metaevo
+from examples import evaluate_proposal
 from tests.metaevo.discovery.test_proposals import TASKS, drawn
 
 FILE = Path(__file__).parents[2] / "examples" / "evaluate_proposal.py"
@@ -36,11 +36,6 @@ def state(tmp_path, monkeypatch):
     return tmp_path / "state"
 
 
-@pytest.fixture
-def evaluator(state, drawn):
-    return runpy.run_path(str(FILE))
-
-
 def score_of(expression):
     """Judge an expression without the example."""
     tasks = {**TASKS, "evaluation": {"seeds": 0}}
@@ -52,32 +47,32 @@ def score_of(expression):
 # --- Without them ---------------------------------------------------------------------------------
 
 
-def test_openevolve_gets_numbers_and_the_reason(evaluator, tmp_path, monkeypatch):
+def test_openevolve_gets_numbers_and_the_reason(state, drawn, tmp_path, monkeypatch):
     result = types.SimpleNamespace(EvaluationResult=lambda numbers, artifacts: (numbers, artifacts))
     monkeypatch.setitem(sys.modules, "openevolve.evaluation_result", result)
 
     def run(command, **options):
         assert command[:2] == [sys.executable, str(FILE)]
-        evaluator["main"](command[2:])
+        evaluate_proposal.main(command[2:])
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
     path = tmp_path / "candidate.py"
     path.write_text(GOOD)
-    numbers, artifacts = evaluator["evaluate"](str(path))
+    numbers, artifacts = evaluate_proposal.evaluate(str(path))
     assert numbers == {"combined_score": pytest.approx(0.5, abs=0.1), "valid": 1.0}
     assert artifacts == {}
     path.write_text(BAD)
-    numbers, artifacts = evaluator["evaluate"](str(path))
+    numbers, artifacts = evaluate_proposal.evaluate(str(path))
     assert numbers == {"combined_score": WORST, "valid": 0.0}
     assert "no formula" in artifacts["reason"]
 
 
 @pytest.mark.parametrize(("text", "is_correct"), [(GOOD, True), (BAD, False)])
-def test_shinka_finds_its_two_files(evaluator, tmp_path, text, is_correct):
+def test_shinka_finds_its_two_files(state, drawn, tmp_path, text, is_correct):
     path, results = tmp_path / "main.py", tmp_path / "results"
     path.write_text(text)
-    evaluator["main"](["--program_path", str(path), "--results_dir", str(results)])
+    evaluate_proposal.main(["--program_path", str(path), "--results_dir", str(results)])
     metrics, correct = (json.loads((results / f"{name}.json").read_text())
                         for name in ("metrics", "correct"))  # fmt: skip
     assert correct["correct"] is is_correct

@@ -2,15 +2,12 @@
 
 import json
 import random
-import runpy
-from pathlib import Path
 
 import pytest
 
+from examples import propose
 from metaevo.components.expressions import parse
 from tests.metaevo.discovery.test_proposals import TASKS
-
-EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "propose.py"))
 
 
 def problem(expression, names):
@@ -25,7 +22,7 @@ def test_changes_stay_in_the_language_and_differ():
     rng, names = random.Random(0), ["error", "change"]
     expression, seen = "where(error > 0, tanh(error) * 2, -error)", set()
     for _ in range(300):
-        new = EXAMPLE["changed"](rng, expression, names)
+        new = propose.changed(rng, expression, names)
         found = problem(new, names)  # too large at most
         assert not found or "too long" in found or "finite" in found
         seen.add(new)
@@ -35,10 +32,10 @@ def test_changes_stay_in_the_language_and_differ():
 
 def test_the_first_proposals_are_random_and_the_others_have_parents():
     rng = random.Random(0)
-    for each in EXAMPLE["propose"](rng, [], ["error"]):
+    for each in propose.propose(rng, [], ["error"]):
         parse(each["expression"], ["error"], {})
     archive = [{"id": 7, "text": "error * 0.5"}, {"id": 3, "text": "error"}]
-    proposals = EXAMPLE["propose"](rng, archive, ["error"])
+    proposals = propose.propose(rng, archive, ["error"])
     assert {each["parent"] for each in proposals} == {3, 7}
 
 
@@ -48,8 +45,8 @@ def test_it_improves_its_archive(tmp_path, capsys):
     (tmp_path / "tasks.yaml").write_text(json.dumps(tasks))
     arguments = ["--slot", "value_loss", "--tasks", str(tmp_path / "tasks.yaml")]
     arguments += ["--names", "error", "--state", str(tmp_path / "state")]
-    EXAMPLE["main"]([*arguments, "--rounds", "3"])
-    EXAMPLE["main"]([*arguments, "--rounds", "1"])  # continues
+    propose.main([*arguments, "--rounds", "3"])
+    propose.main([*arguments, "--rounds", "1"])  # continues
     lines = capsys.readouterr().out.splitlines()
     scores = [float(line.split()[1]) for line in lines]
     assert len(scores) == 4

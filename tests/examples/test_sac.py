@@ -1,45 +1,29 @@
 """SAC, a learner outside the package: its numbers and its training."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
+from examples import sac
 from purerl import acting, envs
 from purerl.parts import episodes
 from purerl.parts.evaluation import evaluate
 from tests.purerl import probes, reference
 
-FILE = Path(__file__).resolve().parents[2] / "examples" / "sac.py"
 KEY = jax.random.key(0)
 
 
-@pytest.fixture(scope="module")
-def sac() -> Any:
-    spec = importlib.util.spec_from_file_location("sac", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sac"] = module  # where dataclasses look up annotations
-    spec.loader.exec_module(module)
-    return module
-
-
-def small(sac: Any, **changes: Any) -> Any:
+def small(**changes):
     sizes = {"total_timesteps": 64, "num_envs": 4, "num_steps": 8, "train_interval": 8}
     return sac.Config(
         **{**sizes, "learning_starts": 32, "batch_size": 16, "hidden_sizes": (8,), **changes}
     )
 
 
-def test_log_densities_are_those_of_the_squashed_actions(sac):
-    learner = sac.SAC(small(sac), probes.TargetAction())
+def test_log_densities_are_those_of_the_squashed_actions():
+    learner = sac.SAC(small(), probes.TargetAction())
     params = reference.drawn(learner.network, jnp.zeros((1, 1)))
     obs = jnp.linspace(-1.0, 1.0, 7)[:, None]
     action, log_prob = learner.sample(params, obs, KEY)
@@ -51,9 +35,9 @@ def test_log_densities_are_those_of_the_squashed_actions(sac):
 
 
 @pytest.mark.long
-def test_targets_by_hand(sac):
+def test_targets_by_hand():
     """Reward and the smaller target critic's value, with the entropy bonus, zero after the end."""
-    learner = sac.SAC(small(sac), probes.TargetAction())
+    learner = sac.SAC(small(), probes.TargetAction())
     env_params = learner.env.default_params
     hyperparams = sac.Hyperparams(gamma=0.9)
     state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
@@ -73,14 +57,13 @@ def test_targets_by_hand(sac):
     np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1"])
-def test_discrete_actions_are_refused(sac, name):
+def test_discrete_actions_are_refused():
     with pytest.raises(ValueError, match="SAC needs continuous actions"):
-        sac.SAC(sac.Config(), envs.make(name)[0])
+        sac.SAC(sac.Config(), envs.make("CartPole-v1")[0])
 
 
 @pytest.mark.slow
-def test_pendulum_is_solved_by_vmapped_agents(sac):
+def test_pendulum_is_solved_by_vmapped_agents():
     env, env_params = envs.make("Pendulum-v1")
     learner = sac.SAC(sac.Config(), env)
 

@@ -24,8 +24,8 @@ def run(request):
     """The directory of a run, its study, what it has found, and its comparison."""
     directory = RunDirectory.open(request.param)
     raw = directory.read_config()["config"]
-    entry = find(raw)
-    study = entry.make(from_dict(entry.settings(raw, None), raw), request.param)
+    kind = find(raw)
+    study = kind.make(from_dict(kind.settings_class(raw), raw), request.param)
     found, about = checkpoint.load_tree(directory.meta_params)
     before = json.loads(directory.evaluation_path.read_text())
     return study, found, about, before

@@ -165,7 +165,7 @@ def evolution_of(preset: str, target: Target, candidates: int, **changes: Any) -
     if "study" not in raw:
         raw.setdefault("evolve", preset.split("/")[0].removeprefix("evolve_"))
     study = studies.find(raw)
-    settings = from_dict(study.settings(raw, None), raw)
+    settings = from_dict(study.settings_class(raw), raw)
     problem = study.make(settings).problem({})
     most = int(target.memory // 4 // max(bytes_per_evaluation(problem), 1))
     rows = -(-candidates * settings.evolution.seeds_per_candidate // len(target.devices))

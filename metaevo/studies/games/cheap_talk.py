@@ -25,14 +25,12 @@ from metaevo.studies.games import network_diagnostics, victims
 from metaevo.studies.games.comparison import (
     FreshAgents,
     GameResult,
-    GameStudy,
     ScoresFormat,
     mean,
 )
 from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.studies.games.victims import Victim
-from metaevo.studies.problem import CAPTION
-from metaevo.studies.study import subtitle
+from metaevo.studies.study import CAPTION, subtitle
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.learners import num_frames
@@ -102,9 +100,10 @@ class VictimResult(NamedTuple):
     diverged: Any
 
 
-class CheapTalkStudy(GameStudy):
-    """Conforms to `metaevo.studies.study.Study`."""
+class CheapTalkStudy(victims.TalkStudy):
+    """Cheap talk in training, as a study."""
 
+    Settings, free = CheapTalkSettings, (*victims.FREE, "fitness.")
     scores = SCORES
     metrics = "victim_mean_return", "victim_last_quarter"
     captions: Mapping[str, str] = {
@@ -119,9 +118,13 @@ class CheapTalkStudy(GameStudy):
 
     def __init__(self, settings: CheapTalkSettings):
         """Build all victims, so that unsuitable victims raise errors before the evolution."""
-        self.agents, self.name = CheapTalk(settings), f"cheap_talk_{settings.role}"
-        super().__init__(self.agents, settings)
+        super().__init__(settings)
+        self.name = f"cheap_talk_{settings.role}"
         self.victims = victims.all_victims(settings)
+
+    def make_problem(self, settings: CheapTalkSettings) -> CheapTalk:
+        """Return the problem."""
+        return CheapTalk(settings)
 
     def about(self) -> PlainDict:
         """Return the settings of the channel, read by every learner that hears it."""

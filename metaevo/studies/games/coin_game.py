@@ -29,8 +29,7 @@ from metaevo.studies.games.comparison import (
     mean,
 )
 from metaevo.studies.games.settings import CoinSettings
-from metaevo.studies.problem import CAPTION
-from metaevo.studies.study import subtitle
+from metaevo.studies.study import CAPTION, subtitle
 from metaevo.training.train_learner import Task, working_set
 from purerl.envs.coin_game import Player
 
@@ -92,8 +91,9 @@ class CoinShaping:
 
 
 class CoinStudy(GameStudy):
-    """Conforms to `metaevo.studies.study.Study`."""
+    """Opponent shaping in the Coin Game, as a study."""
 
+    Settings, free = CoinSettings, ("train.", "hyperparams.")
     name, scores = "coin_game", SCORES
     metrics = "opponent", "own_coins", "opponent_own_coins"
     captions: Mapping[str, str] = {
@@ -103,10 +103,9 @@ class CoinStudy(GameStudy):
         **CAPTION,
     }
 
-    def __init__(self, settings: CoinSettings):
-        """Build the problem."""
-        self.agents = CoinShaping(settings)
-        super().__init__(self.agents, settings)
+    def make_problem(self, settings: CoinSettings) -> CoinShaping:
+        """Return the problem."""
+        return CoinShaping(settings)
 
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw rewards and coins against a few opponents."""

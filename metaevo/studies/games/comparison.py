@@ -18,8 +18,7 @@ from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut
-from metaevo.studies.custom import StudySettings
-from metaevo.studies.problem import ProblemStudy
+from metaevo.studies.study import Study, StudySettings
 from metaevo.training.checks import check_agents
 
 R = TypeVar("R")
@@ -117,21 +116,20 @@ class GameResult:
     """by contender; by default the number of its scores that are not finite"""
 
 
-class GameStudy(ProblemStudy):
+class GameStudy(Study):
     """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
 
-    settings: Any
-    agents: Any
-    """the problem, if it trains agents on a task"""
     scores: ScoresFormat
     """format of the scores in evaluation.json"""
 
+    @property
+    def agents(self) -> Any:
+        """The problem."""
+        return self._problem
+
     def check(self) -> None:
         """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
-        settings, tasks = self.settings, [self.agents.task]
-        check_agents(
-            self.agents, tasks, settings.hyperparams, settings.strategy, settings.evolution
-        )
+        check_agents(self.agents, [self.agents.task], self.settings)
 
     def judge(
         self,
@@ -190,15 +188,9 @@ class FreshAgents(Generic[R]):
         bytes_per_agent: int,
         seeds: int | None = None,
     ):
-        """Choose the seeds.
+        """Choose the seeds: `seeds` for each contender, by default `evaluation.seeds`.
 
-        Args:
-            settings: settings of the evolution.
-            contenders: names of the contenders.
-            run: `(key of an agent, row) -> results`; a row has the contender's parameters.
-            frames: environment steps of an agent.
-            bytes_per_agent: working set of an agent.
-            seeds: number of agents of each contender; by default `evaluation.seeds`.
+        `run` maps the key of an agent and its row, the parameters of a contender, to results.
         """
         self.contenders, self.frames = list(contenders), frames
         count = settings.evaluation.seeds if seeds is None else seeds
@@ -220,10 +212,7 @@ class FreshAgents(Generic[R]):
     ) -> dict[str, R]:
         """Return results by contender, with fields [seeds, ...].
 
-        Args:
-            make_row: `(key of an agent, name of a contender) -> row` of arrays.
-            stage: label of the progress bar.
-            check_stop: raises if the run should stop.
+        `make_row` maps the key of an agent and the name of a contender to a row of arrays.
         """
         found = []
         for name in self.contenders:

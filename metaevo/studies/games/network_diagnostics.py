@@ -122,10 +122,7 @@ def summarise(
 ) -> dict[str, dict[str, Estimate]]:
     """Draw the measures over training, and return their means by measure and channel.
 
-    Args:
-        traces: by channel, fields [victims, U, ...].
-        frames: environment steps of an update.
-        figures: folder for the figures.
+    `traces` have fields [victims, U, ...], by channel; an update has so many `frames`.
     """
     measured: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in LABELS}
     for name, trace in traces.items():

@@ -1,7 +1,7 @@
 """Settings of the game studies."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -9,10 +9,10 @@ from annotated_types import Gt, Interval, MinLen
 
 from metaevo.components.channels import ChannelConfig
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import LATER, specialised
-from metaevo.studies.custom import HeldOutConfig, StudySettings
+from metaevo.config.sections import LATER
+from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
-from metaevo.training.task import LearnerConfig, TaskConfig, learner_sections
+from metaevo.training.task import LearnerConfig, TaskConfig
 from metaevo.tuning.config import MOST
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
@@ -214,17 +214,6 @@ class TalkSettings(StudySettings):
     task: TaskConfig = field(default_factory=TaskConfig)
     train: LearnerConfig
     hyperparams: Hyperparams
-
-    @classmethod
-    def for_learner(cls, raw: PlainDict) -> type[Any]:
-        """Return these settings with the sections `train` and `hyperparams` of the victim.
-
-        Raises:
-            ConfigError: if `raw`, the unvalidated settings, names an unknown learner.
-        """
-        learner = raw.get("learner", "ppo")
-        order = tuple(each.name for each in fields(cls))
-        return specialised(cls, learner_sections(learner), {"learner": learner}, order=order)
 
 
 @dataclass(frozen=True, kw_only=True)

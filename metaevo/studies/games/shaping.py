@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.games.comparison import GameResult, GameStudy
 from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
-from metaevo.studies.problem import CAPTION
-from metaevo.studies.study import subtitle
+from metaevo.studies.study import CAPTION, subtitle
 from purerl import opponents
 from purerl.games import LOGITS, values
 
@@ -88,8 +87,9 @@ class Illustration(NamedTuple):
 
 
 class ShapingStudy(GameStudy):
-    """Conforms to `metaevo.studies.study.Study`."""
+    """Opponent shaping in matrix games, as a study."""
 
+    Settings, free = ShapingSettings, ("game.", "opponent.")
     name, metrics, scores = "shaping", ("opponent",), ROUND_ROBIN
     captions: Mapping[str, str] = {
         "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
@@ -113,7 +113,18 @@ class ShapingStudy(GameStudy):
             players.find(names, key, self.game, run_path, trust_source=trust_source)
             for names, key in zip((names, others), players.SETTINGS, strict=True)
         )
-        super().__init__(Shaping(settings, self.met), settings)
+        super().__init__(settings)
+
+    @classmethod
+    def make(
+        cls, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
+    ) -> Self:
+        """Return the study of the settings."""
+        return cls(settings, run_path, trust_source=trust_source)
+
+    def make_problem(self, settings: ShapingSettings) -> Shaping:
+        """Return the problem."""
+        return Shaping(settings, self.met)
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy or devices are unsuitable, or no opponent learns."""

@@ -24,13 +24,11 @@ from metaevo.studies.games import victims
 from metaevo.studies.games.comparison import (
     FreshAgents,
     GameResult,
-    GameStudy,
     estimates_table,
     mean,
 )
 from metaevo.studies.games.settings import SteeringSettings
-from metaevo.studies.problem import CAPTION
-from metaevo.studies.study import subtitle
+from metaevo.studies.study import CAPTION, subtitle
 from metaevo.training.fitness import all_finite
 from purerl import acting, ppo
 from purerl.envs.steering import PLACES, Course, Steering, SteeringParams, steer
@@ -168,9 +166,14 @@ class SteeringProblem(victims.TalkProblem):
         return jax.vmap(lambda key, goal: steer(self.env, speak, key, goal, params))(keys, goals)
 
 
-class SteeringStudy(GameStudy):
-    """Conforms to `metaevo.studies.study.Study`."""
+class SteeringStudy(victims.TalkStudy):
+    """Cheap talk at test time, as a study."""
 
+    Settings = SteeringSettings
+    free = (
+        *victims.FREE,
+        *(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames")),
+    )
     name = "cheap_talk_steering"
     metrics = "victim_last_quarter", "unended"
     captions: Mapping[str, str] = {
@@ -178,10 +181,9 @@ class SteeringStudy(GameStudy):
         **CAPTION,
     }
 
-    def __init__(self, settings: SteeringSettings):
-        """Build the problem; raises `ConfigError` as `SteeringProblem` does."""
-        self.agents = SteeringProblem(settings)
-        super().__init__(self.agents, settings)
+    def make_problem(self, settings: SteeringSettings) -> SteeringProblem:
+        """Return the problem; raises `ConfigError` as `SteeringProblem` does."""
+        return SteeringProblem(settings)
 
     def about(self) -> PlainDict:
         """Return the setting `steering.by`."""

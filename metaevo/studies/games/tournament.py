@@ -62,11 +62,8 @@ class Tournament:
     ):
         """Bind the players.
 
-        Args:
-            settings: settings of the evolution.
-            learned: the evolved meta-policies by name; the first one is also an opponent.
-            met: the opponents of the evolution, which decide the verdict.
-            others: opponents that the evolution has not met.
+        The first of the `learned` meta-policies is also an opponent. The opponents that evolution
+        has `met` decide the verdict.
         """
         self.settings, self.game = settings, settings.game.game
         self.rate, self.steps = settings.opponent.learning_rate, settings.game.steps

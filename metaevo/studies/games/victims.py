@@ -1,6 +1,7 @@
 """Victims: learners that hear a channel, in evolution and in comparisons of channels."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +13,20 @@ from metaevo.components.channels import talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
+from metaevo.config.sections import specialised
 from metaevo.evolution.problem import TASK
+from metaevo.studies.games.comparison import GameStudy
 from metaevo.studies.games.settings import CheapTalkSettings, TalkSettings, VictimConfig
+from metaevo.studies.study import TRAINING
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
-from metaevo.training.task import LearnerConfig, make_environments, make_learner, with_changes
+from metaevo.training.task import (
+    LearnerConfig,
+    learner_sections,
+    make_environments,
+    make_learner,
+    with_changes,
+)
 from metaevo.training.tasks import check_env_params, check_hyperparams, with_drawn
 from metaevo.training.train_learner import Task, train, working_set
 from metaevo.tuning.ranges import Entry
@@ -27,6 +37,9 @@ from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
 from purerl.types import EpisodeSums, Hyperparams, TrainResult
 
+FREE = *TRAINING, "channel.scale"
+"""Settings that may differ when channels are judged again."""
+
 
 class Victim(NamedTuple):
     """A learner with its settings."""
@@ -36,6 +49,19 @@ class Victim(NamedTuple):
     train: LearnerConfig
     hyperparams: Hyperparams
     message_dropout: float = 0.0
+
+
+class TalkStudy(GameStudy):
+    """Base of the studies that evolve a channel."""
+
+    @classmethod
+    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[Any]:
+        """Return the class of the settings, with `train` and `hyperparams` of the victim."""
+        learner = raw.get("learner", "ppo")
+        order = tuple(each.name for each in fields(cls.Settings))
+        return specialised(
+            cls.Settings, learner_sections(learner), {"learner": learner}, order=order
+        )
 
 
 class TalkProblem:

@@ -179,9 +179,9 @@ def ended(path, study):
     if study == "cheap_talk":
         raw |= {"role": "adversary", "channel": {"hidden_sizes": [4]}, "train": SIZES}
         raw |= {"task": {"env": "CartPole-v1"}, "hyperparams": {"learning_rate": 0.01}}
-    entry = studies.find(raw)
-    settings = from_dict(entry.settings(raw, None), raw)
-    made = entry.make(settings)
+    kind = studies.find(raw)
+    settings = from_dict(kind.settings_class(raw), raw)
+    made = kind.make(settings)
     run = RunDirectory.create(path, "test")
     run.write_config(to_dict(settings), {})
     scores = [[-10.0], [-20.0], [-20.0], [-30.0]], [[-50.0]] * 4

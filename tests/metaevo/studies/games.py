@@ -1,8 +1,11 @@
 """Small settings of the game studies, and runs of them by the command."""
 
+import pytest
 import yaml
 
 from metaevo.commands.evolve import main
+from metaevo.config import from_dict
+from metaevo.studies.registry import find
 
 EVOLUTION = {"generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1}
 TRAIN = {
@@ -67,6 +70,23 @@ def merged(base, changes):
     for key, value in changes.items():
         found[key] = {**found.get(key, {}), **value} if isinstance(value, dict) else value
     return found
+
+
+def study_of(base, **changes):
+    """The study of settings with changes."""
+    raw = merged(base, changes)
+    kind = find(raw)
+    return kind.make(from_dict(kind.settings_class(raw), raw))
+
+
+def refused(command, capsys):
+    """The only line that a command prints when it refuses its input."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="2"):
+        command()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    return line
 
 
 def run(settings, path, *argv):

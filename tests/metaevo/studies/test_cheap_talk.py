@@ -8,26 +8,18 @@ import numpy as np
 import pytest
 import yaml
 
-from metaevo.config import from_dict
 from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
-from metaevo.studies.games.cheap_talk import CheapTalkStudy
-from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.training import sampling
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
-from tests.metaevo.studies.games import TALK, merged, run
+from tests.metaevo.studies.games import TALK, run, study_of
 from tests.purerl.messages import message
-
-
-def study_of(**changes):
-    raw = merged(TALK, changes)
-    return CheapTalkStudy(from_dict(CheapTalkSettings.for_learner(raw), raw))
 
 
 def trained(key, weights, *, length, learning_rate):
     """The episodes of a victim that is trained directly."""
-    settings = study_of().settings
+    settings = study_of(TALK).settings
     env, params = envs.make("CartPole-v1", length=length)
     talking = Talking(env, lambda _, obs: message(weights, obs, jnp), 2)
     learner = ppo.PPO(settings.train, talking)
@@ -45,7 +37,10 @@ SAMPLE = {
 @pytest.mark.long
 def test_the_fitness_of_an_adversary_is_minus_the_return_of_its_victim():
     """Against a victim that is trained directly, with the parameters that are drawn for it."""
-    adversary, ally = study_of(sample=SAMPLE).problem({}), study_of(role="ally").problem({})
+    adversary, ally = (
+        study_of(TALK, sample=SAMPLE).problem({}),
+        study_of(TALK, role="ally").problem({}),
+    )
     weights = adversary.init(jax.random.key(1))
     evaluate, lengths = jax.jit(adversary.evaluate), set()
     for seed in (5, 6):

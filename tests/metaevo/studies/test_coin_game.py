@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 
 from metaevo.components import discovery
-from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.studies.games import coin_players
-from metaevo.studies.games.coin_game import CoinStudy
 from metaevo.studies.games.coin_players import Cast, Memory
-from metaevo.studies.games.settings import CoinSettings
 from purerl import ppo
 from purerl.envs import coin_game
 from purerl.envs.coin_game import CoinGame, View, World
-from tests.metaevo.studies.games import COIN, run
+from tests.metaevo.studies.games import COIN, run, study_of
 
 STEP = 1 / 48
 """Of a meta-episode of three episodes."""
@@ -25,7 +22,7 @@ STEP = 1 / 48
 
 @pytest.fixture(scope="module")
 def study():
-    return CoinStudy(from_dict(CoinSettings, COIN))
+    return study_of(COIN)
 
 
 def weights_of(seed):
@@ -160,9 +157,9 @@ def test_fitness_is_what_we_earn_while_ppo_learns(study):
 
 
 @pytest.mark.long
-def test_two_naive_learners_are_alike():
+def test_two_naive_learners_are_alike(study):
     """Nobody is favoured: over many meetings both sides earn the same."""
-    settings = from_dict(CoinSettings, COIN)
+    settings = study.settings
     learner = settings.learner(coin_players.naive(settings.train))
     params, keys = settings.env_params(()), jax.random.split(jax.random.key(5), 200)
     found = jax.jit(jax.vmap(

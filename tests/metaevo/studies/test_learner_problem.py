@@ -1,12 +1,11 @@
 """From a notebook: evolve a component, compare it, use it, without a settings file."""
 
-import sys
-
 import jax
 import numpy as np
 import pytest
 
 import metaevo
+from examples import tilted
 from metaevo.components.seen import by_rule
 from metaevo.config import DeviceError
 from purerl import envs, q_learning
@@ -124,12 +123,6 @@ def evaluated(evolve, **changes):
 
 
 def test_a_module_and_a_class_are_components(tmp_path):
-    sys.path.insert(0, "examples")
-    try:
-        import tilted
-    finally:
-        sys.path.remove("examples")
-
     class Tilted:
         SLOT, Config, make = tilted.SLOT, tilted.Config, staticmethod(tilted.make)
 

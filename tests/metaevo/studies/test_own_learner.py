@@ -1,14 +1,13 @@
 """A custom learner, examples/sac.py: trained, evolved and compared."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
 
 import metaevo
+from examples import sac
 from metaevo.__main__ import main
 from metaevo.components import learners
 from metaevo.config import ConfigError, from_dict
@@ -40,18 +39,9 @@ def test_the_command_trains_it(tmp_path):
     assert jnp.isfinite(policies["params"]["policy_head"]["kernel"]).all()
 
 
-@pytest.fixture(scope="module")
-def sac():
-    spec = importlib.util.spec_from_file_location("my_sac", FILE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["my_sac"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:all candidates had the same")  # so short is the training
-def test_as_an_object_it_is_evolved_and_compared(sac):
+def test_as_an_object_it_is_evolved_and_compared():
     problem = metaevo.LearnerProblem(
         sac.sac, evolve="value_loss", env="Pendulum-v1", train=TINY,
         component={"hidden_sizes": [4]}, fitness={"mean_return": 0, "reward_per_step": 1},
@@ -64,10 +54,10 @@ def test_as_an_object_it_is_evolved_and_compared(sac):
     assert {row.function for row in result.rows} == {"learned", "huber"}
 
 
-def test_objects_of_purerl_keep_their_names(sac):
+def test_objects_of_purerl_keep_their_names():
     assert learners.name_of(LEARNERS["ppo"]) == "ppo"
-    assert learners.name_of(sac.sac) == "my_sac:sac"
-    assert learners.find("my_sac:sac") is sac.sac
+    assert learners.name_of(sac.sac) == "examples.sac:sac"
+    assert learners.find("examples.sac:sac") is sac.sac
 
 
 @pytest.mark.parametrize(
@@ -84,7 +74,7 @@ def test_bad_names_are_one_line(learner, message):
     assert "\n" not in str(raised.value)
 
 
-def test_an_entry_with_an_unknown_function_is_refused(sac):
+def test_an_entry_with_an_unknown_function_is_refused():
     wrong = sac.sac._replace(slots={"value_loss": ("square",)})
     with pytest.raises(ConfigError, match=r"slots.value_loss = 'square'.*squared"):
         metaevo.LearnerProblem(wrong, evolve="value_loss", env="Pendulum-v1")

@@ -16,7 +16,7 @@ from metaevo.components import players
 from metaevo.config import ConfigError
 from purerl import opponents
 from purerl.games import Game
-from tests.metaevo.studies.games import SHAPING, merged
+from tests.metaevo.studies.games import SHAPING, merged, refused
 from tests.purerl.chains import slope, total
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/shaping.md"
@@ -103,14 +103,6 @@ def test_what_is_no_player_is_refused_by_its_name(case, folder):
     assert "\n" not in str(caught.value)
 
 
-def refused(command, argv, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        command(argv, description=None)
-    (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert line.startswith("error: ")
-    return line
-
-
 @pytest.mark.long
 def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_trusted(folder, capsys):
     assert main(["--config", "config.yaml", "--run-dir", "run"]) == 0
@@ -125,14 +117,18 @@ def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_truste
     assert main([*resume, "3"]) == 0  # the user has named exactly this file
 
     Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
-    assert "only the run directory names" in refused(main, [*resume, "4"], capsys)
+
+    def line_of(command, *argv):
+        return refused(lambda: command([*argv], description=None), capsys)
+
+    assert "only the run directory names" in line_of(main, *resume, "4")
     argv = ["--run-dir", "run", "--opponent.learning_rate", "2", "--evaluation.seeds", "4"]
-    assert "only the run directory names" in refused(evaluate, argv, capsys)
-    line = refused(main, [*resume, "4", "--opponent.names", OWN], capsys)
+    assert "only the run directory names" in line_of(evaluate, *argv)
+    line = line_of(main, *resume, "4", "--opponent.names", OWN)
     assert "my_players changed since the run began" in line
     Path("my_players.py").unlink()  # the trusted copy is enough
     assert main([*resume, "4", "--trust-source"]) == 0
 
     Path("run/players/my_players.py").write_bytes(source + b"\nraise SystemExit(9)\n")
-    line = refused(main, [*resume, "5", "--trust-source"], capsys)
+    line = line_of(main, *resume, "5", "--trust-source")
     assert "is not what its run began with" in line

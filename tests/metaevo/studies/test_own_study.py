@@ -1,14 +1,13 @@
 """A custom study, examples/my_study.py, by the command and as an object."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import metaevo
+from examples import my_study
 from metaevo.__main__ import main
 from metaevo.config import ConfigError
 from metaevo.studies import registry
@@ -35,12 +34,8 @@ def test_the_command_evolves_compares_and_judges_it_anew(tmp_path):
 
 @pytest.mark.long
 def test_as_an_object_it_gives_the_same(tmp_path):
-    spec = importlib.util.spec_from_file_location("my_study", FILE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["my_study"] = module  # where dataclasses look up annotations
-    spec.loader.exec_module(module)
     config = metaevo.EvolutionConfig(generations=5, validation_seeds=4, num_devices=1)
-    this = module.Throwing(module.Settings(wind=2.0))
+    this = my_study.Throwing(my_study.Settings(wind=2.0))
     found = metaevo.evolve(this, evolution=config)
     durable = metaevo.evolve(this, evolution=config, run_dir=tmp_path / "run")
     np.testing.assert_array_equal(found.meta_params["angle"], durable.meta_params["angle"])

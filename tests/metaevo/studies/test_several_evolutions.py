@@ -11,8 +11,8 @@ from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import experiment_class
-from metaevo.studies.several import run_evolutions
 from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long

@@ -17,6 +17,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
+from tests.metaevo.studies.games import refused
 
 pytestmark = pytest.mark.long
 
@@ -86,7 +87,7 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         argv = ["--config", "settings.yaml", "--run-dir", "run"]
-        assert main(argv, component=None, description="") == 0
+        assert main(argv) == 0
     registry.IMPORTED.pop("scaled.py")
     return path
 
@@ -165,10 +166,7 @@ def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, caps
     for slot in ("policy_loss", "value_loss"):
         with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
             metaevo.load(run, slot=slot)
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--resume", "--run-dir", str(run)], component=None, description="")
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(lambda: main(["--resume", "--run-dir", str(run)]), capsys)
     assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
     source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
     with pytest.raises(ConfigError, match="is not what its run began with"):
@@ -182,15 +180,12 @@ def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
     resume += ["--evaluation.seeds", "0", "--generations", "3"]
     (there / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
     try:
-        with pytest.raises(SystemExit) as exit_info:
-            main(resume, component=None, description="")
+        line = refused(lambda: main(resume), capsys)
     finally:
         (there / "scaled.py").write_text(SCALED)
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: cannot resume with other code: scaled changed")
     registry.IMPORTED.clear()
-    assert main(resume, component=None, description="") == 0
+    assert main(resume) == 0
     assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
     kept = load_yaml(run / "config.yaml")["resolved"]["component"]
     assert kept == {
@@ -237,10 +232,6 @@ def test_a_mistake_is_one_line(there, settings, texts, capsys):
     argv = []
     for key, value in settings.items():
         argv += [f"--{key}", json.dumps(value)]
-    with pytest.raises(SystemExit) as exit_info:
-        main([*argv, "--run-dir", "other"], component=None, description="")
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ")
+    line = refused(lambda: main([*argv, "--run-dir", "other"]), capsys)
     for text in texts:
         assert text in line

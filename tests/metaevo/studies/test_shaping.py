@@ -10,24 +10,18 @@ import pytest
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from metaevo.components import players
-from metaevo.config import from_dict
 from metaevo.evolution.evolution import Evolution
 from metaevo.runs import checkpoint
-from metaevo.studies.games.settings import ShapingSettings
-from metaevo.studies.games.shaping import Shaping, ShapingStudy
+from metaevo.studies.games.shaping import Shaping
 from purerl import opponents
 from purerl.games import Game
-from tests.metaevo.studies.games import SHAPING, merged, run
+from tests.metaevo.studies.games import SHAPING, merged, run, study_of
 from tests.metaevo.toy import assert_same
 from tests.purerl.chains import slope, total
 
 
-def settings_of(**changes):
-    return from_dict(ShapingSettings, merged(SHAPING, changes))
-
-
 def problem_of(**changes):
-    return ShapingStudy(settings_of(**changes)).problem({})
+    return study_of(SHAPING, **changes).problem({})
 
 
 def weights_of(seed, hidden=4):
@@ -87,14 +81,15 @@ def test_a_move_is_that_of_the_network(hidden):
 
 @pytest.mark.long
 def test_a_mixture_draws_an_opponent_for_each_episode():
-    names, game = ["tit_for_tat", "always_defect", "win_stay_lose_shift"], settings_of().game.game
+    names, game = ["tit_for_tat", "always_defect", "win_stay_lose_shift"], study_of(SHAPING).game
     weights, keys = weights_of(0), jax.random.split(jax.random.key(1), 60)
 
     def fitness(problem):
         found = jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights)
         return np.asarray(found.fitness)
 
-    each = [fitness(Shaping(settings_of(), players.find([n], "", game))) for n in names]
+    settings = study_of(SHAPING).settings
+    each = [fitness(Shaping(settings, players.find([n], "", game))) for n in names]
     problem = problem_of(opponent={"names": names})
     mixed = fitness(problem)
     met = np.argmin(np.abs(np.stack(each) - mixed), axis=0)
@@ -104,9 +99,9 @@ def test_a_mixture_draws_an_opponent_for_each_episode():
 
 @pytest.mark.long
 def test_self_play_goes_on_from_a_checkpoint_to_the_bit():
-    settings = settings_of(opponent={"names": "self"})
-    problem = ShapingStudy(settings).problem({})
-    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=1)
+    study = study_of(SHAPING, opponent={"names": "self"})
+    settings = study.settings
+    evolution = Evolution(study.problem({}), settings.strategy, settings.evolution, seed=1)
     whole, _ = evolution.run_block(evolution.init(), 4)
     half, _ = evolution.run_block(evolution.init(), 2)
     again, _ = evolution.run_block(half, 2)
@@ -118,7 +113,7 @@ def test_the_line_of_extortion_is_found():
     game = Game.of([[-1, -3], [0, -2]], None, 0.96)
     weights = players.init_weights(jax.random.key(0), 4)
     weights["out"]["bias"] = opponents.logits(opponents.zero_determinant(game, 3.0))
-    found = ShapingStudy(settings_of(game={"steps": 10})).illustrate(weights)
+    found = study_of(SHAPING, game={"steps": 10}).illustrate(weights)
     assert list(found.lines) == [1, 3, 10]
     for line in found.lines.values():
         assert line.factor == pytest.approx(3.0, abs=0.02)
@@ -213,10 +208,10 @@ def test_a_run_without_a_meta_policy_is_no_opponent(tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
     with pytest.raises(ValueError, match="holds no meta-policy"):
-        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+        study_of(SHAPING, opponent={"names": str(folder)})
     checkpoint.save_tree(folder / "meta_params", weights_of(0), {"hidden": 5})
     with pytest.raises(ValueError, match="its meta-policy is damaged"):
-        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+        study_of(SHAPING, opponent={"names": str(folder)})
     checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"component": "tilted"})
     with pytest.raises(ValueError, match="something else was evolved"):
-        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+        study_of(SHAPING, opponent={"names": str(folder)})

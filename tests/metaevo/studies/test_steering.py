@@ -8,25 +8,17 @@ import numpy as np
 import pytest
 
 from metaevo.commands.evolve import main
-from metaevo.config import from_dict
 from metaevo.runs import checkpoint
-from metaevo.studies.games.steering import SteeringStudy
-from metaevo.studies.registry import find
 from purerl import acting, envs, ppo
 from purerl.envs.talking import Talking, TalkParams
-from tests.metaevo.studies.games import STEERING, merged, run
+from tests.metaevo.studies.games import STEERING, merged, run, study_of
 from tests.purerl.messages import message
-
-
-def study_of(**changes):
-    raw = merged(STEERING, changes)
-    return SteeringStudy(from_dict(find({"study": "steering"}).settings(raw, None), raw))
 
 
 @pytest.mark.long
 def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
     """Against a victim trained directly, and a Python loop of the environment with messages."""
-    study = study_of()
+    study = study_of(STEERING)
     problem, key = study.problem({}), jax.random.key(5)
     found = problem.init(jax.random.key(1))
     result = jax.jit(problem.evaluate)(key, found)
@@ -88,7 +80,7 @@ def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
 
 
 def test_a_pendulum_can_be_steered():
-    study = study_of(task={"env": "Pendulum-v1"}, steering={"low": -3.0, "high": 3.0})
+    study = study_of(STEERING, task={"env": "Pendulum-v1"}, steering={"low": -3.0, "high": 3.0})
     study.check()
     found = jax.eval_shape(study.problem({}).init, jax.random.key(0))
     assert found["steering"]["params"]["Torso_0"]["Dense_0"]["kernel"].shape == (4, 8)

@@ -48,4 +48,3 @@ def test_windows_cover_the_whole_training(points, updates):
     np.testing.assert_array_equal(
         np.cumsum(windows.pooled({"x": jnp.asarray(sums)})["x"]), np.cumsum(sums)[ends - 1]
     )
-    assert windows.ends(updates - 1).tolist() == sorted({*ends[ends < updates], updates - 1} - {0})

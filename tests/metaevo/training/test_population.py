@@ -141,21 +141,6 @@ def test_hyperparams_may_change_in_mid_training(population, task, keys):
     assert agents.rows.episodes.rewards[0].sum() == pytest.approx(rewards, abs=1e-6)
 
 
-def test_curves_end_where_training_stands(keys):
-    task = q_task(updates=450)  # three updates a point
-    population = Population(task, q_learning.Hyperparams(), None, FITNESS)
-    agents = population.advance(population.init(keys, settings([0.5])), 100)
-    steps, curves = population.returns(agents)
-    assert steps.tolist() == [*range(30, 1000, 30), 1000]
-    assert curves.shape == (1, SEEDS, 34)
-    sums = agents.rows.episodes
-    assert sums.steps.sum(axis=1).tolist() == [1000.0] * SEEDS
-    known = sums.episodes[:, :34] > 0
-    np.testing.assert_array_equal(np.isfinite(curves[0]), known)
-    total = (np.nan_to_num(curves[0]) * sums.episodes[:, :34]).sum(axis=1)
-    np.testing.assert_allclose(total, sums.returns.sum(axis=1), rtol=1e-6)
-
-
 # --- Of a given number of agents, and whole trainings -------------------------------------------
 
 

@@ -16,8 +16,8 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import experiment_class
-from metaevo.studies.several import run_evolutions
 from metaevo.training import sampling
 from metaevo.training.fitness import measures
 from metaevo.training.tasks import updates_of

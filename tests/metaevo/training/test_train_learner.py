@@ -9,7 +9,7 @@ from metaevo.components import Component
 from metaevo.evolution.problem import frames_per_evaluation
 from metaevo.training.fitness import FitnessConfig, fitness, measures
 from metaevo.training.normalisation import measure_normalisation
-from metaevo.training.train_learner import TrainLearner, fitness_of, train
+from metaevo.training.train_learner import TrainLearner, train
 from purerl import ppo
 from purerl.parts import losses
 from purerl.types import EpisodeSums, TrainResult
@@ -129,17 +129,3 @@ def test_a_reference_no_better_than_random_play_gives_no_scale():
         ValueError, match="CartPole-v1: the hand-written reference scores 9, no better"
     ):
         measure_normalisation([(task, ppo.Hyperparams())], FitnessConfig(), seed=0)
-
-
-def test_fitness_of_looks_at_every_parameter():
-    task = ppo_task()
-    state = task.learner.init(jax.random.key(0), ppo.Hyperparams(), None, task.env_params)
-    result = type("Result", (), {})()
-    result.episodes = sums([1], [7])
-    for index in range(len(jax.tree.leaves(state.params))):
-        leaves, structure = jax.tree.flatten(state.params)
-        result.state = state
-        assert fitness_of(FitnessConfig(), task, result) == 7
-        leaves[index] = leaves[index].at[(0,) * leaves[index].ndim].set(jnp.inf)
-        result.state = state.replace(params=jax.tree.unflatten(structure, leaves))
-        assert np.isnan(fitness_of(FitnessConfig(), task, result))

@@ -3,7 +3,7 @@
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.studies import registry
+from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.sweeps import make_objective, sweep_class
 
 RAW = {
@@ -19,13 +19,8 @@ RAW = {
 
 
 def test_a_study_is_built_once_for_every_static_group(monkeypatch):
-    built, entry = [], registry.STUDIES[registry.LEARNER]
-
-    def make(settings):
-        built.append(settings)
-        return entry.make(settings)
-
-    monkeypatch.setitem(registry.STUDIES, registry.LEARNER, entry._replace(make=make))
+    built, make = [], LearnerStudy.make
+    monkeypatch.setattr(LearnerStudy, "make", lambda it: built.append(it) or make(it))
     plan = make_objective(from_dict(sweep_class(RAW), RAW)).plan()
     assert plan.groups == 2
     # The third one is that of the settings before the sweep.
