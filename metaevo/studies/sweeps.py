@@ -21,7 +21,6 @@ from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConf
 from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.strategy import StrategyConfig
-from metaevo.runs.run import from_python
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
@@ -215,11 +214,8 @@ def sweep(
         settings = from_dict(sweep_class(raw), raw)
         this = make_objective(settings)
     path = None if run_dir is None else files.as_path("run_dir", run_dir)
-    if path is not None:
-        with from_python():
-            code = run_sweep(this, settings, run_dir=path, resume=resume)
-        if code:
-            raise KeyboardInterrupt
+    if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
+        raise KeyboardInterrupt
     study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
     if path is None:
         search(this, study)
