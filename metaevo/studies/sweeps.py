@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping, with_python_scalars
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
@@ -202,7 +202,7 @@ def sweep(
     given = {"trials": trials, "sampler": sampler}
     overrides = {name: value for name, value in given.items() if value is not None}
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
-    rules, seed = dotted_space(with_python_scalars(dict(space))), with_python_scalars(seed)
+    rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
     settings: SearchSettings
     this: Objective
     if callable(objective):
