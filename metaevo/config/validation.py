@@ -28,7 +28,7 @@ import annotated_types
 
 from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
-from metaevo.config.plain import PlainDict, with_python_scalars
+from metaevo.config.plain import PlainDict
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def from_dict(cls: type[T], data: Any) -> T:
         ConfigError: describing the first problem.
     """
     try:
-        converted: T = _convert(cls, with_python_scalars(data), "", dataclasses.MISSING)
+        converted: T = _convert(cls, to_dict(data), "", dataclasses.MISSING)
         return converted
     except _ProblemsError as problems:
         first, *others = problems.args
@@ -53,7 +53,10 @@ def from_dict(cls: type[T], data: Any) -> T:
 
 
 def to_dict(config: Any) -> Any:
-    """Convert a config to plain data for YAML; `from_dict(type(config), ...)` is the inverse."""
+    """Convert a config to plain data for YAML; `from_dict(type(config), ...)` is the inverse.
+
+    Python's numbers replace scalars of NumPy and JAX.
+    """
     if dataclasses.is_dataclass(config):
         fields = dataclasses.fields(config)
         return {field.name: to_dict(getattr(config, field.name)) for field in fields if field.init}
@@ -61,7 +64,8 @@ def to_dict(config: Any) -> Any:
         return {key: to_dict(value) for key, value in config.items()}
     if isinstance(config, list | tuple):
         return [to_dict(value) for value in config]
-    return with_python_scalars(config)
+    is_scalar = getattr(config, "ndim", None) == 0 and hasattr(config, "item")
+    return config.item() if is_scalar else config
 
 
 def merge(base: PlainDict, override: PlainDict) -> PlainDict:

@@ -64,7 +64,12 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
     """
     check_problem(problem, "problem")
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    count = _check_shapes(shapes, candidates, "candidates", is_stacked=True)
+    leaves = jax.tree.leaves(candidates)
+    front = np.shape(leaves[0])[:1] if leaves else ()
+    _check_shapes(shapes, candidates, "candidates", front)
+    count = front[0] if front else 0
+    if not count:
+        raise ConfigError("candidates: must be arrays with an axis of candidates in front")
     is_typed = isinstance(keys, jax.Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
     if not (is_typed and keys.ndim == 1 and len(keys)):
         raise ConfigError(
@@ -85,40 +90,21 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
 
 
 def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
-    """Raise unless meta-parameters have the structure and shapes of the problem's.
-
-    Args:
-        problem: the problem that evaluates the meta-parameters.
-        meta_params: meta-parameters of one candidate.
-        name: name of the argument, for the error message.
-
-    Raises:
-        ConfigError: naming the array that differs.
-    """
+    """Raise `ConfigError`, with the `name` of the argument, unless its shapes are the problem's."""
     _check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
 
 
-def _check_shapes(shapes: PyTree, tree: PyTree, name: str, *, is_stacked: bool = False) -> int:
-    """Raise unless a tree has these shapes, with one more axis in front if it is stacked.
-
-    Returns:
-        the length of that axis.
-    """
+def _check_shapes(shapes: PyTree, tree: PyTree, name: str, front: tuple[int, ...] = ()) -> None:
+    """Raise unless the leaves of a tree have these shapes after the axes in front."""
     wanted: Any = jax.tree.structure(shapes)
     given: Any = jax.tree.structure(tree)
     if wanted != given:
         raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
     paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
-    if is_stacked and not leaves:
-        raise ConfigError(f"{name}: holds no array")
-    front = np.shape(leaves[0])[:1] if is_stacked else ()
     for (path, like), leaf in zip(paths, leaves, strict=True):
-        if np.shape(leaf) != (*front, *like.shape) or (is_stacked and front in ((), (0,))):
-            axes = ["candidates"] if is_stacked else []
-            axes += [str(each) for each in like.shape]
+        if np.shape(leaf) != (*front, *like.shape):
             place = f"{name}{jax.tree_util.keystr(path)}"
-            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be ({', '.join(axes)})")
-    return front[0] if is_stacked else 1
+            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be {(*front, *like.shape)}")
 
 
 def _program(problem: MetaProblem) -> devices.RowMap:

@@ -57,7 +57,7 @@ class EvosaxStrategy(Strategy):
             ConfigError: for an unknown setting, or an invalid value.
         """
         self.config, self.population_size = config, config.population_size
-        self.has_mean = has_mean(config.algorithm)
+        self.has_mean = config.algorithm in distribution_based_algorithms
         self.algorithm, self.params = _build(config, solution)
 
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> PyTree:
@@ -220,8 +220,3 @@ def _with_counts_of(new: Any, old: Any) -> PyTree:
         return new_leaf if jnp.issubdtype(jnp.result_type(new_leaf), jnp.integer) else old_leaf
 
     return jax.tree.map(choose, new, old)
-
-
-def has_mean(name: str) -> bool:
-    """Return whether an algorithm has a mean, which is then the result of a run."""
-    return name in distribution_based_algorithms

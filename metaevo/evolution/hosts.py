@@ -31,12 +31,6 @@ from purerl.types import PyTree
 
 T = TypeVar("T")
 
-ENVIRONMENT = {
-    "coordinator": "JAX_COORDINATOR_ADDRESS",
-    "processes": "JAX_NUM_PROCESSES",
-    "process": "JAX_PROCESS_ID",
-}
-"""Environment variables that replace the flags with the same names."""
 CONNECT_SECONDS = 300
 """Seconds that a starting process waits for the others."""
 
@@ -59,17 +53,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
     group.add_argument(
         "--coordinator",
+        default=os.environ.get("JAX_COORDINATOR_ADDRESS") or None,
         metavar="HOST:PORT",
         help="where the first process listens (or JAX_COORDINATOR_ADDRESS)",
     )
     group.add_argument(
         "--processes",
         type=int,
+        default=os.environ.get("JAX_NUM_PROCESSES") or None,
         metavar="N",
         help="how many there are (or JAX_NUM_PROCESSES); 1 keeps the tasks of a cluster apart",
     )
     group.add_argument(
-        "--process", type=int, metavar="I", help="which one this is, from 0 (or JAX_PROCESS_ID)"
+        "--process",
+        type=int,
+        default=os.environ.get("JAX_PROCESS_ID") or None,
+        metavar="I",
+        help="which one this is, from 0 (or JAX_PROCESS_ID)",
     )
     group.add_argument(
         "--distributed",
@@ -93,7 +93,7 @@ def join(argv: Sequence[str]) -> None:
         argv: the command line without the program's name; only the flags above are read.
     """
     global _connected
-    wanted = _wanted(argv, os.environ)
+    wanted = _wanted(argv)
     if wanted is None:
         return
     # The service would take SIGTERM away from us; XLA's collectives on a CPU, which wait for the
@@ -107,7 +107,7 @@ def join(argv: Sequence[str]) -> None:
         reason = str(error).strip().partition("\n")[0]
         if "coordinator_address" not in wanted:
             reason += " (no cluster that JAX knows? name --coordinator, --processes, --process)"
-        elif wanted["process_id"] == 0:
+        elif wanted["process_id"] == 0 and isinstance(error, RuntimeError):
             reason += f" (is the port of {wanted['coordinator_address']} free?)"
         raise ConfigError(f"the processes cannot connect: {reason}") from None
     _connected = True
@@ -142,7 +142,7 @@ def _lost(reason: str) -> str:
     )
 
 
-def _wanted(argv: Sequence[str], environ: Any) -> PlainDict | None:
+def _wanted(argv: Sequence[str]) -> PlainDict | None:
     """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_flags(parser)
@@ -150,34 +150,20 @@ def _wanted(argv: Sequence[str], environ: Any) -> PlainDict | None:
         args, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
         raise ConfigError(str(error)) from None
-    if {"-h", "--help"} & set(rest):
+    if {"-h", "--help"} & set(rest) or args.processes == 1:
         return None
     if args.heartbeat < 1:
         raise ConfigError(f"--heartbeat {args.heartbeat}: must be at least 1 second")
-    given = {name: getattr(args, name) for name in ENVIRONMENT}
-    for name, variable in ENVIRONMENT.items():
-        if given[name] is None and environ.get(variable):
-            text = environ[variable]
-            given[name] = text if name == "coordinator" else _integer(text, variable)
     heartbeat = {"heartbeat_timeout_seconds": args.heartbeat}
-    if given["processes"] == 1:
-        return None
-    if all(value is None for value in given.values()):
-        return heartbeat if args.distributed or _tasks(environ) > 1 else None
-    if missing := [f"--{name}" for name, value in given.items() if value is None]:
-        raise ConfigError(f"several processes also need {', '.join(missing)}")
-    host, _, port = given["coordinator"].rpartition(":")
+    if (args.coordinator, args.processes, args.process) == (None, None, None):
+        return heartbeat if args.distributed or _tasks() > 1 else None
+    host, _, port = (args.coordinator or "").rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"--coordinator {given['coordinator']}: must be HOST:PORT")
-    if not 0 <= given["process"] < given["processes"]:
-        raise ConfigError(
-            f"--process {given['process']} must be from 0 to {given['processes'] - 1}: "
-            f"there are --processes {given['processes']}"
-        )
+        raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
     return {
-        "coordinator_address": given["coordinator"],
-        "num_processes": given["processes"],
-        "process_id": given["process"],
+        "coordinator_address": args.coordinator,
+        "num_processes": args.processes,
+        "process_id": args.process,
         "cluster_detection_method": "deactivate",
         **heartbeat,
     }
@@ -200,18 +186,12 @@ def _wait_for(coordinator: str) -> None:
             return
 
 
-def _integer(text: str, variable: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{variable}={text}: must be a number") from None
-
-
-def _tasks(environ: Any) -> int:
+def _tasks() -> int:
     """Return how many tasks SLURM or Open MPI started together with this process.
 
     A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
     """
+    environ = os.environ
     if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
         return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
     if "OMPI_MCA_orte_hnp_uri" in environ:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from evosax.algorithms import distribution_based_algorithms
 
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict
@@ -152,20 +153,22 @@ def _is_own(config: StrategyConfig) -> bool:
 
 def has_mean(config: StrategyConfig) -> bool:
     """Return whether the algorithm has a mean, which is then the result of a run."""
-    if isinstance(config, GivenStrategy):
-        return config.strategy.has_mean
-    if is_custom(config.algorithm):
-        return bool(consent.load("strategy.algorithm", config.algorithm).has_mean)
-    return config.algorithm == META_GRADIENT or evosax_strategy.has_mean(config.algorithm)
+    return config.algorithm in distribution_based_algorithms or bool(_kind(config).has_mean)
 
 
 def perturbs(config: StrategyConfig) -> bool:
     """Return whether the algorithm adds numbers to meta-parameters."""
+    return bool(getattr(_kind(config), "perturbs", True))
+
+
+def _kind(config: StrategyConfig) -> Any:
+    """Return the class of the strategy, or the object that was given."""
     if isinstance(config, GivenStrategy):
-        return bool(getattr(config.strategy, "perturbs", True))
+        return config.strategy
     if is_custom(config.algorithm):
-        return bool(getattr(consent.load("strategy.algorithm", config.algorithm), "perturbs", True))
-    return config.algorithm != GENETIC_PROGRAMMING
+        return consent.load("strategy.algorithm", config.algorithm)
+    own = {META_GRADIENT: MetaGradient, GENETIC_PROGRAMMING: GeneticProgramming}
+    return own.get(config.algorithm, EvosaxStrategy)
 
 
 def _construct(config: StrategyConfig) -> Strategy:

@@ -256,7 +256,7 @@ def _write(path: Path, leaves: PlainDict, content: PlainDict) -> None:
     content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
     for leftover in path.parent.glob(f"{_TEMPORARY}*"):  # of saves that were killed
         _remove(leftover)
-    if _is_tree(path):
+    if (path / _METADATA).is_file() and not path.is_symlink():
         _replace(path, state, content)
         return
     if os.path.lexists(path):
@@ -271,15 +271,6 @@ def _write(path: Path, leaves: PlainDict, content: PlainDict) -> None:
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _is_tree(path: Path) -> bool:
-    """Whether there is an undamaged tree, which must be replaced atomically."""
-    try:
-        content, state = _read_files(path)
-        return not path.is_symlink() and content["sha256"] == hashlib.sha256(state).hexdigest()
-    except (OSError, ValueError, KeyError):
-        return False
 
 
 def _replace(path: Path, state: bytes, content: PlainDict) -> None:

@@ -8,7 +8,6 @@ with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
 """
 
 import contextlib
-import contextvars
 import dataclasses
 import os
 import sys
@@ -36,19 +35,6 @@ from purerl.types import PyTree
 S = TypeVar("S", bound=HasRun)
 _KIND = ("study", "learner", "evolve")
 """settings that determine which sections a run has"""
-
-
-_IN_PYTHON = contextvars.ContextVar("_IN_PYTHON", default=False)
-
-
-@contextlib.contextmanager
-def from_python() -> Iterator[None]:
-    """Name arguments instead of flags to continue the runs that are opened in this context."""
-    token = _IN_PYTHON.set(True)
-    try:
-        yield
-    finally:
-        _IN_PYTHON.reset(token)
 
 
 @dataclass(frozen=True)
@@ -295,12 +281,11 @@ def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> Ru
 
 
 def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
-    """Return the flags that continue a run, or the arguments for one from Python."""
-    if _IN_PYTHON.get():
-        return f"run_dir={str(run.path)!r}, resume=True"
+    """Return the flags that continue a run, and the argument for one from Python."""
     asks = any(each.needs_confirmation for each in destinations(to_dict(settings.run)))
     asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
-    return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
+    flag = " --confirm-destination" if asks else ""
+    return f"--resume --run-dir {run.path}{flag} (in Python: resume=True)"
 
 
 def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:

@@ -27,7 +27,6 @@ from metaevo.evolution.trouble import trouble
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
-from metaevo.runs.run import from_python
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolutions import members_of
 from metaevo.studies.learner import LearnerStudy
@@ -178,8 +177,7 @@ def evolve(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         return _evolve_in_memory(study, settings)
     path = files.as_path("run_dir", run_dir)
-    with from_python():
-        code = run_evolutions(study, settings, run_dir=path, resume=resume)
+    code = run_evolutions(study, settings, run_dir=path, resume=resume)
     if code:
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)

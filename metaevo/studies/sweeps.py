@@ -14,14 +14,13 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping, with_python_scalars
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
 from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.strategy import StrategyConfig
-from metaevo.runs.run import from_python
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
@@ -203,7 +202,7 @@ def sweep(
     given = {"trials": trials, "sampler": sampler}
     overrides = {name: value for name, value in given.items() if value is not None}
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
-    rules, seed = dotted_space(with_python_scalars(dict(space))), with_python_scalars(seed)
+    rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
     settings: SearchSettings
     this: Objective
     if callable(objective):
@@ -215,11 +214,8 @@ def sweep(
         settings = from_dict(sweep_class(raw), raw)
         this = make_objective(settings)
     path = None if run_dir is None else files.as_path("run_dir", run_dir)
-    if path is not None:
-        with from_python():
-            code = run_sweep(this, settings, run_dir=path, resume=resume)
-        if code:
-            raise KeyboardInterrupt
+    if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
+        raise KeyboardInterrupt
     study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
     if path is None:
         search(this, study)

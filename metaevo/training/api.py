@@ -8,7 +8,6 @@ from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.run import from_python
 from metaevo.training.result import (
     TrainingResult,
     check_resources,
@@ -89,8 +88,7 @@ def train(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
             "resumed from files"
         )
-    with from_python():
-        code = run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume)
+    code = run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume)
     if code:
         raise KeyboardInterrupt
     return load_training(run_dir)

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.faults.works import state_file
+
 FILES = ("state.npz", "metadata.json")
 REGIONS = 64
 """of a file in which every byte is flipped"""
@@ -41,13 +43,13 @@ def contents(content: bytes) -> Iterator[tuple[str, bytes]]:
     yield "twice", content + content
 
 
-def _replace_by_directory(path: Path, name: str) -> None:
-    (path / name).unlink()
-    (path / name).mkdir()
+def _replace_by_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
 
 
 def _replace_by_loop(path: Path) -> None:
-    shutil.rmtree(path)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
     path.symlink_to(path.name)
 
 
@@ -56,36 +58,31 @@ def _replace_by_file(path: Path) -> None:
     path.write_bytes(b"000000")
 
 
-def _loop_inside(path: Path) -> None:
-    (path / "state.npz").unlink()
-    (path / "state.npz").symlink_to("state.npz")
-
-
 def _empty(path: Path) -> None:
-    for name in FILES:
-        (path / name).unlink()
+    for file in path.iterdir():
+        file.unlink()
 
 
 def _half_written(path: Path) -> None:
     (path / "metadata.json").unlink()
-    content = (path / "state.npz").read_bytes()
-    (path / "state.npz").write_bytes(content[: len(content) // 3])
+    content = state_file(path).read_bytes()
+    state_file(path).write_bytes(content[: len(content) // 3])
 
 
 def _pickle(path: Path) -> None:
-    (path / "state.npz").write_bytes(pickle.dumps(Bomb()))
+    state_file(path).write_bytes(pickle.dumps(Bomb()))
 
 
 STRUCTURAL: dict[str, Callable[[Path], None]] = {
-    "state.npz missing": lambda path: (path / "state.npz").unlink(),
+    "state.npz missing": lambda path: state_file(path).unlink(),
     "metadata.json missing": lambda path: (path / "metadata.json").unlink(),
     "an empty directory": _empty,
     "half written": _half_written,
-    "a directory for state.npz": lambda path: _replace_by_directory(path, "state.npz"),
-    "a directory for metadata.json": lambda path: _replace_by_directory(path, "metadata.json"),
+    "a directory for state.npz": lambda path: _replace_by_directory(state_file(path)),
+    "a directory for metadata.json": lambda path: _replace_by_directory(path / "metadata.json"),
     "a file for the directory": _replace_by_file,
     "a symlink loop for the directory": _replace_by_loop,
-    "a symlink loop for state.npz": _loop_inside,
+    "a symlink loop for state.npz": lambda path: _replace_by_loop(state_file(path)),
     "a pickle for state.npz": _pickle,
 }
 """of a directory; none of them leaves anything that could be used"""

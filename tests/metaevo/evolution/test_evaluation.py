@@ -95,7 +95,8 @@ def test_ask_evaluate_tell_with_a_strategy_of_evosax():
     [
         ({"x": np.zeros((2, 3))}, KEYS, "candidates"),
         ({"x": np.zeros((2, 4)), "y": np.zeros(2)}, KEYS, r"candidates\['x'\]"),
-        ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, KEYS, r"candidates\['x'\]"),
+        ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, KEYS, "candidates"),
+        ({"x": np.zeros(3), "y": np.zeros(())}, KEYS, r"candidates\['x'\]"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, jax.random.key(0), "keys"),
     ],
 )

@@ -22,74 +22,66 @@ SLURM = {
 }
 
 
-def wanted(*argv, **environ):
-    return hosts._wanted(argv, environ)
-
-
-@pytest.mark.smoke
-def test_a_single_process_connects_with_nobody():
-    assert wanted() is None
-    assert wanted("--generations", "3", "--resume") is None
-    assert wanted("--heartbeat", "5") is None
-    assert wanted("--help", *FLAGS) is None
-
-
-def test_flags_and_variables_say_the_same():
-    expected = {
-        "coordinator_address": "node1:1234",
-        "num_processes": 4,
-        "process_id": 3,
-        "cluster_detection_method": "deactivate",
-        "heartbeat_timeout_seconds": 100,
-    }
-    assert wanted(*FLAGS, "--generations", "3") == expected
-    variables = dict(zip(hosts.ENVIRONMENT.values(), FLAGS[1::2], strict=True))
-    assert wanted(**variables) == expected
-    assert wanted("--process", "1", **variables)["process_id"] == 1
-    assert wanted("--heartbeat", "7", **SLURM, **variables) == {
-        **expected,
-        "heartbeat_timeout_seconds": 7,
-    }
-
-
-def test_a_step_of_several_tasks_is_found():
-    found = {"heartbeat_timeout_seconds": 100}
-    assert wanted(**SLURM) == found
-    assert wanted("--distributed") == found
-    assert wanted(OMPI_MCA_orte_hnp_uri="1.0;tcp://10.0.0.1:9", OMPI_COMM_WORLD_SIZE="2") == found
+VARIABLES = {
+    "JAX_COORDINATOR_ADDRESS": "node1:1234",
+    "JAX_NUM_PROCESSES": "4",
+    "JAX_PROCESS_ID": "3",
+}
+CONNECTED = {
+    "coordinator_address": "node1:1234",
+    "num_processes": 4,
+    "process_id": 3,
+    "cluster_detection_method": "deactivate",
+    "heartbeat_timeout_seconds": 100,
+}
+OPEN_MPI = {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:9", "OMPI_COMM_WORLD_SIZE": "2"}
+FOUND_BY_JAX = {"heartbeat_timeout_seconds": 100}
 
 
 @pytest.mark.parametrize(
-    "environ",
+    ("argv", "environ", "expected"),
     [
-        {**SLURM, "SLURM_STEP_NUM_TASKS": "1"},  # an interactive step in a job of four tasks
-        {**SLURM, "SLURM_NTASKS": "1"},
-        {name: value for name, value in SLURM.items() if name != "SLURM_STEP_NODELIST"},  # sbatch
-        {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},  # a pod of its own, as far as one can see
-        {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:9", "OMPI_COMM_WORLD_SIZE": "1"},
+        ([], {}, None),
+        (["--generations", "3", "--resume", "--heartbeat", "5"], {}, None),
+        (["--help", *FLAGS], {}, None),
+        ([*FLAGS, "--generations", "3"], {}, CONNECTED),
+        ([], VARIABLES, CONNECTED),
+        (["--process", "1"], VARIABLES, CONNECTED | {"process_id": 1}),
+        (["--heartbeat", "7"], SLURM | VARIABLES, CONNECTED | {"heartbeat_timeout_seconds": 7}),
+        ([], SLURM, FOUND_BY_JAX),
+        (["--distributed"], {}, FOUND_BY_JAX),
+        ([], OPEN_MPI, FOUND_BY_JAX),
+        # One task, as far as one can see: no others to wait for.
+        ([], {**SLURM, "SLURM_STEP_NUM_TASKS": "1"}, None),  # interactive, in a job of four tasks
+        ([], {**SLURM, "SLURM_NTASKS": "1"}, None),
+        ([], {name: SLURM[name] for name in SLURM if name != "SLURM_STEP_NODELIST"}, None),  # batch
+        ([], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None),
+        ([], {**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "1"}, None),
+        # Tasks that are kept apart.
+        (["--processes", "1"], SLURM, None),
+        ([], {**SLURM, "JAX_NUM_PROCESSES": "1"}, None),
     ],
 )
-def test_what_is_no_step_of_several_tasks_does_not_wait_for_others(environ):
-    assert wanted(**environ) is None
-
-
-def test_tasks_can_be_kept_apart():
-    assert wanted("--processes", "1", **SLURM) is None
-    assert wanted(JAX_NUM_PROCESSES="1", **SLURM) is None
+def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert hosts._wanted(argv) == expected
 
 
 @pytest.mark.parametrize(
-    ("argv", "key"),
+    ("argv", "reason"),
     [
-        (FLAGS[:4], "--process"),
-        (["--coordinator", "node1", *FLAGS[2:]], "--coordinator node1"),
-        ([*FLAGS[:2], "--processes", "0", "--process", "0"], "--processes 0"),
-        ([*FLAGS[:4], "--process", "4"], "--process 4"),
+        (["--coordinator", "node1", *FLAGS[2:]], "--coordinator node1: must be HOST:PORT"),
+        (FLAGS[2:], "--coordinator None: must be HOST:PORT"),
+        (["--processes", "many"], "invalid int value: 'many'"),
     ],
 )
-def test_incomplete_or_impossible_flags_are_refused(argv, key):
-    with pytest.raises(ConfigError, match=key):
-        hosts._wanted(argv, {})
+def test_incomplete_or_impossible_flags_are_refused(argv, reason, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        hosts.join(argv)
+    _, error = capsys.readouterr()
+    assert reason in error
+    assert error.count("\n") == 1
 
 
 def test_a_first_process_that_never_comes_is_one_clear_error(monkeypatch, capsys):

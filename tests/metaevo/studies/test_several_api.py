@@ -114,7 +114,7 @@ def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
     stop_after(monkeypatch, 14)
     with pytest.raises(KeyboardInterrupt):
         evolve(path)
-    assert f"run_dir={str(path)!r}, resume=True" in capsys.readouterr().err
+    assert f"--run-dir {path} (in Python: resume=True)" in capsys.readouterr().err
     monkeypatch.undo()
     assert not (path / "report.html").exists()
     done = sum(len(records(path / f"seed_{seed}")) for seed in SEEDS)
