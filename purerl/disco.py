@@ -216,7 +216,6 @@ class Disco:
         env_params: EnvParams,
     ) -> State:
         """Return a new agent in newly reset environments."""
-        del meta_params
         config = self.config
         network_key, reset_key, key = jax.random.split(key, 3)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs)
@@ -316,7 +315,6 @@ class Disco:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect trajectories, and learn from a minibatch as soon as there are enough."""
-        del meta_params
         collect_key, draw_key, key = jax.random.split(state.key, 3)
         state, sums = self.collect(state, collect_key, env_params)
         learned, metrics = self.learn(state.agent, self.draw(state, draw_key), hyperparams)
@@ -332,7 +330,6 @@ class Disco:
         self, policy: PyTree, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        del memory, legal
         return self.network.apply(policy, obs, method="policy"), None
 
 

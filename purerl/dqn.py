@@ -345,7 +345,6 @@ class DQN:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a minibatch, as the value loss sees them."""
-        del env_params
         batch, _ = self.make_batch(state, state.key, hyperparams)
         return self.values(state.params, batch.obs).of(batch.action), batch.target
 
@@ -357,7 +356,6 @@ class DQN:
         self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[policies.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        del memory
         values = self.values(policy.params, obs, masks.legal_mask(self.env, legal))
         return policies.EpsilonGreedy(values, policy.epsilon), None
 

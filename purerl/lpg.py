@@ -246,7 +246,6 @@ class LPG:
         self, policy: PyTree, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        del memory, legal
         distribution, _ = self.network.apply(policy, obs)
         return distribution, None
 

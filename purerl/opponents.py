@@ -136,7 +136,6 @@ def _respond(
     game: Game, rate: Rate, own: jax.Array, other: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Take gradient steps from the first policy against the other's current policy, as in MAML."""
-    del own
 
     def step(_, policy):
         return policy + rate * gradient(game, policy, other)

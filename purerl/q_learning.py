@@ -189,7 +189,6 @@ class QLearning:
         env_params: EnvParams,
     ) -> State:
         """Return a new agent in a newly reset environment."""
-        del meta_params
         reset_key, key = jax.random.split(key)
         obs, env_state = self.env.reset(reset_key, env_params)
         num_states = int(self.env.observation_space(env_params).n)
@@ -314,7 +313,6 @@ class QLearning:
         self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[TabularPolicy, None]:
         """Return the distribution of actions in one state; there is no memory."""
-        del memory, legal
         return TabularPolicy(jnp.asarray(policy.q)[obs]), None
 
 

@@ -30,7 +30,6 @@ class ObservationAdapter(Environment):
 
     def with_inner(self, params: PyTree, inner: PyTree) -> Any:
         """Return parameters with others of the wrapped environment, which are all by default."""
-        del params
         return inner
 
     @property

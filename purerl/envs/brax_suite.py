@@ -62,7 +62,6 @@ class Brax(SuiteEnvironment):
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset; brax's `done` marks a terminal state, never a time limit."""
-        del params
         state = self.robot.reset(key)
         return state.obs, state
 
@@ -70,7 +69,6 @@ class Brax(SuiteEnvironment):
         self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; brax changes the dicts of the state in place, so it gets copies."""
-        del key, params
         inner = inner.replace(metrics=dict(inner.metrics), info=dict(inner.info))
         state = self.robot.step(inner, action)
         return state.obs, state, state.reward, state.done.astype(bool)
@@ -99,7 +97,6 @@ class Brax(SuiteEnvironment):
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the robot as lines: from the side, with the camera moving along, or from above."""
-        del params
         name = self.name.removeprefix("brax/")
         shown, up = (FROM_ABOVE[name], 1) if name in FROM_ABOVE else (METRES, 2)
         lines = _lines(self.robot.sys, state.inner.pipeline_state.x) if name != "fast" else []
@@ -122,7 +119,6 @@ class Brax(SuiteEnvironment):
 
     def action_space(self, params: PyTree = None) -> spaces.Box:
         """Return a box with a number in [-1, 1] for every actuator."""
-        del params
         return spaces.Box(-1.0, 1.0, (self.num_actions,))
 
 

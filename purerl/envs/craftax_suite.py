@@ -108,7 +108,6 @@ class Craftax(SuiteEnvironment):
 
         The noise at night is always the same. The first picture takes seconds to compile.
         """
-        del params
         if self._draw is None:
             self._draw = jax.jit(self._pixel_renderer())
         with tolerant():

@@ -8,44 +8,28 @@ module, which loads it.)
 
 import importlib
 import sys
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import flax  # noqa: F401 - loads JAX too, so that only gymnax sees the stand-ins
-
-DRAWING = "seaborn", "matplotlib.pyplot"
 
 
 class StandIn(ModuleType):
     """A module that is imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the module; names that begin with `__` do not import it."""
-        if name.startswith("__") and sys.modules.get(self.__name__) in (None, self):
+        """Return an attribute of the module."""
+        if name.startswith("__"):  # `import` asks for these
             raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            sys.modules.pop(self.__name__, None)
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _stand_in(name: str) -> StandIn:
-    stand_in, spec = StandIn(name), find_spec(name)
-    stand_in.__spec__ = spec  # for checks that the package is installed
-    if spec is not None and spec.submodule_search_locations is not None:
-        stand_in.__path__ = spec.submodule_search_locations
-    return stand_in
-
-
-def _import() -> None:
-    stand_ins = {name: _stand_in(name) for name in DRAWING if name not in sys.modules}
-    sys.modules.update(stand_ins)
-    try:
-        importlib.import_module("gymnax")
-    finally:  # later imports get the real modules
-        for name, stand_in in stand_ins.items():
-            if sys.modules.get(name) is stand_in:
-                sys.modules.pop(name, None)
-
-
-_import()
+_STAND_INS = {
+    name: StandIn(name) for name in ("seaborn", "matplotlib.pyplot") if name not in sys.modules
+}
+sys.modules.update(_STAND_INS)
+try:
+    importlib.import_module("gymnax")
+finally:  # later imports get the real modules
+    for _name in _STAND_INS:
+        del sys.modules[_name]

@@ -157,14 +157,12 @@ class Jumanji(SuiteEnvironment):
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset."""
-        del params
         return self._seen_of(*self.game.reset(key))
 
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; random numbers come from `key`, because the state has no key."""
-        del params
         if len(self._shape) > 1:
             action = jnp.stack(jnp.unravel_index(action, self._shape))
         state, timestep = self.game.step(inner.state.replace(key=key), action)
@@ -176,13 +174,11 @@ class Jumanji(SuiteEnvironment):
 
     def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return jumanji's mask [num_actions]."""
-        del params
         mask: jax.Array = state.inner.legal
         return mask
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the board, uint8 [height, width, 3]."""
-        del params
         return self._draw(state.inner.state)
 
     @property

@@ -59,7 +59,6 @@ class Navix(SuiteEnvironment):
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset, and drop navix's picture of the grid, which takes 12 of the 13 kB of its state."""
-        del params
         timestep = self.grid.reset(key)
         return timestep.observation, _without_extras(timestep.state)
 
@@ -71,7 +70,6 @@ class Navix(SuiteEnvironment):
         Objects that move by themselves use `key`, because the state has no key. Navix changes the
         dict of the state in place, so it gets a copy.
         """
-        del params
         before = self._navix.Timestep(
             t=jnp.int32(0),
             observation=None,
@@ -86,7 +84,6 @@ class Navix(SuiteEnvironment):
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Return navix's picture of the state, uint8 [height, width, 3]."""
-        del params
         cache = imported("navix", "navix.rendering.cache", VERSION).RenderingCache
         inner = state.inner.replace(cache=cache.init(state.inner.grid))
         picture = np.asarray(imported("navix", "navix.observations", VERSION).rgb(inner))

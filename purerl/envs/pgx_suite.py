@@ -76,7 +76,6 @@ class Pgx(SuiteEnvironment):
 
     def begin(self, key: jax.Array, params: SuiteParams) -> tuple[jax.Array, Any]:
         """Reset, and disable the time limit of Freeway."""
-        del params
         state = self.game.init(key)
         if hasattr(state, "_terminate_timer"):
             state = state.replace(_terminate_timer=jnp.int32(NEVER))
@@ -86,7 +85,6 @@ class Pgx(SuiteEnvironment):
         self, key: jax.Array, inner: Environment, action: jax.Array, params: SuiteParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; the reward belongs to the only player."""
-        del params
         state = self.game.step(inner, action, key)
         return (
             state.observation,
@@ -97,13 +95,11 @@ class Pgx(SuiteEnvironment):
 
     def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return pgx's mask [num_actions]; an illegal action would end the game."""
-        del params
         mask: jax.Array = state.inner.legal_action_mask
         return mask
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the observation of a MinAtar game, or the board of 2048."""
-        del params
         if self.name == "pgx/2048":
             return drawing.board_2048(np.asarray(state.inner._board).reshape(4, 4))
         return drawing.planes(np.asarray(self._observe(state.inner)))

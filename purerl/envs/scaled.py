@@ -47,7 +47,6 @@ class ScaledRewards(ObservationAdapter):
 
     def observe(self, obs: jax.Array, params: ScaledParams) -> jax.Array:
         """Return the observation as it is."""
-        del params
         return obs
 
     def step(

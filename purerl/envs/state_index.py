@@ -30,12 +30,10 @@ class StateIndex(ObservationAdapter):
 
     def observation_space(self, params: PyTree) -> spaces.Discrete:
         """Return the space of state numbers."""
-        del params
         return spaces.Discrete(self.num_states)
 
     def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return the number of the state."""
-        del params
         return jnp.clip(self.index(obs).astype(jnp.int32), 0, self.num_states - 1)
 
 

@@ -141,7 +141,6 @@ class Steering(Environment):
 
     def action_space(self, params: SteeringParams | None = None) -> spaces.Box:
         """Return the space of messages before they are scaled."""
-        del params
         return spaces.Box(-1.0, 1.0, (self.width,), jnp.float32)
 
     def observation_space(self, params: SteeringParams) -> spaces.Box:

@@ -155,7 +155,6 @@ class SuiteEnvironment(Environment):
 
     def action_space(self, params: PyTree = None) -> Any:
         """Return `num_actions` actions; a suite with continuous actions overrides it."""
-        del params
         return spaces.Discrete(self.num_actions)
 
     def observation_space(self, params: PyTree) -> spaces.Box:

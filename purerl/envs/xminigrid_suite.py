@@ -80,7 +80,6 @@ class XMiniGrid(SuiteEnvironment):
         self, key: jax.Array, inner: Environment, action: jax.Array, params: XMiniGridParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; a discount of 0 marks a terminal state. The base class applies the time limit."""
-        del key
         before = self._types.TimeStep(
             state=inner, step_type=None, reward=None, discount=None, observation=None
         )
@@ -89,7 +88,6 @@ class XMiniGrid(SuiteEnvironment):
 
     def render(self, state: SuiteState, params: XMiniGridParams) -> np.ndarray:
         """Return xminigrid's picture of the state, uint8 [height, width, 3]."""
-        del params
         drawing = imported("xminigrid", "xminigrid.rendering.rgb_render", VERSION)
         inner = jax.device_get(state.inner)
         picture: np.ndarray = drawing.render(

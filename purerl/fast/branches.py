@@ -53,5 +53,4 @@ def _for_any_agent(predicate: jax.Array) -> jax.Array:
 
 @_for_any_agent.def_vmap
 def _reduce(axis_size: int, in_batched: list[bool], predicate: jax.Array) -> tuple[jax.Array, bool]:
-    del axis_size, in_batched
     return _for_any_agent(jnp.any(predicate, axis=0)), False

@@ -74,7 +74,6 @@ def clip_by_global_norm(limit: jax.Array | float) -> optax.GradientTransformatio
         return optax.clip_by_global_norm(limit)
 
     def update(updates, state, params=None):
-        del params
         leaves = jax.tree.leaves(updates)
         small = [jnp.ravel(leaf) for leaf in leaves if leaf.size < SMALL]
         large = [leaf for leaf in leaves if leaf.size >= SMALL]

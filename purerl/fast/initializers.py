@@ -70,7 +70,6 @@ def orthogonal(scale: float = 1.0) -> Initializer:
     """
 
     def init(key, shape, dtype=jnp.float32, out_sharding=None):
-        del out_sharding
         if len(shape) < 2:
             raise ValueError(f"orthogonal needs at least two axes, got shape {tuple(shape)}")
         return _orthogonal(key, tuple(shape), scale, dtype)

@@ -82,8 +82,7 @@ def _as_kernel() -> Callable[..., jax.Array]:
     """Return `_plain` as a kernel. To differentiate a second time, JAX uses `_plain`."""
 
     def plain_backward(*arguments):
-        *inputs, remembered, gradient = arguments
-        del remembered
+        *inputs, _, gradient = arguments
         return jax.vjp(_plain, *inputs)[1](gradient)
 
     # Step by step, kernels of XLA would take longer for a single agent, too.

@@ -84,7 +84,6 @@ def noise(key: jax.Array, obs: jax.Array, width: int) -> jax.Array:
 
 def silence(key: jax.Array, weights: Weights) -> Weights:
     """Return the weights of a network with the constant output zero."""
-    del key
     return jax.tree.map(jnp.zeros_like, weights)
 
 

@@ -52,7 +52,6 @@ def squared(
     old_prediction: jax.Array,
 ) -> jax.Array:
     """Half the squared error, (prediction - target)^2 / 2."""
-    del meta_params, context, old_prediction
     return 0.5 * jnp.square(prediction - target)
 
 
@@ -82,7 +81,6 @@ def huber(
     old_prediction: jax.Array,
 ) -> jax.Array:
     """Huber loss (Huber 1964): squared up to `hyperparams.huber_delta`, linear beyond."""
-    del meta_params, old_prediction
     return optax.losses.huber_loss(prediction, target, delta=context.hyperparams.huber_delta)
 
 
@@ -98,7 +96,6 @@ def sloped_squared(
     Predictions settle that slope below their targets, so actions that were tried often look worse
     than others, as if every step cost that much.
     """
-    del meta_params, old_prediction
     error = prediction - target
     return 0.5 * jnp.square(error) + context.hyperparams.loss_slope * error
 
@@ -110,7 +107,6 @@ def clipped_surrogate(
     advantage: jax.Array,
 ) -> jax.Array:
     """PPO's clipped surrogate objective, negated (Schulman et al. 2017, equation 7)."""
-    del meta_params
     clip = context.hyperparams.clip_epsilon
     return _clipped_surrogate(log_ratio, advantage, clip, clip)
 
@@ -125,7 +121,6 @@ def clip_higher(
 
     The ratio is clipped to [1 - clip_epsilon, 1 + clip_epsilon_high].
     """
-    del meta_params
     hyperparams = context.hyperparams
     return _clipped_surrogate(
         log_ratio, advantage, hyperparams.clip_epsilon, hyperparams.clip_epsilon_high
@@ -150,7 +145,6 @@ def kl_penalty(
     `hyperparams.kl_coef` is constant. The divergence is estimated from the sampled actions by
     ratio - 1 - log(ratio), which is never negative (Schulman 2020, "Approximating KL divergence").
     """
-    del meta_params
     ratio = jnp.exp(log_ratio)
     divergence = ratio - 1.0 - log_ratio
     return context.hyperparams.kl_coef * divergence - ratio * advantage
@@ -167,7 +161,6 @@ def spo(
     ratio * advantage - |advantage| / (2 clip_epsilon) (ratio - 1)^2: its maximum is at a distance
     of `hyperparams.clip_epsilon` from 1.
     """
-    del meta_params
     ratio = jnp.exp(log_ratio)
     penalty = jnp.abs(advantage) / (2.0 * context.hyperparams.clip_epsilon)
     return penalty * jnp.square(ratio - 1.0) - ratio * advantage
@@ -184,7 +177,6 @@ def apa(
     (log_ratio - advantage / apa_temperature)^2: it is lowest where the probability of an action is
     multiplied by exp(advantage / apa_temperature). The old policy takes the place of the initial.
     """
-    del meta_params
     target = advantage / context.hyperparams.apa_temperature
     return 0.5 * jnp.square(log_ratio - target)
 
@@ -200,7 +192,6 @@ def dpo(
     The surrogate `ratio * advantage` minus a drift, a closed form of the evolved drift. It
     bounds the move up by `hyperparams.dpo_alpha` and the move down by `hyperparams.dpo_beta`.
     """
-    del meta_params
     ratio = jnp.exp(log_ratio)
     alpha, beta = context.hyperparams.dpo_alpha, context.hyperparams.dpo_beta
     up, down = (ratio - 1.0) * advantage, log_ratio * advantage

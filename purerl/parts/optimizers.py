@@ -5,6 +5,7 @@ parameters are one vector, which takes fewer operations and changes results by r
 needs their matrices. Constants without a hyperparameter are optax's defaults.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Self
 
 import jax
@@ -49,61 +50,40 @@ class Hyperparams(struct.PyTreeNode):
         return self.replace(learning_rate=0.0)
 
 
-def adam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Adam (Kingma & Ba 2015), with `hyperparams.adam_epsilon`."""
-    del meta_params
-    return _optimizer(context, optax.scale_by_adam(eps=context.hyperparams.adam_epsilon))
+def _along(direction: Callable[[Hyperparams], optax.GradientTransformation]) -> MakeOptimizer:
+    """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
+
+    def make(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
+        along = direction(context.hyperparams)
+        return flattened(_clipped(context, along, scale_by_annealed_learning_rate(context)))
+
+    return make
 
 
-def momentum(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Gradient descent with momentum (Polyak 1964), `hyperparams.momentum` of the last step."""
-    del meta_params
-    return _optimizer(context, optax.trace(decay=context.hyperparams.momentum))
-
-
-def rmsprop(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """RMSProp (Tieleman & Hinton 2012), with `rmsprop_decay` and `rmsprop_epsilon`."""
-    del meta_params
-    decay, epsilon = context.hyperparams.rmsprop_decay, context.hyperparams.rmsprop_epsilon
-    return _optimizer(context, optax.scale_by_rms(decay=decay, eps=epsilon))
-
-
-def sgd(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Plain gradient descent."""
-    del meta_params
-    return _optimizer(context, optax.identity())
-
-
-def adamw(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Adam with decoupled decay of all parameters (Loshchilov & Hutter 2019)."""
-    del meta_params
-    direction = optax.scale_by_adam(eps=context.hyperparams.adam_epsilon)
-    return _optimizer(context, _with_weight_decay(context, direction))
-
-
-def nadam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Adam with Nesterov momentum (Dozat 2016)."""
-    del meta_params
-    epsilon = context.hyperparams.adam_epsilon
-    return _optimizer(context, optax.scale_by_adam(eps=epsilon, nesterov=True))
-
-
-def amsgrad(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Adam with the largest second moment so far (Reddi et al. 2018)."""
-    del meta_params
-    return _optimizer(context, optax.scale_by_amsgrad(eps=context.hyperparams.adam_epsilon))
-
-
-def radam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Adam without division in the first five steps, then rectified (Liu et al. 2020)."""
-    del meta_params
-    return _optimizer(context, optax.scale_by_radam(eps=context.hyperparams.adam_epsilon))
-
-
-def lion(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Steps of one size along a momentum's sign, and weight decay (Chen et al. 2023)."""
-    del meta_params
-    return _optimizer(context, _with_weight_decay(context, optax.scale_by_lion()))
+adam = _along(lambda h: optax.scale_by_adam(eps=h.adam_epsilon))
+"""Adam (Kingma & Ba 2015), with `hyperparams.adam_epsilon`."""
+momentum = _along(lambda h: optax.trace(decay=h.momentum))
+"""Gradient descent with momentum (Polyak 1964), `hyperparams.momentum` of the last step."""
+rmsprop = _along(lambda h: optax.scale_by_rms(decay=h.rmsprop_decay, eps=h.rmsprop_epsilon))
+"""RMSProp (Tieleman & Hinton 2012), with `rmsprop_decay` and `rmsprop_epsilon`."""
+sgd = _along(lambda h: optax.identity())
+"""Plain gradient descent."""
+adamw = _along(
+    lambda h: optax.chain(
+        optax.scale_by_adam(eps=h.adam_epsilon), optax.add_decayed_weights(h.weight_decay)
+    )
+)
+"""Adam with decoupled decay of all parameters (Loshchilov & Hutter 2019)."""
+nadam = _along(lambda h: optax.scale_by_adam(eps=h.adam_epsilon, nesterov=True))
+"""Adam with Nesterov momentum (Dozat 2016)."""
+amsgrad = _along(lambda h: optax.scale_by_amsgrad(eps=h.adam_epsilon))
+"""Adam with the largest second moment so far (Reddi et al. 2018)."""
+radam = _along(lambda h: optax.scale_by_radam(eps=h.adam_epsilon))
+"""Adam without division in the first five steps, then rectified (Liu et al. 2020)."""
+lion = _along(
+    lambda h: optax.chain(optax.scale_by_lion(), optax.add_decayed_weights(h.weight_decay))
+)
+"""Steps of one size along a momentum's sign, and weight decay (Chen et al. 2023)."""
 
 
 def muon(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
@@ -112,7 +92,6 @@ def muon(meta_params: MetaParams, context: Context) -> optax.GradientTransformat
     The steps are scaled to the size of Adam's (Liu et al. 2025). A kernel of a convolution is the
     matrix of all its inputs and its filters.
     """
-    del meta_params
 
     def matrix(depth: float, leaf: jax.Array) -> contrib.MuonDimensionNumbers | None:
         is_hidden = depth < 1 and leaf.ndim > 1
@@ -138,18 +117,10 @@ def schedule_free_adam(
     The agent acts with the parameters of the gradient, which are 0.9 of that mean and 0.1 of the
     last steps.
     """
-    del meta_params
     step_size = _annealed_learning_rate(context)
     adam = optax.scale_by_adam(b1=0.0, eps=context.hyperparams.adam_epsilon)
     steps = optax.chain(adam, optax.scale_by_learning_rate(step_size))
     return flattened(_clipped(context, contrib.schedule_free(steps, step_size)))
-
-
-def _optimizer(
-    context: Context, direction: optax.GradientTransformation
-) -> optax.GradientTransformationExtraArgs:
-    """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
-    return flattened(_clipped(context, direction, scale_by_annealed_learning_rate(context)))
 
 
 def _clipped(
@@ -157,12 +128,6 @@ def _clipped(
 ) -> optax.GradientTransformationExtraArgs:
     """Return transformations, one after another, of the clipped gradient."""
     return optax.chain(clip_by_global_norm(context.hyperparams.max_grad_norm), *parts)
-
-
-def _with_weight_decay(
-    context: Context, direction: optax.GradientTransformation
-) -> optax.GradientTransformationExtraArgs:
-    return optax.chain(direction, optax.add_decayed_weights(context.hyperparams.weight_decay))
 
 
 def annealed(context: Context) -> jax.Array | float:
@@ -181,7 +146,6 @@ def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransform
     """
 
     def update(updates, state, params=None, *, progress, frames, **extra_args):
-        del params, extra_args
         step_size = _annealed_learning_rate(context.replace(progress=progress, frames=frames))
         return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
 

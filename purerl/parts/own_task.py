@@ -82,7 +82,6 @@ class OwnTask:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Update the agent in its task."""
-        del env_params
         agent, sums, metrics = self.learner.update(
             state.agent, hyperparams, meta_params, state.env_params
         )
@@ -105,7 +104,6 @@ class OwnTask:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets of the agent in its task."""
-        del env_params
         learner: Any = self.learner
         found: tuple[jax.Array, jax.Array] = learner.value_targets(
             state.agent, hyperparams, state.env_params

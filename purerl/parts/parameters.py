@@ -40,7 +40,6 @@ def depth(params: PyTree) -> PyTree:
             layers.setdefault(torso, set()).add(layer)
 
     def of_array(path: tuple[Any, ...], leaf: jax.Array) -> float:
-        del leaf
         torso, layer = _layer(path)
         if layer is None:
             return 1.0

@@ -66,7 +66,6 @@ class EpsilonGreedy(NamedTuple):
 
     def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the best actions [...] int32."""
-        del key
         return self.values.best()
 
 
@@ -84,7 +83,6 @@ class Categorical(NamedTuple):
 
     def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the likeliest actions [...] int32."""
-        del key
         return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
     def log_prob(self, action: jax.Array) -> jax.Array:
@@ -118,7 +116,6 @@ class Gaussian(NamedTuple):
 
     def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the mean [..., action_dim]."""
-        del key
         return self.mean
 
     def log_prob(self, action: jax.Array) -> jax.Array:
@@ -138,7 +135,6 @@ class Gaussian(NamedTuple):
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
         """Return the distribution itself: only discrete actions have `purerl.parts.masks`."""
-        del legal
         return self
 
     def _log_std(self) -> jax.Array:

@@ -10,7 +10,6 @@ from purerl.types import Context, Hyperparams, MetaParams, Schedule
 
 def constant(meta_params: MetaParams, context: Context) -> Hyperparams:
     """The settings as they are."""
-    del meta_params
     return context.hyperparams
 
 
@@ -19,7 +18,6 @@ def linear(meta_params: MetaParams, context: Context) -> Hyperparams:
 
     So does the clip for Atari in Schulman et al. 2017 (table 5), together with the learning rate.
     """
-    del meta_params
     hyperparams, left = context.hyperparams, 1.0 - context.progress
     return hyperparams.replace(
         clip_epsilon=left * hyperparams.clip_epsilon, entropy_coef=left * hyperparams.entropy_coef
@@ -31,7 +29,6 @@ def cosine(meta_params: MetaParams, context: Context) -> Hyperparams:
 
     That replaces the optimizer's annealing: `final_learning_rate` is 1.
     """
-    del meta_params
     hyperparams, share = context.hyperparams, 0.5 * (1.0 + jnp.cos(jnp.pi * context.progress))
     return hyperparams.replace(
         learning_rate=share * hyperparams.learning_rate, final_learning_rate=1.0

@@ -26,7 +26,6 @@ def a2c(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Ta
     The first number that an agent predicts is the value. Reads `hyperparams.gamma`, `gae_lambda`
     and `entropy_coef`.
     """
-    del meta_params
     hyperparams = context.hyperparams
     advantage, target = generalized_advantages(
         trajectory.reward,
