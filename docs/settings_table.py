@@ -1,12 +1,14 @@
-"""Tables of settings, from the source of their dataclasses."""
+"""Tables of settings, from their dataclasses."""
 
-import ast
+import dataclasses
 import importlib
-import inspect
-import itertools
-import re
-import textwrap
+import types
+import typing
 from typing import Any
+
+from metaevo.config import dump_yaml
+from metaevo.config.sections import documentation
+from metaevo.config.validation import default_of
 
 
 def settings(section: str, file: str, name: str) -> list[list[str]]:
@@ -19,50 +21,38 @@ def settings(section: str, file: str, name: str) -> list[list[str]]:
         file: source file with the class, relative to the root.
         name: name of the class.
     """
-    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    cls = getattr(module, name)
-    bases = [base for base in cls.__mro__[:0:-1] if base.__module__.startswith("purerl.parts.")]
-    rows: dict[str, list[str]] = {}
-    for made in [*bases, cls]:
-        (found,) = ast.parse(textwrap.dedent(inspect.getsource(made))).body
-        assert isinstance(found, ast.ClassDef)
-        for field, after in itertools.pairwise([*found.body, None]):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                key = field.target.id
-                is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                inherited = rows[key][-1] if key in rows else ""
-                text = " ".join(ast.literal_eval(after.value).split()) if is_text else inherited
-                default = "" if field.value is None else f"`{_default(field.value)}`"
-                kind = _type(field.annotation).replace("|", "\\|")
-                rows[key] = [f"`{section}.{key}`", kind, default, text]
-    return list(rows.values())
+    cls = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
+    shown = [each for each in cls.__mro__ if each.__module__.startswith("purerl.parts.")]
+    names = {key for each in [*shown, cls] for key in each.__annotations__}
+    kinds, texts = typing.get_type_hints(cls), documentation(cls)
+    return [
+        [f"`{section}.{key}`", _type(kinds[key]), _default(field), texts.get(key, "")]
+        for field in dataclasses.fields(cls)
+        if (key := field.name) in names
+    ]
 
 
-def _type(annotation: ast.expr) -> str:
-    """Return a type without its bounds: `int | None` for `Annotated[int, Ge(0)] | None`."""
-
-    class Plain(ast.NodeTransformer):
-        def visit_Subscript(self, node: ast.Subscript) -> Any:
-            self.generic_visit(node)
-            is_annotated = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
-            return (
-                node.slice.elts[0] if is_annotated and isinstance(node.slice, ast.Tuple) else node
-            )
-
-    text = ast.unparse(Plain().visit(annotation))
-    if text.startswith("Literal["):
-        return text[8:-1].replace("'", "`")
-    text = re.sub(r"tuple\[([\w ]+), \.\.\.\]", r"list of \1", text)
-    return text.replace("PlainDict", "mapping")
+def _type(kind: Any) -> str:
+    """Return a type as a cell: `int | None`, `list of str`, or the values of a `Literal`."""
+    parts = typing.get_args(kind)
+    if kind == dict[str, Any]:
+        return "mapping"
+    if typing.get_origin(kind) is typing.Literal:
+        return ", ".join(f"`{each}`" for each in parts)
+    names = [each if each is ... else _type(each) for each in parts]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " \\| ".join(names)
+    if ... in names:
+        return f"list of {names[0]}"
+    name = "None" if kind is types.NoneType else kind.__name__
+    return f"{name}[{', '.join(names)}]" if names else name
 
 
-def _default(value: ast.expr) -> str:
+def _default(field: Any) -> str:
     """Return a default value in YAML syntax."""
-    text = ast.unparse(value)
-    factory = re.fullmatch(r"field\(default_factory=(\w+)\)", text)
-    if factory:
-        return {"dict": "{}", "tuple": "[]", "list": "[]"}.get(factory[1], factory[1])
-    if isinstance(value, ast.Tuple):
-        return f"[{', '.join(map(_default, value.elts))}]"
-    words = {"None": "null", "True": "true", "False": "false"}
-    return words.get(text, text.strip("'"))
+    value = default_of(field)
+    if value is dataclasses.MISSING:
+        return ""
+    if dataclasses.is_dataclass(value):
+        return f"`{type(value).__name__}`"
+    return f"`{dump_yaml([value], flow=True).strip()[1:-1]}`"

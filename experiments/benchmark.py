@@ -24,23 +24,17 @@ printed as markdown; docs/explanation/performance.md explains their columns.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import (
-    environments,
-    evolution,
-    peers,
-    programs,
-    sweeps,
-    tasks,
-    training,
-)
+from experiments.benchmarks import environments, evolution, peers, programs, sweeps, training
 from experiments.benchmarks.comparison import Comparison
+from experiments.benchmarks.environments import ENVIRONMENTS, NUM_ENVS
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import machine, save
+from experiments.benchmarks.tasks import LEARNERS, TASKS
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 
@@ -78,29 +72,29 @@ def parse() -> argparse.Namespace:
     parser = Parser("benchmark", __doc__)
     parser.prog = "benchmark.py"
     add = parser.add_argument
-    add("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
-    several: dict[str, tuple[Any, Sequence[Any], str]] = {
-        "--agents": (_positive, [], "(ppo, dqn; devices: on each device, and on all; games)"),
-        "--num-envs": (_positive, environments.NUM_ENVS, "of environments"),
-        "--chunk-sizes": (_positive, [], "also measure these (ppo, dqn)"),
-        "--tasks": (str, tasks.TASKS, "of ppo, dqn, learned-rules"),
-        "--environments": (str, environments.ENVIRONMENTS, "of environments"),
-        "--shape": (str, evolution.SHAPES[:2], f"of evolution: {', '.join(evolution.SHAPES)}"),
-        "--only": (str, [], "only these references (ppo, dqn, evolution), or rules (programs)"),
-    }
-    for flag, (kind, default, text) in several.items():
-        shown = f"; default: {' '.join(map(str, default))}" if default else ""
-        add(flag, nargs="+", type=kind, default=list(default), metavar="X", help=text + shown)
-    numbers: dict[str, tuple[int | None, str]] = {
-        "--repeats": (3, "measurements of each variant; default: 3"),
-        "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
-        "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
-        "--trials": (256, "of one measurement (sweep); default: 256"),
-        "--population": (None, "candidates (evolution); default: the shape's"),
-        "--agent-steps": (None, "of an agent (evolution, programs)"),
-    }
-    for flag, (number, text) in numbers.items():
-        add(flag, type=_positive, default=number, metavar="N", help=text)
+    number = partial(add, type=_positive, metavar="N")
+    names = partial(add, nargs="+")
+    text = f"{', '.join(SUITES)}; default: all"  # checked below: argparse cannot without any
+    add("suites", nargs="*", metavar="SUITE", help=text)
+    text = "(ppo, dqn; devices: on each device, and on all; games)"
+    number("--agents", nargs="+", default=(), help=text)
+    number("--num-envs", nargs="+", default=NUM_ENVS, help="of environments; default: 10 2048")
+    number("--chunk-sizes", nargs="+", default=(), help="also measure these (ppo, dqn)")
+    text = "of ppo, dqn, learned-rules; default: all"
+    names("--tasks", choices=TASKS, default=TASKS, help=text)
+    names("--environments", choices=ENVIRONMENTS, default=ENVIRONMENTS, help="default: all")
+    text = "of evolution; default: ppo standard"
+    names("--shape", choices=evolution.SHAPES, default=evolution.SHAPES[:2], help=text)
+    text = "only these references (ppo, dqn, evolution), or rules (programs)"
+    names("--only", default=(), metavar="NAME", help=text)
+    number("--repeats", default=3, help="measurements of each variant; default: 3")
+    text = "environment steps of one measurement (ppo, dqn); default: by task"
+    number("--frames", help=text)
+    text = "of one measurement of the shape ppo (evolution); default: 4"
+    number("--generations", default=4, help=text)
+    number("--trials", default=256, help="of one measurement (sweep); default: 256")
+    number("--population", help="candidates (evolution); default: the shape's")
+    number("--agent-steps", help="of an agent (evolution, programs)")
     text = "also measure the installed ones of: rejax, Gymnasium, MinAtar"
     add("--peers", action="store_true", help=text)
     text = "also measure this worker (ppo, dqn, evolution, learned-rules, games), see "
@@ -110,27 +104,16 @@ def parse() -> argparse.Namespace:
     add("--save", type=_new_file, metavar="FILE", help=text)
     options = parser.parse_args()
     options.suites = options.suites or list(SUITES)
-    _check(parser, options)
-    options.keep = lambda name: not options.only or name in ("ours", *options.only)
-    return options
-
-
-def _check(parser: Parser, options: argparse.Namespace) -> None:
     references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
     references += [*programs.RULES, programs.DIFFERENT]
-    known: dict[str, Collection[str]] = {
-        "suites": SUITES,
-        "tasks": tasks.TASKS,
-        "environments": environments.ENVIRONMENTS,
-        "shape": evolution.SHAPES,
-        "only": references,
-    }
-    for name, allowed in known.items():
-        if unknown := set(getattr(options, name)).difference(allowed):
-            parser.error(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(allowed)}")
-    for suite in tasks.LEARNERS:
+    for given, known in ((options.suites, list(SUITES)), (options.only, references)):
+        if unknown := set(given) - set(known):
+            parser.error(f"unknown {', '.join(unknown)}; known: {', '.join(known)}")
+    for suite in LEARNERS:
         if suite in options.suites and not training.works(suite, options.tasks):
             parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
+    options.keep = lambda name: not options.only or name in ("ours", *options.only)
+    return options
 
 
 def _positive(text: str) -> int:

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
-from experiments.reproductions.comparison import Comparison, Output
+from experiments.reproductions.comparison import Comparison, write
 from metaevo.commands import evolve
 from metaevo.config import ConfigError, exit_on_config_error, presets, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
@@ -98,9 +98,7 @@ def main(argv: Sequence[str]) -> int:
     run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
     run.write_config(to_dict(settings), {"comparison": name})
     print(description, flush=True)
-    output = Output(run, comparison)
-    comparison.run(settings, output)
-    output.write()
+    write(run, comparison, *comparison.run(settings, run.figures))
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.external import externals
 from experiments.benchmarks.processes import Sample, own
+from experiments.benchmarks.tasks import make_problem
 from experiments.benchmarks.work import Clock, Made, layout
 from metaevo.config import load_yaml, presets
 
@@ -63,7 +64,6 @@ def value_loss(shape: str, generations: int, population: int, agent_steps: int) 
 
     devices.setup()
     changes = {
-        "evolve": "value_loss",
         "strategy": {"population_size": population},
         "train": {"total_timesteps": agent_steps},
     }
@@ -86,15 +86,10 @@ def matrix_game(hidden: int, candidates: int) -> Made:
 def _blocks(
     preset: str, changes: dict[str, Any], generations: int, amount: float | None = None
 ) -> Made:
-    from metaevo.config import from_dict, merge
     from metaevo.evolution import devices
     from metaevo.evolution.evolution import Evolution
-    from metaevo.studies import registry
 
-    raw = merge(load_yaml(presets.find(preset)), changes)
-    study = registry.find(raw)
-    settings = from_dict(study.settings_class(raw), raw)
-    problem = study.make(settings).problem({})
+    problem, settings = make_problem(preset, changes)
     evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)
     state = evolution.init()
 

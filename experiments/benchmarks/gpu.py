@@ -11,25 +11,15 @@ here, the estimated speed and the measured one.
 import argparse
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from experiments.benchmarks.comparison import rates, spread
+from experiments.benchmarks.comparison import peak_mib, rates, spread
 from experiments.benchmarks.external import external, externals
 from experiments.benchmarks.machine import save
-from experiments.benchmarks.processes import (
-    BenchmarkError,
-    Sample,
-    Variant,
-    Worker,
-    measure_in_turns,
-    own,
-    progress,
-)
-from experiments.benchmarks.tables import Cell, Table, number
+from experiments.benchmarks.processes import Labels, Variant, measure, own
+from experiments.benchmarks.tables import Table
+from experiments.benchmarks.work import Made, timed
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 
@@ -56,8 +46,6 @@ PEERS = "ppo"
 """The program that peers are compared with."""
 UPDATES = 30
 """of a peer's training, as in `gpu_programs`"""
-COMPILE_SECONDS = 120
-"""for all programs that compile at the same time"""
 REPEATS = 3
 COUNTED = ("launches / update", "% in graphs", "syncs / update", "GB / update", "M frames/s")
 COLUMNS = (
@@ -65,19 +53,16 @@ COLUMNS = (
     "compile, s", "peak MiB",
 )  # fmt: skip
 
-Case = tuple[str, int]
-"""A program, and its number of agents or candidates."""
-
 
 def variants(
     program: str, agents: int, peers: Sequence[tuple[str, list[str]]]
-) -> dict[str, Variant]:
-    """Return the variants of a program by name, with the peers, which are names and commands."""
-    ours = own("gpu_programs.present:program", name=program, agents=agents)
-    if program != PEERS:
-        return {program: ours}
-    options = argparse.Namespace(external=peers)
-    return {program: ours, **externals(options, suite=program, agents=agents, updates=UPDATES)}
+) -> dict[Labels, Variant]:
+    """Return the variants of a program, with the peers, which are names and commands."""
+    found = {program: own("gpu:program", name=program, agents=agents)}
+    if program == PEERS:
+        options = argparse.Namespace(external=peers)
+        found |= externals(options, suite=program, agents=agents, updates=UPDATES)
+    return {(name, agents): each for name, each in found.items()}
 
 
 @exit_on_config_error()
@@ -98,80 +83,51 @@ def main(argv: Sequence[str] | None = None) -> int:
     ask = [sys.executable, "-c", "import jax; print(jax.devices()[0].platform)"]
     if "gpu" not in subprocess.run(ask, capture_output=True, text=True, check=False).stdout:
         raise ConfigError("JAX sees no GPU here; pip install 'metaevo[cuda12]'")
-    chosen = {
-        (name, agents): variants(name, agents, args.external)
-        for name in args.programs or PROGRAMS
-        for agents in PROGRAMS[name]
-    }
+    chosen: dict[Labels, Variant] = {}
+    for name in args.programs or PROGRAMS:
+        for agents in PROGRAMS[name]:
+            chosen |= variants(name, agents, args.external)
     return run(chosen, args.save)
 
 
-def run(chosen: Mapping[Case, Mapping[str, Variant]], path: Path | None) -> int:
-    """Measure the variants of each case; return 1 if a variant failed."""
-    failures = 0
-    table = Table(*COLUMNS)
-
-    def failed(case: Case, error: BenchmarkError) -> None:
-        nonlocal failures
-        failures += 1
-        print(f"error: {case[0]}, {case[1]} agents: {error}; left out", file=sys.stderr)
-
-    for wave in waves(chosen):
-        with ExitStack() as stack:
-            started = {
-                case: {name: stack.enter_context(Worker(name, each)) for name, each in some.items()}
-                for case, some in wave.items()
-            }
-            end = time.monotonic() + COMPILE_SECONDS
-            for case, workers in started.items():
-                for name, worker in list(workers.items()):
-                    progress(f"{name}, {case[1]} agents: compiles")
-                    try:
-                        worker.wait(max(end - time.monotonic(), 1.0))
-                    except BenchmarkError as error:
-                        failed(case, error)
-                        del workers[name]
-                    if "skip" in worker.about:
-                        progress(f"{name} is left out: {worker.about['skip']}")
-                        del workers[name]
-            for case, workers in started.items():
-                try:
-                    samples = measure_in_turns(workers, REPEATS)
-                except BenchmarkError as error:
-                    failed(case, error)
-                    continue
-                for name, each in samples.items():
-                    table.row(*row(name, case[1], workers[name].about, each))
-                if path is not None:
-                    save(path, {"Measured on a GPU": table})
+def run(chosen: Mapping[Labels, Variant], path: Path | None) -> int:
+    """Measure variants by program and number of agents; return 1 if one failed."""
+    table, cases, failures = Table(*COLUMNS), list(chosen.items()), 0
+    for start in range(0, len(cases), TOGETHER):
+        measured, failed = measure(dict(cases[start : start + TOGETHER]), REPEATS, at_once=True)
+        failures += len(failed)
+        for labels, (about, samples) in measured.items():
+            counted = about.get("row", {})
+            table.row(
+                *labels,
+                *(counted.get(column) for column in COUNTED),
+                spread(rate / 1e6 for rate in rates(samples, "seconds")),
+                about.get("compile_seconds"),
+                peak_mib(samples),
+            )
+        if path is not None:
+            save(path, {"Measured on a GPU": table})
     return int(failures > 0)
 
 
-def waves(
-    chosen: Mapping[Case, Mapping[str, Variant]],
-) -> Iterator[dict[Case, Mapping[str, Variant]]]:
-    """Yield the cases that compile at the same time: up to `TOGETHER` variants, or one case."""
-    wave: dict[Case, Mapping[str, Variant]] = {}
-    for case, some in chosen.items():
-        if wave and sum(map(len, wave.values())) + len(some) > TOGETHER:
-            yield wave
-            wave = {}
-        wave[case] = some
-    yield wave
+# --- In the worker's process ----------------------------------------------------------------------
 
 
-def row(name: str, agents: int, about: Mapping[str, Any], samples: Sequence[Sample]) -> list[Cell]:
-    """Return the cells of `COLUMNS`."""
-    millions = spread(rate / 1e6 for rate in rates(samples, "seconds"))
-    counted = about.get("row", dict[str, str]())
-    return [
-        name,
-        agents,
-        *(counted.get(column) for column in COUNTED),
-        str(millions),
-        about.get("compile_seconds"),
-        number(max(each.get("peak_bytes", 0.0) for each in samples) / 2**20, 4),
-    ]
+def program(name: str, agents: int) -> Made:
+    """Compile a program for the GPU that is there; the description has its estimated costs."""
+    from metaevo.evolution import devices
+
+    devices.setup()
+    from experiments.benchmarks.gpu_programs import deviceless
+    from experiments.benchmarks.gpu_programs.costs import COLUMNS, row
+    from experiments.benchmarks.gpu_programs.programs import PROGRAMS
+
+    target = deviceless.present()
+    work = PROGRAMS[name][0](target, agents)
+    counted = dict(zip(COLUMNS, row(name, work, target.bandwidth), strict=True))
+    amount = work.updates * work.frames
+    run = timed(lambda arguments: work.compiled.call(*arguments), work.inputs, amount)
+    return run, {"row": counted}
 
 
 if __name__ == "__main__":

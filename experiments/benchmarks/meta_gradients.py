@@ -45,14 +45,12 @@ from experiments.benchmarks.meta_gradient_results import (
 )
 from experiments.benchmarks.processes import progress
 from experiments.benchmarks.tables import Table
-from metaevo.config import from_dict, load_yaml, merge, presets
+from experiments.benchmarks.tasks import make_problem
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.meta_gradient import LARGEST
 from metaevo.evolution.problem import MetaProblem, ascend
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import StrategyConfig
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 
 COMPONENTS = "value_loss", "drift", "optimizer"
 SHORT, LONG = 4_096, 8_192
@@ -174,9 +172,8 @@ def _product(vectors: np.ndarray, others: np.ndarray) -> float:
 
 def problem_of(component: str, total_timesteps: int) -> MetaProblem:
     """Return the problem of a component's preset, with a different length of training."""
-    plain = load_yaml(presets.find(f"evolve_{component}/ppo"))
-    plain = merge(plain, {"train": {"total_timesteps": total_timesteps}})
-    return LearnerStudy(from_dict(experiment_class(plain, None), plain)).problem({})
+    changes = {"train": {"total_timesteps": total_timesteps}}
+    return make_problem(f"evolve_{component}/ppo", changes)[0]
 
 
 def keys_of(seed: int, purpose: Purpose, stream: int, count: int) -> jax.Array:

@@ -13,15 +13,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+from experiments.benchmarks.tables import Cell
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmark.py"
 Sample = dict[str, float]
 """The numbers of one measurement."""
+Labels = tuple[Cell, ...]
+"""The case of a variant, and its name."""
 Argument = str | int | float | bool | dict[str, int] | None
 
 
@@ -66,8 +69,6 @@ class Worker:
         environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
         if variant.default_flags:
             environment.pop("XLA_FLAGS", None)
-        self.about: dict[str, Any] = {}
-        """its description of itself, once it has compiled"""
         self._name = name
         self._process = subprocess.Popen(
             variant.command,
@@ -82,28 +83,9 @@ class Worker:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._kill()
-        self._process.communicate()
-
-    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until the process has compiled.
-
-        Args:
-            seconds: how long it may take.
-
-        Raises:
-            BenchmarkError: if the process exits before that, or takes longer.
-        """
-        watch = threading.Timer(seconds or threading.TIMEOUT_MAX, self._kill)
-        watch.start()
-        try:
-            self.about = self._answer()
-        finally:
-            watch.cancel()
+        self._process.communicate()
 
     def measure(self) -> Sample:
         """Make the process measure once."""
@@ -113,9 +95,14 @@ class Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._exited() from None
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> dict:
+    def answer(self) -> dict[str, Any]:
+        """Wait for a line of the process: first its description, then its measurements.
+
+        Raises:
+            BenchmarkError: if the process ends instead, or prints something else.
+        """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -129,15 +116,70 @@ class Worker:
         return BenchmarkError(f"{self._name}: its process exited with code {self._process.wait()}")
 
 
-def measure_in_turns(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[Sample]]:
-    """Measure all workers in alternation (A B A B ...); return the samples of each."""
-    samples: dict[str, list[Sample]] = {name: [] for name in workers}
-    for repeat in range(repeats):
-        for name, worker in workers.items():
-            samples[name].append(worker.measure())
-            progress(f"{name}, {repeat + 1} of {repeats}: {samples[name][-1]['seconds']:.3f} s")
+class Measured(NamedTuple):
+    """The results of a worker."""
+
+    about: dict[str, Any]
+    """its description of itself"""
+    samples: list[Sample]
+
+
+def measure(
+    variants: Mapping[Labels, Variant], repeats: int, *, at_once: bool = False
+) -> tuple[dict[Labels, Measured], list[Labels]]:
+    """Measure variants in alternation (A B A B ...), once all have compiled.
+
+    Args:
+        variants: variants by their labels.
+        repeats: measurements of each.
+        at_once: compile all at the same time, instead of one after another.
+
+    Returns:
+        The results, without variants that cannot do the work or fail; and the labels of those that
+        fail, which are printed.
+    """
+    measured: dict[Labels, Measured] = {}
+    failed: list[Labels] = []
+
+    def fail(labels: Labels, error: BenchmarkError) -> None:
+        measured.pop(labels, None)
+        failed.append(labels)
+        print(f"error: {error}; left out", file=sys.stderr)
+
+    with contextlib.ExitStack() as stack:
+        starting = (
+            (labels, stack.enter_context(Worker(name_of(labels), variant)))
+            for labels, variant in variants.items()
+        )
+        workers = {}
+        for labels, worker in list(starting) if at_once else starting:
+            progress(f"{name_of(labels)}: compiles")
+            try:
+                about = worker.answer()
+            except BenchmarkError as error:
+                fail(labels, error)
+                continue
+            if "skip" in about:
+                progress(f"{name_of(labels)} is left out: {about['skip']}")
+            else:
+                workers[labels], measured[labels] = worker, Measured(about, [])
+        for repeat in range(repeats):
+            for labels in list(measured):
+                try:
+                    sample = workers[labels].measure()
+                except BenchmarkError as error:
+                    fail(labels, error)
+                    continue
+                measured[labels].samples.append(sample)
+                text = f"{name_of(labels)}, {repeat + 1} of {repeats}: {sample['seconds']:.3f} s"
+                progress(text)
     progress("")
-    return samples
+    return measured, failed
+
+
+def name_of(labels: Labels) -> str:
+    """Return the labels of a variant in one text."""
+    return ", ".join(map(str, labels))
 
 
 def progress(text: str) -> None:

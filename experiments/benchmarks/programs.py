@@ -9,17 +9,21 @@ is a step of the same length on both sides, the ratio is that for equally many p
 """
 
 import argparse
-import functools
+import contextlib
+import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from experiments.benchmarks.comparison import Comparison
-from experiments.benchmarks.processes import own
-from experiments.benchmarks.work import Made, layout, timed
+from experiments.benchmarks.processes import Sample, own
+from experiments.benchmarks.work import Clock, Made, layout, timed
 
 FUNCTION = "function"
 DIFFERENT = "different"
 PROGRAMS, SAMPLE = 10_000, 8
 """Programs of the rule `different`: those compiled once, and those compiled one by one."""
+CHUNK = 500
+"""programs that train side by side"""
 
 
 class Rule(NamedTuple):
@@ -66,15 +70,15 @@ def suite(options: argparse.Namespace) -> Comparison:
         agents = AGENTS[rule.slot]
         steps = options.agent_steps or STEPS[rule.slot]
         variants = {
-            kind: own(f"programs:{kind}", rule=name, agents=agents, steps=steps)
+            kind: own("programs:same", {"name": name, "agents": agents}, steps=steps, kind=kind)
             for kind in (FUNCTION, "program")
         }
         comparison.case(variants, options.repeats, name, agents)
     if options.keep(DIFFERENT):
         steps = options.agent_steps or STEPS["value_loss"]
         variants = {
-            FUNCTION: own("program_compilations:one_by_one", count=SAMPLE, steps=steps),
-            "program": own("program_compilations:together", count=PROGRAMS, steps=steps),
+            FUNCTION: own("programs:one_by_one", count=SAMPLE, steps=steps),
+            "program": own("programs:together", count=PROGRAMS, steps=steps),
         }
         label = f"{SAMPLE} as functions, {PROGRAMS:,} as programs"
         comparison.case(variants, options.repeats, DIFFERENT, label)
@@ -84,17 +88,8 @@ def suite(options: argparse.Namespace) -> Comparison:
 # --- In the worker's process ----------------------------------------------------------------------
 
 
-def function(rule: str, agents: int, steps: int) -> Made:
-    """Train with the hand-written function; the amount is in environment steps."""
-    return _trained(rule, agents, steps, as_program=False)
-
-
-def program(rule: str, agents: int, steps: int) -> Made:
-    """Train with the program."""
-    return _trained(rule, agents, steps, as_program=True)
-
-
-def _trained(name: str, agents: int, steps: int, *, as_program: bool) -> Made:
+def same(name: str, agents: int, steps: int, kind: str) -> Made:
+    """Train all agents with one rule; the amount is in environment steps."""
     from metaevo.evolution import devices
 
     devices.setup(1)
@@ -103,12 +98,11 @@ def _trained(name: str, agents: int, steps: int, *, as_program: bool) -> Made:
 
     from metaevo.components import program
     from metaevo.evolution.seeding import Purpose, keys_for
-    from purerl import envs, ppo, q_learning
     from purerl.learners import HAND_WRITTEN
 
     rule = RULES[name]
-    filling, meta_params = {rule.slot: HAND_WRITTEN[rule.slot][rule.function]}, None
-    if as_program:
+    filling, meta_params, axis = HAND_WRITTEN[rule.slot][rule.function], None, None
+    if kind != FUNCTION:
         config = program.Config(
             slot=rule.slot,  # type: ignore[arg-type]
             gives=rule.gives,  # type: ignore[arg-type]
@@ -116,32 +110,111 @@ def _trained(name: str, agents: int, steps: int, *, as_program: bool) -> Made:
             length=40,
             start=(rule.expression,),
         )
-        filling = {rule.slot: program.make(config).apply}
+        filling, axis = program.make(config).apply, 0
         one = dict(zip(("codes", "constants"), config.compiled(rule.expression), strict=True))
         meta_params = {key: jnp.tile(leaf, (agents, 1, 1)) for key, leaf in one.items()}
-    hyperparams: Any
-    if rule.slot == "value_loss":
-        env, env_params = envs.make("GridWorld", observations="index")
-        hyperparams = q_learning.Hyperparams()
-        train = q_learning.make_train(
-            q_learning.Config(total_timesteps=steps, num_steps=100), env, **filling
-        )
-    else:
-        env, env_params = envs.make("CartPole-v1")
-        hyperparams = ppo.Hyperparams(learning_rate=2.5e-3)
-        settings = ppo.Config(
-            total_timesteps=steps, num_envs=4, num_steps=128, num_minibatches=4, update_epochs=4,
-            hidden_sizes=(32, 32),
-        )  # fmt: skip
-        train = ppo.make_train(settings, env, **filling)
-
-    @jax.jit
-    @functools.partial(jax.vmap, in_axes=(0, 0 if as_program else None))
-    def trained(key, meta_params):
-        return train(key, hyperparams, meta_params, env_params)
+    learner = _q_learning if rule.slot == "value_loss" else _ppo
+    trained = jax.jit(jax.vmap(learner(steps, **{rule.slot: filling}), in_axes=(0, axis)))
 
     def keys(repeat):
         return keys_for(repeat, Purpose.TRAINING, agents)
 
     measure = timed(lambda keys: trained(keys, meta_params), keys, agents * steps)
     return measure, {"layout": layout(1, agents)}
+
+
+def _q_learning(steps: int, **filling: Callable) -> Callable:
+    """Return `(key, meta_params) -> result`: tabular Q-learning in GridWorld."""
+    from purerl import envs, q_learning
+
+    env, env_params = envs.make("GridWorld", observations="index")
+    config = q_learning.Config(total_timesteps=steps, num_steps=100)
+    train = q_learning.make_train(config, env, **filling)
+    return lambda key, meta: train(key, q_learning.Hyperparams(), meta, env_params)
+
+
+def _ppo(steps: int, **filling: Callable) -> Callable:
+    """Return `(key, meta_params) -> result`: PPO on CartPole-v1."""
+    from purerl import envs, ppo
+
+    env, env_params = envs.make("CartPole-v1")
+    hyperparams = ppo.Hyperparams(learning_rate=2.5e-3)
+    config = ppo.Config(
+        total_timesteps=steps, num_envs=4, num_steps=128, num_minibatches=4, update_epochs=4,
+        hidden_sizes=(32, 32),
+    )  # fmt: skip
+    train = ppo.make_train(config, env, **filling)
+    return lambda key, meta: train(key, hyperparams, meta, env_params)
+
+
+def together(count: int, steps: int) -> Made:
+    """Train different programs in chunks, compiled once in every measurement."""
+    config, _, programs = _different(count)
+    import jax
+    import numpy as np
+
+    from metaevo.components import program
+
+    chunks = [
+        jax.tree.map(lambda *each: np.stack(each), *programs[start : start + CHUNK])
+        for start in range(0, count, CHUNK)
+    ]
+
+    def measure(repeat: int) -> Sample:
+        clock = Clock()
+        train = _q_learning(steps, value_loss=program.make(config).apply)
+        trained = jax.jit(jax.vmap(train, in_axes=(None, 0)))
+        for chunk in chunks:
+            jax.block_until_ready(trained(jax.random.key(repeat), chunk))
+        return clock.sample(count * steps)
+
+    return measure, {"layout": layout(1, min(count, CHUNK))}
+
+
+def one_by_one(count: int, steps: int) -> Made:
+    """Compile and train the same programs by themselves, as formulas."""
+    _, texts, _ = _different(count)
+    import jax
+
+    from metaevo.components import formula
+
+    def measure(repeat: int) -> Sample:
+        clock = Clock()
+        for text in texts:
+            component = formula.make(formula.Config(gives="slope", expression=text, constants={}))
+            train, start = (
+                jax.jit(_q_learning(steps, value_loss=component.apply)),
+                jax.random.key(0),
+            )
+            jax.block_until_ready(train(jax.random.key(repeat), component.init(start)))
+        return clock.sample(count * steps)
+
+    return measure, {"layout": layout(1, 1)}
+
+
+def _different(count: int) -> tuple[Any, list[str], list[Any]]:
+    """Return a component, and random programs of it with different texts: formulas, and programs.
+
+    Nothing is compiled before, and no cache is read.
+    """
+    import jax
+
+    jax.config.update("jax_enable_compilation_cache", False)
+    from metaevo.evolution import devices
+
+    devices.setup(1)
+    from metaevo.components import expressions, program, program_text
+
+    config = program.Config(slot="value_loss", gives="slope", inputs=("error",), length=16, depth=6)
+    draw = jax.jit(jax.vmap(program.make(config).init))
+    found: dict[str, Any] = {}
+    for seed in itertools.count():
+        drawn = jax.device_get(draw(jax.random.split(jax.random.key(seed), 2 * count)))
+        for codes, constants in zip(drawn["codes"], drawn["constants"], strict=True):
+            text = program_text.text(codes[0], constants[0], config.names)
+            with contextlib.suppress(ValueError):  # such as the root of a negative number
+                expressions.parse(text, config.names, {})
+                found.setdefault(text, {"codes": codes, "constants": constants})
+            if len(found) == count:
+                return config, list(found), list(found.values())
+    raise AssertionError

@@ -1,7 +1,10 @@
-"""The work of the suites: learners, environments and lengths of training."""
+"""The work of the suites: learners, environments and lengths of training; presets."""
 
 from typing import Any, NamedTuple
 
+from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.config.plain import PlainDict
+from metaevo.evolution.problem import MetaProblem
 from purerl.types import EnvParams, Hyperparams
 
 Trainee = tuple[Any, EnvParams, Hyperparams]
@@ -97,3 +100,15 @@ def make_ppo(task: str, frames: int, annealing_steps: int) -> Trainee:
         hyperparams = ppo.Hyperparams(learning_rate=5e-3)
     hyperparams = hyperparams.replace(annealing_steps=float(annealing_steps))
     return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, hyperparams
+
+
+def make_problem(preset: str, changes: PlainDict) -> tuple[MetaProblem, Any]:
+    """Return the problem of a preset of configs/ with changes, and its settings."""
+    from metaevo.studies import registry
+
+    raw = merge(load_yaml(presets.find(preset)), changes)
+    if "study" not in raw:
+        raw.setdefault("evolve", preset.partition("/")[0].removeprefix("evolve_"))
+    study = registry.find(raw)
+    settings = from_dict(study.settings_class(raw), raw)
+    return study.make(settings).problem({}), settings

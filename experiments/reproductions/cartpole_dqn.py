@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt
 
-from experiments.benchmarks.tables import Cell
-from experiments.reproductions.comparison import Comparison, Output
+from experiments.benchmarks.tables import Table
+from experiments.reproductions.comparison import Comparison
 from experiments.reproductions.figures import Curve, plot_curves
-from experiments.reproductions.training import make_population, train
+from experiments.reproductions.training import train
 from purerl import dqn, envs
 
 Count = Annotated[int, Gt(0)]
@@ -66,39 +67,36 @@ def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> f
     return float(reached[0] + over) if len(reached) else np.nan
 
 
-def run(settings: Settings, output: Output) -> None:
+def run(settings: Settings, figures: Path) -> tuple[Table, str]:
     """Train one agent for its speed and several for the curve."""
-    learner, env_params, hyperparams = _learner(settings)
-    rows: list[list[Cell]] = []
-    columns = [
+    table = Table(
         "variant", "agents", "seconds", "steps/s",
         f"episodes until {AVERAGED} average {DECENT:.0f} (median)",
         "agents that got there", "return of the last 10 episodes", "published steps/s",
-    ]  # fmt: skip
+    )  # fmt: skip
     for agents in dict.fromkeys((1, settings.seeds)):
-        population = make_population(
-            "CartPole-v1", learner, hyperparams, env_params, agents=agents, windows=settings.frames
-        )
-        trained = train(population, settings.seed, f"{agents} agents")
+        trained = train(
+            f"{agents} agents", *_learner(settings), agents=agents, seed=settings.seed,
+            windows=settings.frames,
+        )  # fmt: skip
         per_agent = episode_returns(trained.episodes)
         until = [episodes_until(each, DECENT) for each in per_agent]
         there = [each for each in until if np.isfinite(each)]
         last = [each[-AVERAGED:].mean() for each in per_agent if len(each)]
-        rows.append([
+        table.row(
             "compiled", agents, trained.seconds, trained.total_frames / trained.seconds,
             float(np.median(there)) if there else "none", f"{len(there)} of {agents}",
             float(np.mean(last)) if last else None, "15,800" if agents == 1 else "",
-        ])  # fmt: skip
-    output.table(columns, rows)
-    output.note(f"Compilation takes {trained.compile_seconds:.1f} s and is not counted.")
+        )  # fmt: skip
     curve = np.array(list(zip_longest(*per_agent, fillvalue=np.nan))).T
     plot_curves(
         {f"compiled, {settings.seeds} seeds": Curve(np.arange(1, curve.shape[1] + 1), curve)},
-        output.figure("episodes"),
+        figures / "episodes.png",
         title=f"DQN on CartPole-v1, {settings.frames:,} steps",
         xlabel="episode",
         ylabel="return",
     )
+    return table, f"Compilation takes {trained.compile_seconds:.1f} s and is not counted."
 
 
 COMPARISON = Comparison(

@@ -1,13 +1,13 @@
 """A published comparison, and the tables and figures of its repetition."""
 
 import importlib.util
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.machine import machine, save
-from experiments.benchmarks.tables import Cell, Table
+from experiments.benchmarks.tables import Table
 from metaevo.config import ConfigError
 from metaevo.config.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
@@ -24,46 +24,23 @@ class Comparison:
     """a frozen dataclass; its fields are the options on the command line"""
     quick: dict[str, Any]
     """the settings of --quick, which show that the comparison works"""
-    run: Callable[[Any, "Output"], None]
+    run: Callable[[Any, Path], tuple[Table, str]]
+    """from the settings and the folder of the figures to a table, and a note below it"""
     check: Callable[[Any], object] = lambda _: None
     """raises ValueError for settings that cannot run, before anything is compiled"""
 
 
-@dataclass
-class Output:
-    """Prints the results of a comparison and writes them to its run directory."""
-
-    run: RunDirectory
-    comparison: Comparison
-    tables: dict[str, Table] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def table(self, columns: list[str], rows: Iterable[list[Cell]]) -> None:
-        """Print the table."""
-        self.tables[self.comparison.title] = table = Table(*columns)
-        for row in rows:
-            table.row(*row)
-
-    def note(self, text: str) -> None:
-        """Add a paragraph below the table."""
-        self.notes.append(text)
-        print(f"\n{text}", flush=True)
-
-    def figure(self, name: str) -> Path:
-        """Return the path of a figure."""
-        return self.run.figures / f"{name}.png"
-
-    def write(self) -> None:
-        """Write tables.md, and results.json in the format of docs/results."""
-        save(self.run.path / "results.json", self.tables, " ".join(self.notes))
-        about = machine()
-        head = f"## {self.comparison.title}\n\nPublished: {self.comparison.published}"
-        packages = ("jax", "gymnasium", "gymnax", "torch", "minatar")
-        versions = ", ".join(f"{name} {about[name]}" for name in packages if name in about)
-        tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
-        texts = [head, *(each.markdown().strip() for each in self.tables.values()), *self.notes]
-        write_text_atomic(self.run.path / "tables.md", "\n\n".join([*texts, tail]))
-        print(f"\n{tail}Written to {self.run.path}: tables.md, results.json, figures/", flush=True)
+def write(run: RunDirectory, comparison: Comparison, table: Table, note: str) -> None:
+    """Write tables.md, and results.json in the format of docs/results."""
+    save(run.path / "results.json", {comparison.title: table}, note)
+    about = machine()
+    head = f"## {comparison.title}\n\nPublished: {comparison.published}"
+    packages = ("jax", "gymnasium", "gymnax", "torch", "minatar")
+    versions = ", ".join(f"{name} {about[name]}" for name in packages if name in about)
+    tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
+    texts = [head, table.markdown().strip(), *([note] if note else []), tail]
+    write_text_atomic(run.path / "tables.md", "\n\n".join(texts))
+    print(f"\n{note}\n{tail}Written to {run.path}: tables.md, results.json, figures/", flush=True)
 
 
 def require(extra: str, *, unless: str) -> None:

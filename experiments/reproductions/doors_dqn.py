@@ -1,6 +1,7 @@
 """DQN on Doors: the published comparison's learner, with everything compiled."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -8,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt
 
-from experiments.reproductions.comparison import Comparison, Output
+from experiments.benchmarks.tables import Table
+from experiments.reproductions.comparison import Comparison
 from experiments.reproductions.figures import Curve, plot_curves
-from experiments.reproductions.training import make_population, train
+from experiments.reproductions.training import train
 from metaevo.evolution.seeding import Purpose, key_for
 from purerl import dqn, envs
 from purerl.envs import grid
@@ -76,11 +78,10 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
     return dqn.DQN(config, env), env_params, dqn.Hyperparams(learning_rate=1e-3, gamma=0.9)
 
 
-def run(settings: Settings, output: Output) -> None:
+def run(settings: Settings, figures: Path) -> tuple[Table, str]:
     """Train, then play greedily."""
     learner, env_params, hyperparams = _learner(settings)
-    population = make_population("Doors", learner, hyperparams, env_params, agents=1)
-    trained = train(population, settings.seed, "DQN")
+    trained = train("DQN", learner, env_params, hyperparams, agents=1, seed=settings.seed)
     policy = learner.policy(jax.tree.map(lambda leaf: leaf[0], trained.agents))
 
     def play(key):
@@ -90,22 +91,20 @@ def run(settings: Settings, output: Output) -> None:
     greedy = float(jax.jit(play)(key_for(settings.seed, Purpose.PLAYING))) / EPISODE
     rewards = trained.episodes.rewards / np.maximum(trained.episodes.steps, 1)
     last = float(np.mean(rewards[0, -max(1, rewards.shape[1] // 10) :]))
-    output.table(
-        ["environments", "reward per step, greedy", "reward per step, last tenth", "minutes",
-         "steps/s"],
-        [[NUM_ENVS, greedy, last, trained.seconds / 60, trained.total_frames / trained.seconds]],
-    )  # fmt: skip
-    output.note(
+    rewarded = "reward per step"
+    table = Table("environments", f"{rewarded}, greedy", f"{rewarded}, last tenth", "minutes",
+                  "steps/s")  # fmt: skip
+    speed = trained.total_frames / trained.seconds
+    table.row(NUM_ENVS, greedy, last, trained.seconds / 60, speed)
+    curve = Curve(trained.frames, rewards, trained.clock)
+    path = figures / "doors_dqn.png"
+    plot_curves({"compiled": curve}, path, title="DQN on Doors", ylabel=rewarded)
+    return table, (
         f"{settings.frames:,} environment steps, the goal "
         f"{'new in every episode' if settings.random_goal else f'always at {GOAL}'}; the optimal "
         f"policy has {optimal_reward(settings):.3f}. Compilation "
         f"({trained.compile_seconds:.1f} s) is not counted."
     )
-    curve = Curve(trained.frames, rewards, trained.clock)
-    plot_curves(
-        {"compiled": curve}, output.figure("doors_dqn"), title="DQN on Doors",
-        ylabel="reward per step",
-    )  # fmt: skip
 
 
 COMPARISON = Comparison(

@@ -1,18 +1,18 @@
 """Tabular Q-learning in a grid: a loop in Python, one compiled agent, many at once."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from annotated_types import Gt
 from tqdm import tqdm
 
-from experiments.benchmarks.tables import Cell
+from experiments.benchmarks.tables import Table
 from experiments.reproductions import q_learning_loops as loops
-from experiments.reproductions.comparison import Comparison, Output
-from experiments.reproductions.training import make_population, train
+from experiments.reproductions.comparison import Comparison
+from experiments.reproductions.training import Trained, train
 from metaevo.reports.value_maps import grid_map, plot_value_map
-from metaevo.training.population import Population
 from purerl import envs, q_learning
 
 Steps = Annotated[int, Gt(0)]
@@ -37,8 +37,8 @@ class Settings:
     """of all variants"""
 
 
-def population_of(agents: int, steps: int) -> Population:
-    """Return the population in the layout that is fastest on CPUs for its number of agents.
+def _train(agents: int, steps: int, seed: int, name: str) -> Trained:
+    """Train in the layout that is fastest on CPUs for the number of agents.
 
     Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
     short enough for random numbers to stay in the cache.
@@ -46,9 +46,9 @@ def population_of(agents: int, steps: int) -> Population:
     env, env_params = envs.make("GridWorld", observations="index", slippery=False)
     num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
     config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
-    return make_population(
-        "GridWorld", q_learning.QLearning(config, env), q_learning.Hyperparams(), env_params,
-        agents=agents, chunk_size=chunk_size,
+    return train(
+        name, q_learning.QLearning(config, env), env_params, q_learning.Hyperparams(),
+        agents=agents, seed=seed, chunk_size=chunk_size,
     )  # fmt: skip
 
 
@@ -65,48 +65,44 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     return f"{found:.0%}", float(np.median(errors))
 
 
-def run(settings: Settings, output: Output) -> None:
+def run(settings: Settings, figures: Path) -> tuple[Table, str]:
     """Measure all variants and draw the learned values."""
-    rows: list[list[Cell]] = []
     with tqdm(total=settings.numpy_steps, desc="NumPy loop", unit="step", leave=False) as bar:
         table, seconds = loops.numpy_loop(settings.numpy_steps, settings.seed, progress=bar.update)
     reference = settings.numpy_steps / seconds
+    shown = Table(
+        "variant", "steps", "seconds", "steps/s", "against NumPy", "shortest way found",
+        "error of the start's value (median)", "published steps/s",
+    )  # fmt: skip
 
     def add(name: str, steps: int, seconds: float, tables: np.ndarray, published: str) -> None:
-        rate = steps / seconds
-        share, error = _quality(tables)
-        rows.append(
-            [name, steps, seconds, rate, f"{rate / reference:.3g}x", share, error, published]
-        )
+        speed = f"{steps / seconds / reference:.3g}x"
+        shown.row(name, steps, seconds, steps / seconds, speed, *_quality(tables), published)
 
     table_2, seconds_2 = loops.jitted_loop(settings.jitted_steps, settings.seed)
     add("Python loop, compiled step", settings.jitted_steps, seconds_2, table_2[None], "21,680")
     add("Python loop, NumPy", settings.numpy_steps, seconds, table[None], "")
     published = {1: "1,830,000", 30: "1,470,000"}
-    populations = {}
+    trainings = {}
     for agents in (1, *settings.agents):
         steps = settings.single_steps if agents == 1 else settings.agent_steps
         name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
-        trained = populations[agents] = train(population_of(agents, steps), settings.seed, name)
+        trained = trainings[agents] = _train(agents, steps, settings.seed, name)
         tables = np.asarray(trained.agents.q)[:, 0]
         add(name, trained.total_frames, trained.seconds, tables, published.get(agents, ""))
-    output.table(
-        ["variant", "steps", "seconds", "steps/s", "against NumPy", "shortest way found",
-         "error of the start's value (median)", "published steps/s"],
-        rows,
-    )  # fmt: skip
     agents = settings.agents[0] if settings.agents else 1
-    trained = populations[agents]
-    env = trained.population.task.learner.env
+    found = trainings[agents].agents
+    env, _ = envs.make("GridWorld", observations="index", slippery=False)
     cells = grid_map(env, env.is_wall.size)
     assert cells is not None  # a GridWorld
     plot_value_map(
-        np.asarray(trained.agents.q)[:, 0].mean(axis=0),
-        np.asarray(trained.agents.visits).mean(axis=0),
+        np.asarray(found.q)[:, 0].mean(axis=0),
+        np.asarray(found.visits).mean(axis=0),
         cells,
-        output.figure("values"),
+        figures / "values.png",
         title=f"GridWorld, mean of {agents} agent{'s' * (agents > 1)}",
     )
+    return shown, ""
 
 
 COMPARISON = Comparison(

@@ -5,6 +5,7 @@ same settings and in Gymnasium's environments.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -12,14 +13,14 @@ import numpy as np
 from annotated_types import Ge, Gt
 from tqdm import tqdm
 
-from experiments.benchmarks.tables import Cell
+from experiments.benchmarks.tables import Table
 from experiments.benchmarks.tasks import make_ppo
 from experiments.reproductions import torch_ppo
-from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.comparison import Comparison, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.torch_ppo import Record
-from experiments.reproductions.training import make_population, train
+from experiments.reproductions.training import train
 from metaevo.training.fitness import mean_returns
 
 Count = Annotated[int, Gt(0)]
@@ -57,10 +58,13 @@ class Breakout(CartPole):
     env: ClassVar[str] = "Breakout-MinAtar"
 
 
-def run(settings: CartPole, output: Output) -> None:
+def run(settings: CartPole, figures: Path) -> tuple[Table, str]:
     """Train PyTorch's agents, then the compiled ones."""
     curves: dict[str, Curve] = {}
-    rows: list[list[Cell]] = []
+    table = Table(
+        "variant", "steps of all agents", "seconds", "steps/s", "return, last tenth",
+        "steps/s against PyTorch", "time against one PyTorch agent of as many steps",
+    )  # fmt: skip
     reference: tuple[float, float] | None = None
     if settings.pytorch_seeds:
         records = _pytorch(settings, settings.pytorch_frames or settings.frames)
@@ -69,34 +73,23 @@ def run(settings: CartPole, output: Output) -> None:
         reference = steps / seconds, seconds * settings.frames / steps
         curve = curves["PyTorch, one agent"] = _windows(records)
         final = float(np.nanmean(np.asarray(curve.returns)[:, -LAST:]))
-        rows.append(["PyTorch, one agent", steps, seconds, steps / seconds, final, "1x", "1"])
-    learner, env_params, hyperparams = make_ppo(settings.env, settings.frames, settings.frames)
+        table.row("PyTorch, one agent", steps, seconds, steps / seconds, final, "1x", "1")
     for agents in settings.agents:
         name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
-        population = make_population(
-            settings.env, learner, hyperparams, env_params, agents=agents, windows=WINDOWS
-        )
-        trained = train(population, settings.seed, f"{settings.env}, {name}")
+        trained = train(
+            f"{settings.env}, {name}", *make_ppo(settings.env, settings.frames, settings.frames),
+            agents=agents, seed=settings.seed, windows=WINDOWS,
+        )  # fmt: skip
         rate = trained.total_frames / trained.seconds
         speed = f"{rate / reference[0]:.3g}x" if reference else ""
         share = f"{trained.seconds / reference[1]:.2g}" if reference else ""
         last = jax.tree.map(lambda sums: sums[:, -LAST:].sum(axis=1), trained.episodes)
         final = float(np.nanmean(mean_returns(last)))
-        rows.append([name, trained.total_frames, trained.seconds, rate, final, speed, share])
+        table.row(name, trained.total_frames, trained.seconds, rate, final, speed, share)
         curves[name] = Curve(trained.frames, mean_returns(trained.episodes), trained.clock)
-    output.table(
-        ["variant", "steps of all agents", "seconds", "steps/s", "return, last tenth",
-         "steps/s against PyTorch",
-         "time against one PyTorch agent of as many steps"],
-        rows,
-    )  # fmt: skip
-    if not settings.pytorch_seeds:
-        output.note("PyTorch was left out.")
-    plot_curves(
-        curves,
-        output.figure("learning_curves"),
-        title=f"PPO on {settings.env}, mean and 95% interval",
-    )
+    title = f"PPO on {settings.env}, mean and 95% interval"
+    plot_curves(curves, figures / "learning_curves.png", title=title)
+    return table, "" if settings.pytorch_seeds else "PyTorch was left out."
 
 
 def _pytorch(settings: CartPole, frames: int) -> list[Record]:

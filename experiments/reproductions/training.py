@@ -12,7 +12,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
-from purerl.types import EpisodeSums, Learner
+from purerl.types import EnvParams, EpisodeSums, Hyperparams, Learner
 
 BLOCKS = 20
 """calls that a training is split into, for the progress bar"""
@@ -22,19 +22,15 @@ BLOCKS = 20
 class Trained:
     """The result of a training."""
 
-    population: Population
     agents: Any
     """the learner's states on the host, [agents, ...]"""
     episodes: EpisodeSums
     """each field is [agents, windows]"""
+    frames: np.ndarray
+    """[windows] environment steps of one agent at the end of each window"""
     seconds: float
     """without compilation"""
     compile_seconds: float
-
-    @property
-    def frames(self) -> np.ndarray:
-        """Environment steps of one agent at the end of each window [windows]."""
-        return self.population.windows.ends() * self.population.frames_per_update
 
     @property
     def total_frames(self) -> int:
@@ -47,18 +43,19 @@ class Trained:
         return self.frames / self.frames[-1] * self.seconds
 
 
-def make_population(
+def train(
     name: str,
     learner: Learner,
-    hyperparams: Any,
-    env_params: Any,
+    env_params: EnvParams,
+    hyperparams: Hyperparams,
     *,
     agents: int,
+    seed: int,
     windows: int = 100,
     chunk_size: int | None = None,
-) -> Population:
-    """Return a population with learning curves of at most `windows` points."""
-    return Population(
+) -> Trained:
+    """Train agents with keys that a seed gives; learning curves have at most `windows` points."""
+    population = Population(
         Task(name, learner, env_params),
         hyperparams,
         None,
@@ -68,15 +65,10 @@ def make_population(
         metrics=True,
         chunk_size=chunk_size,
     )
-
-
-def train(population: Population, seed: int, name: str) -> Trained:
-    """Train all agents of a population from `make_population`, with keys that a seed gives."""
-    assert population.agents is not None
     total = population.num_updates
-    keys = keys_for(seed, Purpose.TRAINING, population.agents)
     began = time.perf_counter()
     with tqdm(total=total, desc=f"{name}: compiling", unit="update", leave=False) as bar:
+        keys = keys_for(seed, Purpose.TRAINING, agents)
         chunks = population.place(population.init(keys).rows)
         chunks = jax.block_until_ready(population.run(chunks, 0, 0))
         compile_seconds = time.perf_counter() - began
@@ -88,4 +80,5 @@ def train(population: Population, seed: int, name: str) -> Trained:
             bar.update(updates)
         seconds = time.perf_counter() - began
     rows = population.rows(chunks)
-    return Trained(population, rows.agent, rows.episodes, seconds, compile_seconds)
+    frames = population.windows.ends() * population.frames_per_update
+    return Trained(rows.agent, rows.episodes, frames, seconds, compile_seconds)

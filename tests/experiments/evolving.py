@@ -13,6 +13,21 @@ from metaevo.runs.checkpoint import load_tree
 from tests.compiling import SHORT
 
 ROOT = Path(__file__).parent.parent.parent
+GENERATIONS = 80  # of some milliseconds each, so that there is time to interrupt
+# Two devices evaluate 14 agents in chunks of 2, four in chunks of 3 with one idle: uneven.
+TINY = """
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 4}}
+train: {total_timesteps: 100, num_steps: 50}
+hyperparams: {learning_rate: 0.2, epsilon_start: 0.1}
+component: {hidden_sizes: [4]}
+fitness: {mean_return: 0.0, reward_per_step: 200.0}
+strategy: {algorithm: SNES, population_size: 7, sigma: 0.2, learning_rate: 0.05}
+evolution: {generations: 80, seeds_per_candidate: 2, validation_every: 4, validation_seeds: 3,
+            block_seconds: 0.001}
+evaluation: {seeds: 0, tuning_seeds: 2, ablation_seeds: 0}
+run: {checkpoint_every: 7}
+"""
 
 
 def start(place, run_dir, *arguments, devices=2, new=True):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tests.experiments.evolving import (
+    GENERATIONS,
+    TINY,
     assert_same_run,
     checkpoints,
     finish,
@@ -18,22 +20,6 @@ from tests.experiments.evolving import (
 )
 
 pytestmark = pytest.mark.long
-
-GENERATIONS = 80
-# Two devices evaluate 14 agents in chunks of 2, four in chunks of 3 with one idle: uneven.
-TINY = """
-learner: q_learning
-task: {env: GridWorld, env_params: {size: 4}}
-train: {total_timesteps: 100, num_steps: 50}
-hyperparams: {learning_rate: 0.2, epsilon_start: 0.1}
-component: {hidden_sizes: [4]}
-fitness: {mean_return: 0.0, reward_per_step: 200.0}
-strategy: {algorithm: SNES, population_size: 7, sigma: 0.2, learning_rate: 0.05}
-evolution: {generations: 80, seeds_per_candidate: 2, validation_every: 4, validation_seeds: 3,
-            block_seconds: 0.001}
-evaluation: {seeds: 0, tuning_seeds: 2, ablation_seeds: 0}
-run: {checkpoint_every: 7}
-"""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """experiments/sweep.py from end to end, with agents that learn a grid of 4 x 4 in no time."""
 
-import contextlib
 import csv
 import json
 import shutil
@@ -8,7 +7,6 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
@@ -40,24 +38,6 @@ SCHEDULES = {
     "hyperband": "--sweep.scheduler hyperband --sweep.sampler tpe --sweep.min_fraction 0.33",
     "pbt": "--sweep.scheduler pbt --pbt.rounds 3 --pbt.truncation 0.34",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Every sweep here compiles the same programs, which take longer than all the rest."""
-    before = {
-        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir,
-        "jax_persistent_cache_min_compile_time_secs": (
-            jax.config.jax_persistent_cache_min_compile_time_secs
-        ),
-    }
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("cache")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(autouse=True)
@@ -154,27 +134,6 @@ def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
 # --- Interrupted ----------------------------------------------------------------------------------
 
 
-class KilledError(BaseException):
-    """What ends a process without warning; nothing here catches it."""
-
-
-@contextlib.contextmanager
-def killed_at(monkeypatch, owner, name, count):
-    """Let the process die in the call of that number."""
-    real, calls = getattr(owner, name), []
-
-    def call(*args, **kwargs):
-        calls.append(args)
-        if len(calls) == count:
-            raise KilledError
-        return real(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, call)
-        with pytest.raises(KilledError):
-            yield
-
-
 def count_trained(monkeypatch):
     """Count the trials that are trained from now on."""
     trained, real = [], Population.init
@@ -196,9 +155,9 @@ def test_an_agent_without_an_episode_has_no_score_but_has_not_diverged(sweep, tm
     ] * 2
 
 
-def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
+def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, killed_at):
     path = tmp_path / "run"
-    with killed_at(monkeypatch, run.Study, "tell", 4):  # in the middle of the second batch
+    with killed_at(run.Study, "tell", 4):  # in the middle of the second batch
         sweep(path)
     assert len(RunDirectory(path).read_metrics("trial")) == 2
     trained = count_trained(monkeypatch)
@@ -220,10 +179,10 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
     ids=["first round", "telling"],
 )
 def test_a_population_goes_on_bit_for_bit(
-    owner, name, count, sweep, population, tmp_path, monkeypatch
+    owner, name, count, sweep, population, tmp_path, killed_at
 ):
     path = tmp_path / "run"
-    with killed_at(monkeypatch, owner, name, count):
+    with killed_at(owner, name, count):
         sweep(path, SCHEDULES["pbt"])
     sweep(path, resume=True)
     ours, theirs = (json.loads((each / "pbt.json").read_text()) for each in (path, population))

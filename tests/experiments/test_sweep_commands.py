@@ -74,48 +74,37 @@ BAD = {
 }
 
 
-def complaint(argv, monkeypatch, capsys):
-    monkeypatch.setattr(Population, "init", None)
-    with pytest.raises(SystemExit) as exit_:
-        sweep(*argv)
-    error = capsys.readouterr().err
-    assert exit_.value.code == 2
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
+@pytest.fixture
+def complain(refused, monkeypatch):
+    """Run a sweep; the line with which it is refused, before any agent is trained."""
+
+    def run(*argv):
+        with monkeypatch.context() as patch:
+            patch.setattr(Population, "init", None)
+            return refused(sweep, *argv)
+
+    return run
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, complain):
     line, texts = BAD[case]
     monkeypatch.chdir(tmp_path)
-    error = complaint(["--config", config, *line.split()], monkeypatch, capsys)
-    for text in texts:
-        assert text in error
+    error = complain("--config", config, *line.split())
+    assert all(text in error for text in texts)
 
 
 @pytest.fixture
-def begun(config, tmp_path, monkeypatch):
-    """A sweep that was stopped by an error after two trials."""
-    path = tmp_path / "begun"
-    real, calls = Population.init, []
-
-    def start(self, keys, settings):
-        calls.append(settings)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(self, keys, settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Population, "init", start)
-        with pytest.raises(KeyboardInterrupt):
-            sweep("--config", config, "--run-dir", path)
-    return path
+def begun(config, tmp_path, killed_at):
+    """A sweep that was killed after two trials."""
+    with killed_at(Population, "init", 2):
+        sweep("--config", config, "--run-dir", tmp_path / "begun")
+    return tmp_path / "begun"
 
 
-def test_what_a_resumed_sweep_refuses(begun, monkeypatch, capsys):
+def test_what_a_resumed_sweep_refuses(begun, complain):
     def refused(*argv):
-        return complaint(["--resume", "--run-dir", begun, *argv], monkeypatch, capsys)
+        return complain("--resume", "--run-dir", begun, *argv)
 
     space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
     assert "cannot resume with other settings" in refused("--space", space)
@@ -144,7 +133,7 @@ def test_a_worker_deletes_no_report(begun, monkeypatch):
 
 
 def test_a_worker_opens_no_database_that_only_the_directory_names(
-    config, tmp_path, monkeypatch, capsys
+    config, tmp_path, monkeypatch, capsys, complain
 ):
     path, outside = tmp_path / "run", tmp_path / "outside.db"
     url = f"sqlite:///{outside}"
@@ -152,13 +141,10 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
     saved = path / "config.yaml"
     saved.write_text(saved.read_text().replace("storage: null", f"storage: {url}"))
     capsys.readouterr()
-    with monkeypatch.context() as patch:
-        error = complaint(["--worker", "--run-dir", path], patch, capsys)
-    assert "--confirm-destination" in error
+    assert "--confirm-destination" in complain("--worker", "--run-dir", path)
     assert not outside.exists()
     monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
-    named = ["--worker", "--run-dir", path, "--sweep.storage", url]
-    assert "not begun" in complaint(named, monkeypatch, capsys)
+    assert "not begun" in complain("--worker", "--run-dir", path, "--sweep.storage", url)
     assert outside.exists()
 
 
@@ -209,9 +195,9 @@ def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
 
 
-def test_a_bad_single_trial_leaves_nothing(config, tmp_path, monkeypatch, capsys):
+def test_a_bad_single_trial_leaves_nothing(config, tmp_path, complain):
     path = tmp_path / "run"
-    argv = ["--single", "--config", config, "--run-dir", path]
-    line = "--task.env=CartPole-v1 --task.env_params={}"
-    assert "no state index" in complaint([*argv, *line.split()], monkeypatch, capsys)
+    line = "--single --task.env=CartPole-v1 --task.env_params={}"
+    error = complain(*line.split(), "--config", config, "--run-dir", path)
+    assert "no state index" in error
     assert not path.exists()

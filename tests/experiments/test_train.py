@@ -2,10 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jax
@@ -14,6 +10,7 @@ import pytest
 
 from metaevo.commands import train as training
 from metaevo.components import discovery, find, parts
+from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
@@ -21,7 +18,6 @@ from tests.metaevo.runs.tracking.runs import read_mlflow, silence, sync
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = {
     "seeds": 3, "train.num_envs": 2, "train.num_steps": 8, "train.update_epochs": 1,
     "train.num_minibatches": 1, "train.hidden_sizes": "[4]", "train.total_timesteps": 16 * 45,
@@ -100,33 +96,14 @@ def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
     assert [value for _, value in frames] == rows[:, 0].tolist()
 
 
-def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
+def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
     path = tmp_path / "run"
-
-    def run(*more, number=None, lines=0):
-        """Run the script, and send it a signal when it has logged so many lines."""
-        script = [sys.executable, str(ROOT / "experiments" / "train.py"), "--run-dir", str(path)]
-        process = subprocess.Popen(
-            [*script, *more, *arguments()], cwd=tmp_path,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        metrics = path / "metrics.jsonl"
-        while number is not None and process.poll() is None:
-            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
-                process.send_signal(number)
-                break
-            time.sleep(0.002)
-        _, error = process.communicate(timeout=300)
-        return process.returncode, error
-
-    code, error = run(number=signal.SIGTERM, lines=1)
-    assert code == 143, error
-    assert f"stopped; continue with: --resume --run-dir {path}" in error
-    code, error = run("--resume", number=signal.SIGKILL, lines=3)
-    assert code == -signal.SIGKILL, error
-    assert len(updates(path)) < 5
-    code, error = run("--resume")
-    assert code == 0, error
+    with killed_at(checkpoint, "save", 2):
+        train("--run-dir", str(path))
+    with killed_at(checkpoint, "save", 2):
+        train("--resume", "--run-dir", str(path))
+    assert 0 < len(updates(path)) < 5
+    train("--resume", "--run-dir", str(path))
     assert updates(path) == updates(finished)
     state = Path("policies") / "state.npz"
     with np.load(path / state) as ours, np.load(finished / state) as theirs:
@@ -171,27 +148,19 @@ BAD = {
 
 
 @pytest.mark.parametrize(("argv", "text"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Population, "init", None)
     monkeypatch.setattr(Population, "run", None)
-    with pytest.raises(SystemExit) as exit_:
-        training.main(argv, description=None)
-    error = capsys.readouterr().err
-    assert exit_.value.code == 2
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert text in error
+    assert text in refused(training.main, argv, description=None)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_resumed_run_keeps_its_settings(finished, tmp_path, capsys):
+def test_a_resumed_run_keeps_its_settings(finished, tmp_path, refused):
     copy = shutil.copytree(finished, tmp_path / "copy")
-    with pytest.raises(SystemExit):
-        train("--resume", "--run-dir", str(copy), hyperparams__learning_rate=0.5)
-    assert "hyperparams.learning_rate: 0.01 -> 0.5" in capsys.readouterr().err
+    again = "--resume", "--run-dir", str(copy)
+    changed = refused(train, *again, hyperparams__learning_rate=0.5)
+    assert "hyperparams.learning_rate: 0.01 -> 0.5" in changed
     (copy / "report.html").unlink()
     shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(SystemExit):
-        train("--resume", "--run-dir", str(copy))
-    assert "there is no checkpoint" in capsys.readouterr().err
+    assert "there is no checkpoint" in refused(train, *again)

@@ -53,14 +53,12 @@ def test_a_generation_on_eight_gpus_communicates_once():
     assert sum(op in COLLECTIVES for op in ops) == 1
 
 
-def test_launches_and_flops_of_a_known_program(h100):
+def test_launches_of_a_known_program(h100):
     def product(x, y):
         return jax.lax.fori_loop(0, 10, lambda _, carry: jnp.sin(carry) @ y, x)
 
-    size = 256
-    shape = jax.ShapeDtypeStruct((size, size), jnp.float32)
+    shape = jax.ShapeDtypeStruct((256, 256), jnp.float32)
     whole = h100.compile(product, shape, shape).program(h100.bandwidth).whole
-    assert whole.total.flops == 10 * 2 * size**3
     (loop,) = whole.loops
     assert loop.trips == 10
     assert 1 <= loop.body.total.launches <= 3  # the product, maybe in parts, and the counter

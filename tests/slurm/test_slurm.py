@@ -11,28 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.evolving import assert_same_run, metrics
+from tests.experiments.evolving import GENERATIONS, TINY, assert_same_run, metrics
 
 pytestmark = pytest.mark.slurm
 
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("server.sh")
 SCRIPT = ROOT / "examples" / "cluster" / "evolve.sbatch"
-GENERATIONS = 60
-SETTINGS = f"""
-evolve: value_loss
-learner: q_learning
-task: {{env: GridWorld, env_params: {{size: 4}}}}
-train: {{total_timesteps: 100, num_steps: 50}}
-hyperparams: {{learning_rate: 0.2, epsilon_start: 0.1}}
-component: {{hidden_sizes: [4]}}
-fitness: {{mean_return: 0.0, reward_per_step: 200.0}}
-strategy: {{algorithm: SNES, population_size: 8, sigma: 0.2, learning_rate: 0.05}}
-evolution: {{generations: {GENERATIONS}, seeds_per_candidate: 2, validation_every: 4,
-            validation_seeds: 3, block_seconds: 0.001}}
-evaluation: {{seeds: 0, tuning_seeds: 2, ablation_seeds: 0}}
-run: {{checkpoint_every: 7}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +28,7 @@ def cluster():
             [SERVER, "start", directory], capture_output=True, text=True, check=False
         )
         assert started.returncode == 0, started.stderr
-        (directory / "settings.yaml").write_text(SETTINGS)
+        (directory / "settings.yaml").write_text("evolve: value_loss" + TINY)
         yield directory
     finally:
         subprocess.run([SERVER, "stop", directory], check=True, timeout=60)

@@ -14,20 +14,22 @@ arithmetic, caches and launches that overlap.
 
 import argparse
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.benchmarks.gpu_programs import environment
-
-environment.setup()
+# JAX computes on the CPU, and loads CUDA without a device.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 from metaevo.evolution import devices
 
 devices.setup()
 
 from experiments.benchmarks.gpu_programs import deviceless
-from experiments.benchmarks.gpu_programs.costs import COLUMNS, measure, row
+from experiments.benchmarks.gpu_programs.costs import COLUMNS, row
 from experiments.benchmarks.gpu_programs.programs import NEEDS, PROGRAMS
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
@@ -67,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
             if args.hlo is not None:
                 args.hlo.mkdir(parents=True, exist_ok=True)
                 (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.text)
-            table.row(*row(name, work, measure(work, target.bandwidth)))
+            table.row(*row(name, work, target.bandwidth))
             if args.save is not None:
                 save(args.save, {f"Programs for the {args.target.upper()}": table}, NOTE)
     return 0

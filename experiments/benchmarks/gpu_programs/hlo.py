@@ -1,10 +1,11 @@
-"""Costs of an optimised GPU program, read from its text: kernels, bytes, flops, host round trips.
+"""Costs of an optimised GPU program, read from its text: kernels, bytes, host round trips.
 
 A kernel takes max(launch, bytes / bandwidth) seconds. A loop costs its body times its trips. A loop
 with an unknown number of trips, or a conditional, also waits for the host. In a CUDA graph neither
 does, but each iteration evaluates the condition of its loop and passes it to the graph.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Set
@@ -38,8 +39,6 @@ class Cost:
     """kernels"""
     bytes: float = 0.0
     """read and written"""
-    flops: float = 0.0
-    """of matrix products"""
     syncs: float = 0.0
     """waits for the host"""
     graphed: float = 0.0
@@ -177,20 +176,17 @@ class Program:
 
     def _kernel(self, each: _Instruction, table: dict[str, _Instruction]) -> Cost:
         if each.op == "fusion":
-            moved, flops = self._fusion(each)
+            moved = self._fusion(each)
         else:
             scratch = each.op == "custom-call"  # a library's workspace is declared as bytes
             moved = sum(_bytes(table[name].type) for name in each.operands if name in table)
-            moved += sum(
-                size for kind, _, size in _arrays(each.type) if not scratch or kind != "s8"
-            )
-            flops = _flops(each, table)
+            moved += sum(size for kind, size in _arrays(each.type) if not scratch or kind != "s8")
         seconds = max(LAUNCH_SECONDS, moved / self.bandwidth)
         graphed = each.name in self.graphed
-        return Cost(launches=1, bytes=moved, flops=flops, graphed=graphed, seconds=seconds)
+        return Cost(launches=1, bytes=moved, graphed=graphed, seconds=seconds)
 
-    def _fusion(self, each: _Instruction) -> tuple[float, float]:
-        """Bytes and flops of a fusion; slices and updates in place count what they touch."""
+    def _fusion(self, each: _Instruction) -> float:
+        """Bytes of a fusion; slices and updates in place count what they touch."""
         table = self.computations[each.attribute("calls")]
         users: dict[str, list[tuple[_Instruction, int]]] = defaultdict(list)
         for user in table.values():
@@ -223,8 +219,7 @@ class Program:
             return _bytes(result.type)
 
         moved = sum(read(name) for name, part in table.items() if part.op == "parameter")
-        moved += sum(written(name) for name, part in table.items() if part.is_root)
-        return moved, sum(_flops(part, table) for part in table.values())
+        return moved + sum(written(name) for name, part in table.items() if part.is_root)
 
 
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
@@ -269,32 +264,14 @@ def _closing(text: str) -> int:
     raise ValueError(f"no closing parenthesis in {text[:80]!r}")
 
 
-def _arrays(kind: str) -> list[tuple[str, list[int], float]]:
-    """The type, shape and bytes of every array in a type."""
+def _arrays(kind: str) -> list[tuple[str, float]]:
+    """The element type and the bytes of every array in a type."""
     arrays = []
     for name, dimensions in re.findall(r"\b([a-z]+[0-9a-z]*)\[([0-9,]*)\]", kind):
-        shape = [int(size) for size in dimensions.split(",") if size]
-        size = BYTES.get(name, 0)
-        for length in shape:
-            size *= length
-        arrays.append((name, shape, float(size)))
+        count = math.prod(int(size) for size in dimensions.split(",") if size)
+        arrays.append((name, float(BYTES.get(name, 0) * count)))
     return arrays
 
 
 def _bytes(kind: str) -> float:
-    return sum(size for *_, size in _arrays(kind))
-
-
-def _flops(each: _Instruction, table: dict[str, _Instruction]) -> float:
-    """Twice the multiplications of a matrix product; 0 for everything else."""
-    contracted = re.search(
-        r'lhs_contracting_dim(?:s=\{|ensions":\[)([^\]}]*)[\]}]', each.attributes
-    )
-    if contracted is None or not each.operands:
-        return 0.0
-    shape = _arrays(table[each.operands[0]].type)[0][1]
-    name, _, size = _arrays(each.type)[0]
-    depth = 1
-    for dimension in re.findall(r"\d+", contracted.group(1)):
-        depth *= shape[int(dimension)]
-    return 2.0 * size / BYTES[name] * depth
+    return sum(size for _, size in _arrays(kind))

@@ -1,7 +1,6 @@
 """Programs to compile for a GPU: trainings of the learners, generations of evolutions."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,13 +10,12 @@ import jax
 import numpy as np
 
 from experiments.benchmarks.gpu_programs.deviceless import Compiled, Target, finished
-from experiments.benchmarks.tasks import WORK, Trainee, make_learner
+from experiments.benchmarks.tasks import WORK, Trainee, make_learner, make_problem
 from metaevo.components import registry
-from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.config import merge
 from metaevo.evolution import devices
 from metaevo.evolution.evolution import Evolution
 from metaevo.evolution.problem import bytes_per_evaluation
-from metaevo.studies import registry as studies
 from purerl import dqn, envs, ppo, q_learning
 from purerl.parts import losses
 from purerl.parts.own_task import OwnTask, sampler
@@ -57,7 +55,7 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 
     def program(target: Target, agents: int) -> Work:
         learner, env_params, hyperparams = make()
-        init: Callable[[jax.Array], Any] = _nothing
+        init: Callable[[jax.Array], Any] | None = None
         if part is not None:
             module = registry.find(part)
             component = module.make(module.Config())
@@ -73,7 +71,7 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 
         def inputs(seed):
             key = jax.random.key(seed)
-            return jax.random.split(key, agents), init(key)
+            return jax.random.split(key, agents), init and init(key)
 
         config = learner.config
         return Work(
@@ -92,10 +90,6 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 def _suite(learner: str, task: str, part: str | None = None) -> Program:
     """Return the training of a suite of `experiments/benchmark.py`."""
     return _training(lambda: make_learner(learner, task, UPDATES), part)
-
-
-def _nothing(key: jax.Array) -> None:
-    del key
 
 
 def _recurrent() -> Trainee:
@@ -130,9 +124,16 @@ def _evolution(preset: str, **changes: Any) -> Program:
     """
 
     def program(target: Target, agents: int) -> Work:
-        evolution = evolution_of(preset, target, agents, **changes)
-        with _devices_of(target):
-            count = len(target.devices)
+        own = {"strategy": {"population_size": agents}}
+        problem, settings = make_problem(preset, merge(own, changes))
+        count = len(target.devices)
+        # Chunks that fill the target's memory.
+        most = int(target.memory // 4 // max(bytes_per_evaluation(problem), 1))
+        rows = -(-agents * settings.evolution.seeds_per_candidate // count)
+        chunk = devices.even_chunk_size(rows, max(most, 1))
+        config = replace(settings.evolution, chunk_size=chunk)
+        with mock.patch.object(devices, "select", return_value=list(target.devices)):
+            evolution = Evolution(problem, settings.strategy, config, seed=0)
             block = devices.spread(evolution._block, in_axes=(0, None, None), num_devices=count)
             copies = jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
@@ -149,35 +150,6 @@ def _evolution(preset: str, **changes: Any) -> Program:
         return Work(compiled, evolution.evaluations, 1, frames, inputs=inputs)
 
     return program
-
-
-def evolution_of(preset: str, target: Target, candidates: int, **changes: Any) -> Evolution:
-    """Return the evolution of a preset on the devices of a target, in chunks that fill its memory.
-
-    Args:
-        preset: name of the preset.
-        target: GPUs to compile for.
-        candidates: population size.
-        changes: to the preset's settings.
-    """
-    changes = merge({"strategy": {"population_size": candidates}}, changes)
-    raw = merge(load_yaml(presets.find(preset)), changes)
-    if "study" not in raw:
-        raw.setdefault("evolve", preset.split("/")[0].removeprefix("evolve_"))
-    study = studies.find(raw)
-    settings = from_dict(study.settings_class(raw), raw)
-    problem = study.make(settings).problem({})
-    most = int(target.memory // 4 // max(bytes_per_evaluation(problem), 1))
-    rows = -(-candidates * settings.evolution.seeds_per_candidate // len(target.devices))
-    chunk = devices.even_chunk_size(rows, max(most, 1))
-    evolution_settings = replace(settings.evolution, chunk_size=chunk)
-    with _devices_of(target):
-        return Evolution(problem, settings.strategy, evolution_settings, seed=0)
-
-
-def _devices_of(target: Target) -> AbstractContextManager[object]:
-    """Let `metaevo.evolution` use a target's devices in place of those that are there."""
-    return mock.patch.object(devices, "select", return_value=list(target.devices))
 
 
 PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
