@@ -17,7 +17,7 @@ STEPS = 12
 
 def path(make_optimizer, meta_params):
     """Return the parameters after every step on changing gradients."""
-    context = Context(ppo.Hyperparams(learning_rate=0.1, max_grad_norm=1.0), num_updates=STEPS)
+    context = Context(ppo.Hyperparams(learning_rate=0.1, max_grad_norm=1e9), num_updates=STEPS)
     params, state, found = PARAMS, make_optimizer(meta_params, context).init(PARAMS), []
     for step in range(STEPS):
         noise = jax.random.normal(jax.random.key(step), (2,))
