@@ -1,17 +1,18 @@
-"""Twelve numbers between Adam and schedule-free Adam: how an optimizer steps, and how it averages.
+"""Six numbers between Adam and schedule-free Adam: how an optimizer averages its parameters.
 
 Schedule-free Adam (Defazio et al. 2024) takes steps z without momentum, averages them to x, and
 acts with parameters between the two:
 
-    z -= learning rate * exp(rate + decay * progress) * (gradient * signal + momentum * mean_9)
+    z -= learning rate * ((1 - momentum) * gradient + momentum * mean_9)
     x += c (z - x),    c = recency / (t + recency - 1)    for step t
     parameters = (1 - share) z + share x
 
 The weight of a step in x grows with t to the power of recency - 1 (Shamir & Zhang 2013): with 1, x
-is the mean of all steps; with 3, mostly that of the last third. Signals are divided by the root of
-the second moment. The six names are pairs of evolved numbers, of the value network and the policy;
-recency is exp of its number, and share the logistic function of its own. With a share of 0 and
-momentum alone the optimizer is Adam.
+is the mean of all steps; with 3, mostly that of the last third. The gradient and mean_9, its mean
+with decay 0.9, are divided by the root of the second moment. Each name is a pair of evolved
+numbers, of the value network and the policy; recency is exp of its number, and share the logistic
+function of its own. With a momentum of 1 and a share of 0 the optimizer is Adam. There is no number
+for the size of steps, because a learning rate is tuned for every task.
 """
 
 from dataclasses import dataclass
@@ -29,14 +30,7 @@ from purerl.types import PyTree
 
 SLOT = "make_optimizer"
 
-START = {
-    "rate": 0.0,
-    "decay": 0.0,
-    "gradient": 1.0,
-    "momentum": 0.0,
-    "recency": 0.0,
-    "share": 2.1972246,  # log(0.9 / 0.1)
-}
+START = {"momentum": 0.0, "recency": 0.0, "share": 2.1972246}  # log(0.9 / 0.1)
 """The numbers of schedule-free Adam."""
 
 
@@ -102,7 +96,7 @@ def averaged(meta_params: dict[str, jax.Array]) -> optax.GradientTransformationE
 
 def _direction(meta_params: dict[str, jax.Array], seen: Seen) -> jax.Array:
     """Return the step of z against the gradient, in learning rates, [P]."""
-    of = {name: jnp.where(seen.policy > 0, pair[1], pair[0]) for name, pair in meta_params.items()}
+    value, policy = meta_params["momentum"]
+    momentum = jnp.where(seen.policy > 0, policy, value)
     gradient, mean = seen.signals
-    size = jnp.exp(of["rate"] + of["decay"] * seen.progress)
-    return size * (of["gradient"] * gradient + of["momentum"] * mean)
+    return (1.0 - momentum) * gradient + momentum * mean
