@@ -43,8 +43,13 @@ COMPARABLE = 1000.0
 def draw(found: Found, figures: Path) -> None:
     """Draw the learned loss, its derivative and hand-written losses into loss.png."""
     errors = found.value_targets()
+    limit = error_limit(errors)
+    target = np.full(401, np.median(errors[1]), np.float32)
+    shown = np.stack([target + np.linspace(-limit, limit, 401, dtype=np.float32), target])
     learned = temporal.quarters(found, SCALARS)
-    curves = loss_curves(learned, found.meta_params, found.hyperparams, errors)
+    functions = {name: (function, found.meta_params) for name, function in learned.items()}
+    functions |= {"squared": (losses.squared, None), "huber": (losses.huber, None)}
+    curves = {name: _curve(*each, found.hyperparams, shown) for name, each in functions.items()}
     plot_losses(curves, figures / "loss.png", density=errors[0] - errors[1])
 
 
@@ -120,25 +125,6 @@ def error_limit(errors: np.ndarray) -> float:
     """Return the size that 99% of errors [2, samples] have at most."""
     predictions, targets = errors
     return float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
-
-
-def loss_curves(
-    learned: Mapping[str, Callable],
-    meta_params: MetaParams,
-    hyperparams: Hyperparams,
-    errors: np.ndarray,
-) -> dict[str, LossCurve]:
-    """Return learned and hand-written losses over the observed range of errors [2, samples].
-
-    `learned` has slot functions by the names of their curves.
-    """
-    _, targets = errors
-    limit = error_limit(errors)
-    target = np.full(401, np.median(targets), np.float32)
-    shown = np.stack([target + np.linspace(-limit, limit, 401, dtype=np.float32), target])
-    functions = {name: (function, meta_params) for name, function in learned.items()}
-    functions |= {"squared": (losses.squared, None), "huber": (losses.huber, None)}
-    return {name: _curve(*each, hyperparams, shown) for name, each in functions.items()}
 
 
 def _curve(
