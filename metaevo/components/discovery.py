@@ -113,12 +113,12 @@ def load(
         return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: part for part in evolved.parts.values()}
-    has = " and ".join(parts)
-    if slot is None and len(parts) > 1:
-        raise ConfigError(f"{run_dir} holds components for the slots {has}: say which slot")
-    if slot is not None and slot not in parts:
-        raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
-    part = parts[slot or has]
+    if slot is None and len(parts) == 1:
+        (slot,) = parts
+    if slot not in parts:
+        has = " and ".join(parts)
+        raise ConfigError(f"{run_dir} holds parts for {has}, not for slot = {slot!r}")
+    part = parts[slot]
     reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
     before = published.LEARNER if about is None else about.get("learner")  # None in older files
     if learner is not None and reads and isinstance(before, str):
@@ -146,16 +146,9 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
-    is_dict = isinstance(metadata, dict) and "components" in metadata
-    described = metadata["components"] if is_dict else {"": metadata}
-    valid = isinstance(described, dict) and described
-    if not valid or not all(isinstance(each, dict) for each in described.values()):
-        raise CheckpointError(f"{path}: says nothing of its components")
-    parts = {}
-    for each in described.values():
-        part = _part(run, each, trust_source, entry)
-        parts[part.name] = part
-    evolved = Evolved(parts, is_dict)
+    described = metadata.get("components", {"": metadata})
+    parts = [_part(run, each, trust_source, entry) for each in described.values()]
+    evolved = Evolved({part.name: part for part in parts}, "components" in metadata)
     if isinstance(seed := metadata.get("evolution_seed"), int):
         text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)
