@@ -40,15 +40,9 @@ def save(
     learner: str | None = None,
     seen: PlainMapping | None = None,
 ) -> None:
-    """Write the discovered parts to the run directory.
+    """Write the discovered parts, and how they were evolved, to the run directory.
 
-    Args:
-        run: the directory.
-        evolved: the parts.
-        meta_params: of all parts.
-        generation: number of generations.
-        learner: name of the learner that they were evolved with.
-        seen: the section `task` or `tasks` of the evolution's settings, as plain data.
+    `seen` has the section `task` or `tasks` of the evolution's settings, as plain data.
     """
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
@@ -269,10 +263,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
     """Raise `ConfigError` if only a run's directory names code from outside metaevo.
 
-    Args:
-        saved: the settings of a run that is continued, of which `evolve` is read.
-        overrides: the settings that the user gives.
-        trust_source: whether the user trusts the directory.
+    `saved` are the settings of a run that is continued, `overrides` those that the user gives.
     """
     evolve = saved.get("evolve")
     if trust_source or evolve is None or overrides.get("evolve") == evolve:

@@ -106,7 +106,11 @@ class Judge:
         Raises:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
-        settings = tasks if isinstance(tasks, EvolveSettings) else make_settings(slot, tasks)
+        if isinstance(tasks, EvolveSettings):
+            settings = tasks
+        else:
+            raw = raw_settings(slot, tasks)
+            settings = from_dict(experiment_class(raw, None), raw)
         check(settings)
         if batch < 1:
             raise ConfigError(f"batch = {batch}: must be at least 1")
@@ -300,12 +304,6 @@ def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDic
         raise ConfigError(f"slot = {slot!r}: the settings have component.slot = {show(own)}")
     given = merge(DEFAULTS, given)
     return {**given, "evolve": PROGRAM, "component": {**component, "slot": slot}}
-
-
-def make_settings(slot: str | None, tasks: str | Path | PlainMapping) -> EvolveSettings:
-    """Return checked settings; see `raw_settings`."""
-    raw = raw_settings(slot, tasks)
-    return from_dict(experiment_class(raw, None), raw)
 
 
 def check(settings: EvolveSettings) -> None:
