@@ -75,10 +75,7 @@ def fingerprint(
 ) -> jax.Array:
     """Return the outputs of a component on the batch of its slot, [programs * points].
 
-    Args:
-        config: the language of the programs.
-        meta_params: codes [programs, length] and constants [programs, length].
-        points: size of the batch.
+    `meta_params` has codes [programs, length] and constants [programs, length].
     """
     inputs = {name: jnp.asarray(each) for name, each in batch(config.slot, points).items()}
     if config.slot in ("value_loss", "policy_loss"):

@@ -57,13 +57,7 @@ def talking(
     config: ChannelConfig,
     learner: str,
 ) -> tuple[Talking, int]:
-    """Return an environment in which a channel talks, and the size of its observations.
-
-    Args:
-        environment: name, environment and parameters, without a channel.
-        channel: function that computes the messages.
-        config: settings of the channel.
-        learner: name of the learner that receives the messages.
+    """Return an environment in which a channel talks, and the size of the observations without it.
 
     Raises:
         ConfigError: if the observations of the learner or of the environment are not vectors.
@@ -95,9 +89,9 @@ def hear(
     Constants, random networks and noise are the same ones for every agent of every run.
 
     Args:
-        name: element of `NAMES`, name of a zoo entry, or directory of a cheap-talk run.
-        environments: environments that suit the learner.
-        learner: name of the learner that receives the messages.
+        name: see `DESCRIPTION`.
+        environments: that suit the learner, which receives the messages.
+        learner: by its name.
         run_path: an existing run with a copy of the channel.
 
     Raises:

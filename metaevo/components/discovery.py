@@ -40,15 +40,9 @@ def save(
     learner: str | None = None,
     seen: PlainMapping | None = None,
 ) -> None:
-    """Write the discovered parts to the run directory.
+    """Write the discovered parts, and how they were evolved, to the run directory.
 
-    Args:
-        run: the directory.
-        evolved: the parts.
-        meta_params: of all parts.
-        generation: number of generations.
-        learner: name of the learner that they were evolved with.
-        seen: the section `task` or `tasks` of the evolution's settings, as plain data.
+    `seen` has the section `task` or `tasks` of the evolution's settings, as plain data.
     """
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
@@ -113,12 +107,12 @@ def load(
         return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: part for part in evolved.parts.values()}
-    has = " and ".join(parts)
-    if slot is None and len(parts) > 1:
-        raise ConfigError(f"{run_dir} holds components for the slots {has}: say which slot")
-    if slot is not None and slot not in parts:
-        raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
-    part = parts[slot or has]
+    if slot is None and len(parts) == 1:
+        (slot,) = parts
+    if slot not in parts:
+        has = " and ".join(parts)
+        raise ConfigError(f"{run_dir} holds parts for {has}, not for slot = {slot!r}")
+    part = parts[slot]
     reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
     before = published.LEARNER if about is None else about.get("learner")  # None in older files
     if learner is not None and reads and isinstance(before, str):
@@ -146,16 +140,9 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
-    is_dict = isinstance(metadata, dict) and "components" in metadata
-    described = metadata["components"] if is_dict else {"": metadata}
-    valid = isinstance(described, dict) and described
-    if not valid or not all(isinstance(each, dict) for each in described.values()):
-        raise CheckpointError(f"{path}: says nothing of its components")
-    parts = {}
-    for each in described.values():
-        part = _part(run, each, trust_source, entry)
-        parts[part.name] = part
-    evolved = Evolved(parts, is_dict)
+    described = metadata.get("components", {"": metadata})
+    parts = [_part(run, each, trust_source, entry) for each in described.values()]
+    evolved = Evolved({part.name: part for part in parts}, "components" in metadata)
     if isinstance(seed := metadata.get("evolution_seed"), int):
         text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)
@@ -276,10 +263,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
     """Raise `ConfigError` if only a run's directory names code from outside metaevo.
 
-    Args:
-        saved: the settings of a run that is continued, of which `evolve` is read.
-        overrides: the settings that the user gives.
-        trust_source: whether the user trusts the directory.
+    `saved` are the settings of a run that is continued, `overrides` those that the user gives.
     """
     evolve = saved.get("evolve")
     if trust_source or evolve is None or overrides.get("evolve") == evolve:

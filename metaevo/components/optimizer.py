@@ -86,9 +86,7 @@ def ablations(found: Found) -> list[Ablation]:
 def without_inputs(found: Found, without: PlainDict) -> Ablation:
     """Return an ablation of a learned optimizer's inputs.
 
-    Args:
-        found: the optimizer.
-        without: its meta-parameters when it is blind to an input, by the input's name.
+    `without` has its meta-parameters when it is blind to an input, by the input's name.
     """
     rows = [Row({"without": "nothing"})]
     for name, meta_params in without.items():

@@ -151,13 +151,12 @@ def find(
     *,
     trust_source: bool = False,
 ) -> list[Opponent]:
-    """Return players by their names.
+    """Return players by their names, see `ALLOWED`.
 
     Args:
-        names: elements of `NAMES`, `module:name` of the user's own players, zoo entries, or run
-            directories.
-        key: key of the setting, for error messages.
-        game: game from our point of view.
+        names: of the players.
+        key: of the setting, for error messages.
+        game: from our point of view.
         run_path: an existing run with copies of its players.
         trust_source: whether source code that this run has saved may be executed.
 
@@ -221,7 +220,10 @@ def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) ->
         if isinstance(found, type) or not hasattr(found, "step"):
             found = found()
         player = Player(found.init, found.step)
-        _rehearse(player)
+        # its state and its policy must keep their structure, shape and dtype
+        game = Game.of([[-1, -3], [0, -2]], None, 0.9)
+        start = jax.ShapeDtypeStruct((2, LOGITS), jnp.float32)
+        jax.eval_shape(lambda start: opponents.play(game, player, player, start, steps=2), start)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
@@ -231,13 +233,6 @@ def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) ->
             error,
         ) from error
     return Opponent(name, player, source)
-
-
-def _rehearse(player: Player) -> None:
-    """Raise an error if a player's state or policy changes its structure, shape or dtype."""
-    game = Game.of([[-1, -3], [0, -2]], None, 0.9)
-    start = jax.ShapeDtypeStruct((2, LOGITS), jnp.float32)
-    jax.eval_shape(lambda start: opponents.play(game, player, player, start, steps=2), start)
 
 
 def sources(met: Sequence[Opponent]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from metaevo.components import temporal
 from metaevo.components.component import Found
 from metaevo.reports.curve_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
-from purerl.types import Context, Hyperparams, MetaParams
+from purerl.types import Context, MetaParams
 
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
@@ -27,34 +27,6 @@ CAPTIONS = {
     "ratio times advantage, less that at ratio 1; below: the objective's derivative, which pushes "
     "the policy. A loss that looks at time has a curve for every quarter of training.",
 }
-
-
-def policy_curves(
-    learned: Mapping[str, Callable],
-    meta_params: MetaParams,
-    hyperparams: Hyperparams,
-    advantage: float,
-) -> dict[str, PolicyCurve]:
-    """Return learned losses, PPO's clip and DPO against the ratio, at one advantage.
-
-    Drifts are zero at ratio 1: a constant in a loss has no gradient. `learned` has slot functions
-    by the names of their curves.
-    """
-    log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
-
-    def curve(function, meta_params):
-        def at(log_ratio):
-            return function(meta_params, Context(hyperparams), log_ratio, np.float32(advantage))
-
-        slope, ratio = np.asarray(jax.vmap(jax.grad(at))(log_ratio)), np.exp(log_ratio)
-        # the value of a loss that is given by its slope is inexact where the slope jumps
-        loss = cumulative_trapezoid(slope, log_ratio, initial=0.0)
-        drift = loss - np.interp(0.0, log_ratio, loss) + (ratio - 1.0) * advantage
-        return PolicyCurve(ratio, drift, -slope / ratio)
-
-    curves = {name: curve(function, meta_params) for name, function in learned.items()}
-    functions = losses.HAND_WRITTEN["policy_loss"]
-    return curves | {name: curve(functions[name], None) for name in COMPARED}
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
@@ -81,10 +53,27 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
 
 
 def draw(found: Found, figures: Path) -> None:
-    """Draw the learned loss and the hand-written losses into policy_loss.png."""
-    learned = temporal.quarters(found, SCALARS)
+    """Draw the learned loss and the hand-written losses into policy_loss.png.
+
+    Drifts are zero at ratio 1: a constant in a loss has no gradient.
+    """
+    learned, known = temporal.quarters(found, SCALARS), losses.HAND_WRITTEN["policy_loss"]
+    functions = {name: (function, found.meta_params) for name, function in learned.items()}
+    functions |= {name: (known[name], None) for name in COMPARED}
+    log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
+    ratio = np.exp(log_ratio)
+
+    def curve(function: Callable, meta_params: MetaParams, advantage: float) -> PolicyCurve:
+        context = Context(found.hyperparams)
+        slopes = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
+        slope = np.asarray(slopes(meta_params, context, log_ratio, np.float32(advantage)))
+        # the value of a loss that is given by its slope is inexact where the slope jumps
+        loss = cumulative_trapezoid(slope, log_ratio, initial=0.0)
+        drift = loss - np.interp(0.0, log_ratio, loss) + (ratio - 1.0) * advantage
+        return PolicyCurve(ratio, drift, -slope / ratio)
+
     panels = {
-        advantage: policy_curves(learned, found.meta_params, found.hyperparams, advantage)
+        advantage: {name: curve(*each, advantage) for name, each in functions.items()}
         for advantage in ADVANTAGES
     }
     plot_policy_losses(panels, figures / "policy_loss.png")

@@ -24,11 +24,7 @@ class SeenTask(NamedTuple):
 
 
 def in_settings(settings: PlainMapping) -> list[SeenTask]:
-    """Return the tasks of an evolution.
-
-    Args:
-        settings: its settings as plain data, of which `task` and `tasks` are read.
-    """
+    """Return the tasks of an evolution from its settings as plain data."""
     if settings.get("tasks"):
         return [
             SeenTask(

@@ -11,7 +11,6 @@ high differently. So the learned loss is taken apart, and its parts are given to
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +42,13 @@ COMPARABLE = 1000.0
 def draw(found: Found, figures: Path) -> None:
     """Draw the learned loss, its derivative and hand-written losses into loss.png."""
     errors = found.value_targets()
+    limit = error_limit(errors)
+    target = np.full(401, np.median(errors[1]), np.float32)
+    shown = np.stack([target + np.linspace(-limit, limit, 401, dtype=np.float32), target])
     learned = temporal.quarters(found, SCALARS)
-    curves = loss_curves(learned, found.meta_params, found.hyperparams, errors)
+    functions = {name: (function, found.meta_params) for name, function in learned.items()}
+    functions |= {"squared": (losses.squared, None), "huber": (losses.huber, None)}
+    curves = {name: _curve(*each, found.hyperparams, shown) for name, each in functions.items()}
     plot_losses(curves, figures / "loss.png", density=errors[0] - errors[1])
 
 
@@ -95,11 +99,30 @@ def ablations(found: Found) -> list[Ablation]:
 
 def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
     """Return the ablations in evaluation.json as tables for the report."""
-    found = []
+    found, scores = [], ("IQM", "95% interval")
     if "ablation" in result:
-        found.append(_scale_table(result, learner.loss_scale))
+        columns = ["shape", "scale", "clipping", str(learner.loss_scale), *scores]
+        rows = [
+            [row["shape"], row["scale"], "on" if row["clipping"] else "off", row["coefficient"],
+             row["iqm"], row["interval"]]
+            for row in result["ablation"]
+        ]  # fmt: skip
+        note = (
+            f"The learned loss is {result['scale_ratio']:.3g} times as steep as squared error "
+            "(root mean square of the derivative at errors that occur). Shape and scale are "
+            "exchanged separately, with and without clipping of the gradient's norm where the "
+            "learner clips."
+        )
+        found.append(Table("Ablation: scale against shape", columns, rows, note=note))
     if "sides" in result:
-        found.append(_sides_table(result))
+        rows = [[row["loss"], row["iqm"], row["interval"]] for row in result["sides"]]
+        note = (
+            "The even part treats predictions that are too high and too low alike; the odd part is "
+            "the rest. A slope at zero error pushes predictions up or down until the loss pushes "
+            "back."
+        )
+        columns = ["loss", *scores]
+        found.append(Table("Ablation: the two sides of the error", columns, rows, note=note))
     return found
 
 
@@ -120,25 +143,6 @@ def error_limit(errors: np.ndarray) -> float:
     """Return the size that 99% of errors [2, samples] have at most."""
     predictions, targets = errors
     return float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
-
-
-def loss_curves(
-    learned: Mapping[str, Callable],
-    meta_params: MetaParams,
-    hyperparams: Hyperparams,
-    errors: np.ndarray,
-) -> dict[str, LossCurve]:
-    """Return learned and hand-written losses over the observed range of errors [2, samples].
-
-    `learned` has slot functions by the names of their curves.
-    """
-    _, targets = errors
-    limit = error_limit(errors)
-    target = np.full(401, np.median(targets), np.float32)
-    shown = np.stack([target + np.linspace(-limit, limit, 401, dtype=np.float32), target])
-    functions = {name: (function, meta_params) for name, function in learned.items()}
-    functions |= {"squared": (losses.squared, None), "huber": (losses.huber, None)}
-    return {name: _curve(*each, hyperparams, shown) for name, each in functions.items()}
 
 
 def _curve(
@@ -174,10 +178,7 @@ def scale_ratio(
 def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -> Ablation:
     """Exchange the scales of the learned loss and of squared error, with and without clipping.
 
-    Args:
-        hyperparams: the experiment's hyperparameters.
-        ratio: `scale_ratio`.
-        scale_name: the hyperparam that multiplies the loss's gradient.
+    `ratio` is `scale_ratio`; `scale_name` is the hyperparam that multiplies the loss's gradient.
     """
     rows = []
     can_clip = hasattr(hyperparams, "max_grad_norm")
@@ -256,28 +257,3 @@ def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation
         for index, name in enumerate(SIDES)
     ]
     return Ablation("sides", rows)
-
-
-def _scale_table(result: PlainDict, scale_name: Any) -> Table:
-    rows = []
-    for row in result["ablation"]:
-        clipping = "on" if row["clipping"] else "off"
-        scale = [row["scale"], clipping, row["coefficient"]]
-        rows.append([row["shape"], *scale, row["iqm"], row["interval"]])
-    note = (
-        f"The learned loss is {result['scale_ratio']:.3g} times as steep as squared error (root "
-        "mean square of the derivative at errors that occur). Shape and scale are exchanged "
-        "separately, with and without clipping of the gradient's norm where the learner clips."
-    )
-    columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
-    return Table("Ablation: scale against shape", columns, rows, note=note)
-
-
-def _sides_table(result: PlainDict) -> Table:
-    rows = [[row["loss"], row["iqm"], row["interval"]] for row in result["sides"]]
-    note = (
-        "The even part treats predictions that are too high and too low alike; the odd part is the "
-        "rest. A slope at zero error pushes predictions up or down until the loss pushes back."
-    )
-    columns = ["loss", "IQM", "95% interval"]
-    return Table("Ablation: the two sides of the error", columns, rows, note=note)

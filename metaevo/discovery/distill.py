@@ -92,11 +92,11 @@ def distill(
 
     Args:
         before: settings of the run; its trainings are recorded.
-        settings: settings of the comparison, which may use another task.
-        run_dir: directory of the run.
-        slot: slot of the part; required if the run evolved several.
-        name: name of the directory in `run_dir/distill`; by default the slot's.
-        search: sizes of the search and the evaluation.
+        settings: of the comparison, which may use another task.
+        run_dir: of the run.
+        slot: of the part; required if the run evolved several.
+        name: of the directory in `run_dir/distill`; by default the slot's.
+        search: what to search for.
         trust_source: execute components from outside metaevo that the directory holds.
 
     Returns:

@@ -118,12 +118,7 @@ def _read(path: Path) -> Entry:
 
 
 def is_same(name: str, copy: Path) -> bool:
-    """Return whether a folder is a copy of an entry as it is in the zoo now.
-
-    Args:
-        name: of the entry.
-        copy: a folder that may hold the card of a copied entry.
-    """
+    """Return whether a folder is a copy of an entry as it is in the zoo now."""
     short = name.removeprefix(PREFIX)
     if short not in names() or not os.path.lexists(copy / CARD):
         return False
@@ -133,12 +128,7 @@ def is_same(name: str, copy: Path) -> bool:
 def seal(path: Path, card: PlainDict) -> Entry:
     """Write the card of an entry after its other files are written; return the entry.
 
-    Args:
-        path: of the folder.
-        card: without `format`, `files` and `digest`.
-
-    Raises:
-        ConfigError: if something is missing in it.
+    The card is given without `format`, `files` and `digest`.
     """
     others = sorted(each for each in path.rglob("*") if each.is_file() and each.name != CARD)
     digests = {each.relative_to(path).as_posix(): _sha256(files.read(each)) for each in others}

@@ -60,18 +60,15 @@ class Archive:
     """Records by their ids, in a locked directory."""
 
     def __init__(self, folder: Path, about: PlainDict):
-        """Open an archive, or begin one.
-
-        Args:
-            folder: the directory.
-            about: everything that scores depend on.
+        """Open an archive, or begin one; `about` is everything that scores depend on.
 
         Raises:
             ConfigError: if it is an archive of another slot or of other tasks, is damaged, or is
                 in use.
         """
         self.folder = files.make_folder(folder)
-        if not (folder / ABOUT).exists() and _is_of_others(folder):
+        names = [each.name for each in folder.iterdir() if not each.name.startswith(".")]
+        if ABOUT not in names and names not in ([], [LOCK]):
             raise ConfigError(f"{folder}: is no archive, and not empty; name another directory")
         self.records: list[Record] = []
         """a new one is written when it has scores"""
@@ -130,8 +127,3 @@ class Archive:
         """Return the records with the highest scores, in order."""
         scored = [each for each in self.records if each["score"] is not None]
         return sorted(scored, key=lambda each: -(each["score"] or 0.0))[:count]
-
-
-def _is_of_others(folder: Path) -> bool:
-    """Whether a directory has other files than the lock and what an interrupted write leaves."""
-    return any(each.name != LOCK and not each.name.startswith(".") for each in folder.iterdir())

@@ -32,8 +32,8 @@ DEFAULTS: PlainDict = {"evolution": {"seeds_per_candidate": 4}}
 _is_same = jax.jit(behaviour.is_same)
 POINTS = 1024
 """Inputs on which duplicates compute the same; enough to tell thresholds 2% apart."""
-FINGERPRINTS, COMPARED = 32, 256
-"""Numbers of programs whose fingerprints are computed at once, and compared at once."""
+COMPARED = 256
+"""Fingerprints are compared in a table of a multiple of this size, as each size is compiled."""
 SURVIVORS = 4
 """The best programs of the archive, which are trained on more seeds and get a verdict."""
 
@@ -71,6 +71,7 @@ class Judged:
 
 
 class _Found(NamedTuple):
+    proposal: Proposal
     record: Record | None = None
     reason: str | None = None
     is_duplicate: bool = False
@@ -105,7 +106,11 @@ class Judge:
         Raises:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
-        settings = tasks if isinstance(tasks, EvolveSettings) else make_settings(slot, tasks)
+        if isinstance(tasks, EvolveSettings):
+            settings = tasks
+        else:
+            raw = raw_settings(slot, tasks)
+            settings = from_dict(experiment_class(raw, None), raw)
         check(settings)
         if batch < 1:
             raise ConfigError(f"batch = {batch}: must be at least 1")
@@ -114,8 +119,8 @@ class Judge:
             state = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
         self._trials = Trials(settings, Path(state), batch)
-        one = functools.partial(behaviour.fingerprint, self._config, points=POINTS)
-        self._fingerprint = jax.jit(jax.vmap(one))
+        fingerprint = functools.partial(behaviour.fingerprint, self._config, points=POINTS)
+        self._fingerprint = jax.jit(fingerprint)
         evolution = settings.evolution
         self._seeds, self._more = evolution.seeds_per_candidate, evolution.validation_seeds
         about = {
@@ -126,7 +131,8 @@ class Judge:
             "evaluation": to_dict(settings.evaluation),
         }
         self._archive = Archive(Path(state), about)
-        self._outputs = self._fingerprints(list(map(self._program, self._archive.records)))
+        programs = map(self._program, self._archive.records)
+        self._outputs = [np.asarray(self._fingerprint(each)) for each in programs]
         self._answered: set[int] = set()
         """ids that this process has answered with: the same program once more is a duplicate"""
 
@@ -165,35 +171,28 @@ class Judge:
             raise ValueError("submit: the judge is closed, and another may have its archive")
         if isinstance(proposals, str | bytes | Mapping):
             proposals = [proposals]
-        read_ones = [read(self._config, each) for each in proposals]
-        found = self._find(read_ones)
+        found = [self._look_up(read(self._config, each)) for each in proposals]
         self._train([each for each in self._archive.records if not each["scores"]], stage)
         self._race(stage)
         scores = [-(each["score"] or 0.0) for each in self._archive.best()]
-        pairs = zip(read_ones, found, strict=True)
-        return [self._answer(proposal, each, scores) for proposal, each in pairs]
+        return [self._answer(each, scores) for each in found]
 
-    def _find(self, proposals: Sequence[Proposal]) -> list[_Found]:
-        """Look proposals up in the archive, where the new ones begin a record."""
-        programs = [each.meta_params for each in proposals if each.meta_params is not None]
-        outputs = iter(self._fingerprints(programs))
-        return [
-            _Found(reason=each.reason)
-            if each.meta_params is None
-            else self._look_up(each, each.meta_params, next(outputs))
-            for each in proposals
-        ]
-
-    def _look_up(self, proposal: Proposal, program: PlainMapping, outputs: np.ndarray) -> _Found:
+    def _look_up(self, proposal: Proposal) -> _Found:
+        """Look a proposal up in the archive, where a new one begins a record."""
+        program = proposal.meta_params
+        if program is None:
+            return _Found(proposal, reason=proposal.reason)
         written = text(program["codes"][0], program["constants"][0], self._config.names)
+        outputs = np.asarray(self._fingerprint(program))
         if not behaviour.is_valid(jnp.asarray(outputs)):
-            return _Found(reason="expression: its output (of a loss, the slope) is 0 everywhere")
+            reason = "expression: its output (of a loss, the slope) is 0 everywhere"
+            return _Found(proposal, reason=reason)
         same = self._same_as(outputs)
         if same is not None:
             if same["text"] != written or same["id"] in self._answered:
-                return _Found(same, is_duplicate=True)
+                return _Found(proposal, same, is_duplicate=True)
             self._answered.add(same["id"])
-            return _Found(same)
+            return _Found(proposal, same)
         record: Record = {
             "id": len(self._archive.records),
             "name": proposal.name,
@@ -209,7 +208,7 @@ class Judge:
         self._archive.records.append(record)
         self._outputs.append(outputs)
         self._answered.add(record["id"])
-        return _Found(record)
+        return _Found(proposal, record)
 
     def _train(self, records: Sequence[Record], stage: Stage) -> None:
         for start in range(0, len(records), self._batch):
@@ -244,10 +243,10 @@ class Judge:
                 record["score"], record["interval"] = summary.iqm, list(summary.interval)
             self._archive.write(record)
 
-    def _answer(self, proposal: Proposal, found: _Found, scores: Sequence[float]) -> Judged:
+    def _answer(self, found: _Found, scores: Sequence[float]) -> Judged:
         """Return the answer; `scores` has the negative scores in the archive, in order."""
+        proposal, record = found.proposal, found.record
         given = proposal.name, proposal.parent, proposal.expression
-        record = found.record
         if record is None:
             return Judged(*given, valid=False, reason=found.reason)
         number, seeds = record["id"], len(record["scores"])
@@ -282,16 +281,6 @@ class Judge:
         same = np.flatnonzero(np.asarray(_is_same(table, outputs)))
         return self._archive.records[int(same[0])] if len(same) else None
 
-    def _fingerprints(self, programs: Sequence[PlainMapping]) -> list[np.ndarray]:
-        """Return a fingerprint [N] for each program, computed in batches of one size."""
-        found: list[np.ndarray] = []
-        for start in range(0, len(programs), FINGERPRINTS):
-            part = list(programs[start : start + FINGERPRINTS])
-            padded = part + part[-1:] * (FINGERPRINTS - len(part))
-            stacked = jax.tree.map(lambda *each: np.stack(each), *padded)
-            found += list(np.asarray(self._fingerprint(stacked))[: len(part)])
-        return found
-
 
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:
     """Return plain settings of `metaevo evolve --evolve program`, with a program in the slot.
@@ -315,12 +304,6 @@ def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDic
         raise ConfigError(f"slot = {slot!r}: the settings have component.slot = {show(own)}")
     given = merge(DEFAULTS, given)
     return {**given, "evolve": PROGRAM, "component": {**component, "slot": slot}}
-
-
-def make_settings(slot: str | None, tasks: str | Path | PlainMapping) -> EvolveSettings:
-    """Return checked settings; see `raw_settings`."""
-    raw = raw_settings(slot, tasks)
-    return from_dict(experiment_class(raw, None), raw)
 
 
 def check(settings: EvolveSettings) -> None:

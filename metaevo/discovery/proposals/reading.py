@@ -6,7 +6,7 @@
 import codecs
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NotRequired
 
 import numpy as np
@@ -52,18 +52,18 @@ def read(config: program.Config, given: str | bytes | PlainMapping) -> Proposal:
         config: the language.
         given: other keys than those of a proposal are ignored.
     """
-    found = Proposal()
+    labels: dict[str, Any] = {}
     try:
         data = {"expression": given} if isinstance(given, str) else given
         data = _content(data) if isinstance(data, bytes) else data
-        found = Proposal(**{key: _label(data.get(key)) for key in ("expression", "name", "parent")})
+        labels = {key: _label(data.get(key)) for key in ("expression", "name", "parent")}
         line = check(_Line, data, "proposal")
-        found = replace(found, constants=line.get("constants") or {})
-        codes, constants = config.read(line["expression"], found.constants)
+        numbers = line.get("constants") or {}
+        codes, constants = config.read(line["expression"], numbers)
     except ValueError as error:
-        return replace(found, reason=str(error))
+        return Proposal(**labels, reason=str(error))
     programs = {"codes": codes[np.newaxis], "constants": constants[np.newaxis]}
-    return replace(found, meta_params=programs)
+    return Proposal(**labels, constants=numbers, meta_params=programs)
 
 
 def _content(line: bytes) -> PlainMapping:

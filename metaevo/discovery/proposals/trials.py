@@ -53,12 +53,10 @@ class Trials:
     """Programs of one shape, in batches of one size, so that each task compiles once."""
 
     def __init__(self, settings: EvolveSettings, folder: Path, batch: int):
-        """Build the tasks without compiling.
+        """Build the tasks of an evolution of a program without compiling.
 
-        Args:
-            settings: settings of an evolution of a program.
-            folder: directory for the tuning and the scores of hand-written functions.
-            batch: number of programs that are trained at once.
+        `folder` is for the tuning and the scores of hand-written functions, `batch` the number of
+        programs that are trained at once.
 
         Raises:
             ConfigError: if a task cannot be built.

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from metaevo.components import behaviour, program
-from purerl.types import Context
 
 
 def stacked(config, *expressions):
@@ -97,16 +96,3 @@ def test_duplicates(first, second, same):
     config = program.Config(slot="policy_loss")
     pair = fingerprints(config, first, second)
     assert behaviour.is_same(*pair) == behaviour.is_same(*pair[::-1]) == same
-
-
-def test_the_batch_has_the_arguments_of_the_slot():
-    """A loss of the batch can be called as the learner calls it."""
-    config = program.Config(slot="value_loss")
-    loss = program.make(config).apply
-    at = behaviour.batch("value_loss")
-    programs = stacked(config, "change ** 2")
-    one = {name: each[0] for name, each in programs.items()}
-    names = "prediction", "target", "old_prediction"
-    value = loss(one, Context(None, progress=at["progress"][5]), *(at[name][5] for name in names))
-    expected = (at["prediction"][5] - at["old_prediction"][5]) ** 2
-    np.testing.assert_allclose(value, expected, rtol=1e-3)

@@ -8,9 +8,8 @@ tests/metaevo/components/celo_steps.py at commit f44c1b19.
 
 import functools
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +19,10 @@ import pytest
 from metaevo.components import celo, published, registry
 from purerl.learners import LEARNERS
 from purerl.ppo import Hyperparams
-from purerl.types import Context, PyTree
+from purerl.types import Context
 
 RECORDED = json.loads((Path(__file__).parent / "celo_updates.json").read_text(encoding="utf-8"))
-UPDATES, EPOCHS, MINIBATCHES = 2, 3, 2
+CONTEXT = Context(Hyperparams(), num_updates=2, num_epochs=3, num_minibatches=2)
 LOSSES = 2.0, 1.5, 9.0, 1.2, -0.1, -0.5, 0.3, 0.2  # the third is clipped
 SHAPES = {
     "bias": (5,),
@@ -40,25 +39,22 @@ INPUT_SIZES = 1, 1, 1, 3, 1, 3, 1, 3, 1, 3, 3, 3, 3, 3
 
 
 class Case(NamedTuple):
-    """A size of the networks."""
-
     memory: int
     hidden: int
 
     @property
-    def config(self) -> celo.Config:
-        """The settings of our component."""
+    def config(self):
         return celo.Config(*self)
 
-    def theta(self) -> PyTree:
-        """Return random weights as a file of the authors has them; the steps are large."""
+    def theta(self):
+        """Random weights as a file of the authors has them; the steps are large."""
         rng = np.random.default_rng(self.memory)
         memory, hidden = self
 
-        def draw(*shape: int) -> np.ndarray:
+        def draw(*shape):
             return rng.normal(0, 0.5, shape).astype(np.float32)
 
-        def dense(inputs: int, outputs: int) -> PyTree:
+        def dense(inputs, outputs):
             return {"b": draw(outputs), "w": 2 * draw(inputs, outputs) / np.float32(inputs**0.5)}
 
         network = {f"w0__{i}": draw(1, size, hidden) for i, size in enumerate(INPUT_SIZES)}
@@ -75,17 +71,17 @@ class Case(NamedTuple):
 CASES = Case(64, 4), Case(7, 5)
 
 
-def example() -> tuple[PyTree, Iterator[PyTree]]:
-    """Return parameters, and the gradients of a training."""
+def example():
+    """Parameters, and the gradients of a training."""
     rng = np.random.default_rng(0)
 
-    def draw(size: float) -> PyTree:
+    def draw(size):
         return {
             name: np.asarray(rng.normal(0, size, shape), np.float32)
             for name, shape in SHAPES.items()
         }
 
-    def steps() -> Iterator[PyTree]:
+    def steps():
         for index in range(len(LOSSES)):
             gradients = draw(1e-3 * 10.0 ** (index % 4))
             gradients["kernel"][0] = 0  # of an input that is zero
@@ -97,24 +93,17 @@ def example() -> tuple[PyTree, Iterator[PyTree]]:
 
 
 @functools.cache  # compiled once
-def our_step(case: Case) -> Callable[..., Any]:
-    """Return our gradient step."""
-    component = celo.make(case.config)
-    context = Context(
-        Hyperparams(), num_updates=UPDATES, num_epochs=EPOCHS, num_minibatches=MINIBATCHES
-    )
-
+def our_step(case):
     @jax.jit
     def step(meta_params, gradients, state, params, loss):
-        optimizer = component.apply(meta_params, context)
+        optimizer = celo.make(case.config).apply(meta_params, CONTEXT)
         return optimizer.update(gradients, state, params, loss=loss)
 
-    made: Callable[..., Any] = step
-    return made
+    return step
 
 
-def our_updates(case: Case, theta: PyTree) -> list[dict[str, np.ndarray]]:
-    """Return our updates in every step, by the arrays' names."""
+def our_updates(case, theta):
+    """In every step, by the arrays' names."""
     meta_params = published.celo_weights(theta)
     params, steps = example()
     state = celo.make(case.config).apply(meta_params, Context(None)).init(params)
@@ -174,17 +163,16 @@ def updates(context, losses, init_key=0):
 
 
 def test_the_length_of_training_and_the_loss_count():
-    context = Context(Hyperparams(), num_updates=jnp.int32(2), num_epochs=3, num_minibatches=2)
-    before = updates(context, LOSSES)
+    before = updates(CONTEXT, LOSSES)
     assert np.isfinite(before).all()
     for changes in ({"num_updates": 4}, {"num_epochs": 5}, {"num_minibatches": 5}):
-        after = updates(context.replace(**changes), LOSSES)
+        after = updates(CONTEXT.replace(**changes), LOSSES)
         assert (after[1:] != before[1:]).any(axis=(1, 2)).all()
-    same = updates(context, [0.0] * 4)
+    same = updates(CONTEXT, [0.0] * 4)
     assert (same[3] != before[3]).any()
-    np.testing.assert_array_equal(same, updates(context, [None] * 4))  # no loss is a constant one
+    np.testing.assert_array_equal(same, updates(CONTEXT, [None] * 4))  # no loss is a constant one
     hyperparams = Hyperparams(learning_rate=1.0, max_grad_norm=1e-6)
-    unread = updates(context.replace(hyperparams=hyperparams), LOSSES)
+    unread = updates(CONTEXT.replace(hyperparams=hyperparams), LOSSES)
     np.testing.assert_array_equal(unread, before)
 
 

@@ -101,8 +101,10 @@ def adam(scale, context):
         ("make_optimizer", Component(init, lambda scale, context: scale), "fails"),
         ("value_loss", Component(lambda key: {}, lambda *arguments: arguments[2]), "no parameters"),
         ("value_loss", Component(lambda: None, squared), "TypeError"),
+        ("schedule", Component(init, lambda scale, context: {"learning_rate": scale}),
+         "must return the hyperparams that it is"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
     module = SimpleNamespace(SLOT=slot, Config=Nothing, make=lambda config: component)
     monkeypatch.setitem(IMPORTED, "mine", module)

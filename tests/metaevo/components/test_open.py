@@ -9,9 +9,8 @@ commit 77ec890.
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
 import jax
@@ -19,38 +18,36 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import Component, published
 from metaevo.components import open as open_component
+from metaevo.components import published
 from purerl.ppo import Hyperparams
-from purerl.types import Context, PyTree
+from purerl.types import Context
 
 RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
 UPDATES, EPOCHS = 3, 4
 OBSERVATION, HIDDEN, ACTIONS = 3, (5, 4), 2
 STEPS = 6
 """gradient steps, half an update of two minibatches"""
+CONTEXT = Context(Hyperparams(max_grad_norm=0.5), num_updates=UPDATES, num_epochs=EPOCHS)
 
 
-def count(made: Component) -> int:
-    """Return how many numbers a component has."""
+def count(made):
+    """How many numbers a component has."""
     shapes = jax.eval_shape(made.init, jax.random.key(0))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
 class Case(NamedTuple):
-    """What is recorded."""
-
     memory: int
     hidden: int
     continuous: bool
 
     @property
-    def config(self) -> open_component.Config:
-        """The settings of our component."""
+    def config(self):
         return open_component.Config(self.memory, self.hidden, published=True)
 
-    def weights(self) -> np.ndarray:
-        """Return random weights in the authors' order."""
+    def weights(self):
+        """Random ones, in the authors' order."""
         size = count(open_component.make(self.config))
         return np.random.default_rng(size).normal(0, 0.4, size).astype(np.float32)
 
@@ -58,22 +55,12 @@ class Case(NamedTuple):
 CASES = Case(8, 16, False), Case(16, 32, False), Case(8, 16, True)
 
 
-class Step(NamedTuple):
-    """Inputs of a gradient step, by layers: 0, 1, ... and `log_std`."""
-
-    gradients: dict[str, dict[str, PyTree]]
-    activity: dict[str, list[np.ndarray]]
-    """of the actor's and the critic's units"""
-    update: int
-    epoch: int
-
-
-def example(continuous: bool) -> tuple[PyTree, Iterator[Step]]:
-    """Return parameters of an actor and a critic, and the steps of a training."""
+def example(continuous):
+    """Parameters of an actor and a critic; gradients, activity and place of each step."""
     rng = np.random.default_rng(0)
 
-    def draw(size: float) -> PyTree:
-        trees: dict[str, PyTree] = {}
+    def draw(size):
+        trees = {}
         for name, outputs in (("actor", ACTIONS), ("critic", 1)):
             sizes = (OBSERVATION, *HIDDEN, outputs)
             trees[name] = {
@@ -87,7 +74,7 @@ def example(continuous: bool) -> tuple[PyTree, Iterator[Step]]:
             trees["actor"]["log_std"] = rng.normal(0, size, ACTIONS).astype(np.float32)
         return trees
 
-    def steps() -> Iterator[Step]:
+    def steps():
         for index in range(STEPS):
             gradients = draw(0.01 * 10 ** (index % 3))  # the largest are clipped
             gradients["actor"]["Dense_0"]["kernel"][0] = 0  # of an input that is zero
@@ -96,69 +83,60 @@ def example(continuous: bool) -> tuple[PyTree, Iterator[Step]]:
                 for name, outputs in (("actor", ACTIONS), ("critic", 1))
             }
             activity["critic"][0][1] = 0  # dormant
-            yield Step(gradients, activity, index % UPDATES, index % EPOCHS)
+            told = {"progress": index % UPDATES / UPDATES, "epoch": index % EPOCHS / EPOCHS}
+            yield gradients, activity, told
 
     return draw(0.3), steps()
 
 
-def ours(tree: PyTree) -> PyTree:
-    """Return a tree of an actor and a critic as our network has it."""
+def ours(tree):
+    """A tree of an actor and a critic as our network has it."""
     actor, critic = tree["actor"], tree["critic"]
-    names = [f"Dense_{i}" for i in range(len(HIDDEN))]
-    head = f"Dense_{len(HIDDEN)}"
+    *names, head = (f"Dense_{i}" for i in range(len(HIDDEN) + 1))
     params = {
         "actor_torso": {name: actor[name] for name in names},
         "critic_torso": {name: critic[name] for name in names},
         "policy_head": actor[head],
         "value_head": critic[head],
     }
-    if "log_std" in actor:
-        params["log_std"] = actor["log_std"]
-    return {"params": params}
+    return {"params": params | {name: actor[name] for name in actor.keys() & {"log_std"}}}
 
 
 @functools.cache  # compiled once
-def our_step(case: Case) -> Callable[..., Any]:
-    """Return our gradient step, with the normal numbers as its last argument."""
-    component = open_component.make(case.config)
-    context = Context(Hyperparams(max_grad_norm=0.5), num_updates=UPDATES, num_epochs=EPOCHS)
+def our_step(config):
+    """Our gradient step, with the normal numbers as its last argument."""
 
     @jax.jit
-    def step(weights, gradients, state, params, dormancy, progress, epoch, drawn):
-        def normal(key, shape):
-            del key
-            return drawn.reshape(shape)
-
-        optimizer = component.apply(weights, context)
-        told = {"progress": progress, "epoch": epoch, "dormancy": dormancy}
-        with mock.patch.object(jax.random, "normal", normal):
+    def step(weights, gradients, state, params, told, drawn):
+        optimizer = open_component.make(config).apply(weights, CONTEXT)
+        with mock.patch.object(jax.random, "normal", lambda key, shape: drawn.reshape(shape)):
             return optimizer.update(gradients, state, params, key=jax.random.key(0), **told)
 
-    made: Callable[..., Any] = step
-    return made
+    return step
 
 
-def our_updates(case: Case, weights: np.ndarray, noise: list[np.ndarray]) -> list[np.ndarray]:
-    """Return our updates [P] in every step; `noise` [P] are the normal numbers that were drawn."""
-    update, meta_params = our_step(case), published.unflatten(weights, case.config)
+def our_updates(case, weights, noise):
+    """Our updates [P] in every step; `noise` [P] are the normal numbers that were drawn."""
+    meta_params = published.unflatten(weights, case.config)
     params, steps = example(case.continuous)
     params, found = ours(params), []
-    state = open_component.make(case.config).apply(meta_params, Context(None)).init(params)
-    for step, drawn in zip(steps, noise, strict=True):
+    state = open_component.make(case.config).apply(meta_params, CONTEXT).init(params)
+    for (gradients, activity, told), drawn in zip(steps, noise, strict=True):
         dormancy = {
             name: {
                 f"Dense_{i}": jax.tree.map(
                     lambda x, a=each: jnp.broadcast_to(a / a.mean(), x.shape), tree[f"Dense_{i}"]
                 )
-                for i, each in enumerate(step.activity[name])
+                for i, each in enumerate(activity[name])
             }
-            for name, tree in step.gradients.items()
+            for name, tree in gradients.items()
         }
         if case.continuous:
             dormancy["actor"]["log_std"] = jnp.ones(ACTIONS)
-        where = step.update / UPDATES, step.epoch / EPOCHS
-        gradients, dormancy = ours(step.gradients), ours(dormancy)
-        updates, state = update(meta_params, gradients, state, params, dormancy, *where, drawn)
+        told["dormancy"] = ours(dormancy)
+        updates, state = our_step(case.config)(
+            meta_params, ours(gradients), state, params, told, drawn
+        )
         params = jax.tree.map(jnp.add, params, updates)
         found.append(np.asarray(jax.flatten_util.ravel_pytree(updates)[0]))
     return found
@@ -186,7 +164,7 @@ def first_update(*, is_published, progress=0.5, epoch=0.5, dormancy=None, size=1
     """The first update with gradients of such a size, without clipping."""
     config = open_component.Config(published=is_published)
     weights = published.unflatten(scale * CASES[0].weights(), config)
-    context = Context(Hyperparams(max_grad_norm=1e12), num_updates=UPDATES, num_epochs=EPOCHS)
+    context = CONTEXT.replace(hyperparams=Hyperparams(max_grad_norm=1e12))
     optimizer = open_component.make(config).apply(weights, context)
     params = ours(example(continuous=False)[0])
     gradients = jax.tree.map(lambda x: size * (1 + x), params)
@@ -211,22 +189,18 @@ def test_our_own_is_the_published_one_but_for_clipping_and_the_ends_of_time():
 
 
 def test_the_dormancy_of_heads_counts_in_the_published_one_only():
-    ones = jax.tree.map(jnp.ones_like, ours(example(continuous=False)[0]))
-    of_head = ones["params"] | {
-        "value_head": jax.tree.map(jnp.zeros_like, ones["params"]["value_head"])
-    }
-    of_torso = ones["params"] | {
-        "critic_torso": jax.tree.map(jnp.zeros_like, ones["params"]["critic_torso"])
-    }
+    ones = jax.tree.map(jnp.ones_like, ours(example(continuous=False)[0]))["params"]
+
+    def steps_of(is_published, dormant=None):
+        """Of the policy's head, which sees the others' in the mean of all steps."""
+        none = {} if dormant is None else {dormant: jax.tree.map(jnp.zeros_like, ones[dormant])}
+        found = first_update(is_published=is_published, dormancy={"params": ones | none})
+        return found["policy_head"]["bias"]
+
     for is_published in (True, False):
-        before, *after = (
-            first_update(is_published=is_published, dormancy={"params": each})["policy_head"][
-                "bias"
-            ]
-            for each in (ones["params"], of_head, of_torso)
-        )
-        # all steps have a mean of zero
-        assert [(each != before).all() for each in after] == [is_published, True]
+        before = steps_of(is_published)
+        assert (steps_of(is_published, "value_head") != before).all() == is_published
+        assert (steps_of(is_published, "critic_torso") != before).all()
 
 
 def test_steps_are_finite_whatever_the_weights():

@@ -139,18 +139,6 @@ def test_a_text_that_is_no_program():
         read("x + y + x", length=4)
 
 
-def test_the_places_of_operands_are_those_on_a_stack(drawn):
-    found = np.asarray(jax.jit(jax.vmap(postfix.operands))(drawn[0]))
-    for codes, places in zip(drawn[0][:64], found, strict=False):
-        stack = []
-        for place, code in enumerate(codes[codes > 0]):
-            arity = int(postfix.ARITIES[code])
-            expected = stack[len(stack) - arity :]
-            assert places[place, :arity].tolist() == expected
-            stack = [*stack[: len(stack) - arity], place]
-        assert len(stack) == 1
-
-
 def test_random_programs_keep_their_limits(drawn):
     codes, constants = drawn
     assert np.asarray(jax.vmap(lambda each: postfix.is_valid(each, 2))(codes)).all()

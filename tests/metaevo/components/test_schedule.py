@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from metaevo.components import schedule
 from metaevo.components.schedule import Config, make
-from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError
 from purerl import dqn, ppo
 from purerl.types import Context
 
@@ -85,9 +83,3 @@ def test_its_bounds(values, gae_lambda):
     assert ((traces >= 0) & (traces <= 1 + 1e-6)).all()
     if gae_lambda in (0.0, 1.0):
         np.testing.assert_array_equal(traces, gae_lambda)
-
-
-def test_what_is_no_schedule_is_refused():
-    component = make(Config())._replace(apply=lambda meta_params, context: {"learning_rate": 1.0})
-    with pytest.raises(ConfigError, match="must return the hyperparams that it is"):
-        SLOTS["schedule"].check("schedule", component, HYPERPARAMS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metaevo.components import formula, value_losses
+from metaevo.components import value_losses
 from metaevo.components.component import LEARNED
 from purerl import ppo
 from purerl.parts import losses
@@ -20,21 +20,6 @@ def test_scale_and_slopes_of_a_known_loss():
     assert ratio == pytest.approx(3.0, rel=1e-5)
     slopes = value_losses.slopes(steeper, None, hyperparams, errors)
     np.testing.assert_allclose(slopes, 3 * (errors[0] - errors[1]), rtol=1e-4, atol=1e-6)
-    curves = value_losses.loss_curves({LEARNED: steeper}, None, hyperparams, errors)
-    learned, squared = curves[LEARNED], curves["squared"]
-    np.testing.assert_allclose(learned.derivative, 3 * squared.derivative, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(squared.loss, squared.error**2 / 2, rtol=1e-4, atol=1e-5)
-
-
-def test_the_curve_of_a_slope_that_jumps():
-    config = formula.Config("value_loss", "where(error > 0.5, 3, 1)", {}, "slope")
-    loss = formula.make(config).apply
-    learned = {LEARNED: loss}
-    errors = np.stack([np.linspace(-2, 2, 1001), np.zeros(1001)]).astype(np.float32)
-    meta_params = formula.make(config).init(None)
-    curve = value_losses.loss_curves(learned, meta_params, ppo.Hyperparams(), errors)[LEARNED]
-    expected = curve.error + 2 * np.maximum(curve.error - 0.5, 0)
-    np.testing.assert_allclose(curve.loss, expected, atol=0.02)
 
 
 def test_the_ablation_exchanges_the_scales():

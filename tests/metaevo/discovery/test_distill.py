@@ -11,11 +11,12 @@ import pytest
 from metaevo.commands.distill import main
 from metaevo.commands.evolve import main as evolve
 from metaevo.commands.train import main as train
-from metaevo.components import find, registry, seen
+from metaevo.components import seen
 from metaevo.components.discovery import load
-from metaevo.components.parts import Evolved, Part
+from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.discovery import distill, networks
+from tests.metaevo.discovery.test_networks import part_of
 
 TINY = """
 learner: q_learning
@@ -59,19 +60,14 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
 
 
 def test_what_can_be_distilled(tmp_path):
-    def part(name, **settings):
-        module = find(name)
-        config = module.Config(**settings)
-        return Part(name, module, registry.slot_of(module, config), config, module.make(config))
-
     def chosen(slot, *parts):
         return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
 
-    both = [part(name) for name in ("value_loss", "drift", "lpg")]
+    both = [part_of(name) for name in ("value_loss", "drift", "lpg")]
     assert chosen("policy_loss", *both).name == "drift"
-    assert chosen(None, part("schedule"))
-    assert chosen(None, part("optimizer"))
-    other = part("optimizer", memory_size=2), part("open"), part("lpg")
+    assert chosen(None, part_of("schedule"))
+    assert chosen(None, part_of("optimizer"))
+    other = part_of("optimizer", memory_size=2), part_of("open"), part_of("lpg")
     for slot, parts in [(None, both), ("schedule", both), *((None, [each]) for each in other)]:
         with pytest.raises(ConfigError):
             chosen(slot, *parts)

@@ -10,26 +10,21 @@ import pytest
 
 from metaevo.commands.distill import main
 from metaevo.commands.evolve import main as evolve
-from metaevo.components import find, registry
+from metaevo.components import find
 from metaevo.components.discovery import load
-from metaevo.components.parts import Part
 from metaevo.discovery import factors, regression
 from metaevo.discovery.factors import PROGRESS, factors_of, search
 from purerl import ppo
 from purerl.types import Context
+from tests.metaevo.discovery.test_networks import part_of
 
 SETTINGS = SimpleNamespace(train=SimpleNamespace(num_updates=10), hyperparams=ppo.Hyperparams())
 
 
-def part_of(**settings):
-    module = find("schedule")
-    config = module.Config(**settings)
-    slot = registry.slot_of(module, config)
-    return Part("schedule", module, slot, config, module.make(config))
-
-
 def test_factors_are_what_hyperparameters_are_multiplied_by():
-    part = part_of(coefficients=2, scheduled=("learning_rate", "gae_lambda", "clip_epsilon"))
+    part = part_of(
+        "schedule", coefficients=2, scheduled=("learning_rate", "gae_lambda", "clip_epsilon")
+    )
     meta_params = part.component.init(jax.random.key(0))
     meta_params["learning_rate"]["slope"] = jnp.float32(-1.0)
     meta_params["gae_lambda"]["level"] = jnp.float32(0.5)
