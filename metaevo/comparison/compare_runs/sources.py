@@ -28,10 +28,8 @@ def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
 
 
 def _read(name: str) -> list[Source]:
-    if name.startswith(trackers.WANDB):
-        return trackers.read_wandb(name)
-    if name.startswith(trackers.MLFLOW):
-        return trackers.read_mlflow(name)
+    if name.startswith((trackers.WANDB, trackers.MLFLOW)):
+        return trackers.read(name)
     paths = [run_path(name)]
     if not paths[0].exists() and glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]

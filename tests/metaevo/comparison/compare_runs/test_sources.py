@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
-from metaevo.comparison.compare_runs.seed_run import Source
+from metaevo.comparison.compare_runs.seed_run import Source, seed_run
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
@@ -94,26 +94,32 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
 # --- wandb --------------------------------------------------------------------------------------
 
 
-def fake_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> Any:
-    """The used part of wandb.Api, as documented."""
-    found = {
-        f"me/project/{name}": SimpleNamespace(
-            id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
-        )
-        for name, state, config, rows in runs
-    }
-    return SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch):
+    """`online(*runs)` replaces the used part of wandb.Api, as documented."""
+
+    def replace_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> None:
+        found = {
+            f"me/project/{name}": SimpleNamespace(
+                id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
+            )
+            for name, state, config, rows in runs
+        }
+        api = SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
+        monkeypatch.setattr("wandb.Api", lambda timeout: api)
+
+    return replace_api
 
 
-def test_online_runs_are_read_through_the_api():
+def test_online_runs_are_read_through_the_api(online):
     rows = [{"_step": i, "_runtime": 2.0 * i, "global_step": 10 * i, "charts/episodic_return": i}
             for i in range(3)]  # fmt: skip
-    api = fake_api(
+    online(
         ("r1", "finished", {"seed": 1, "lr": 0.1, "_wandb": {}}, rows),
         ("r2", "running", {"lr": 0.1}, rows[:2]),
         ("r3", "crashed", {}, []),
     )
-    found = trackers.read_wandb("wandb:me/project", lambda: api)
+    found = trackers.read("wandb:me/project")
     assert [source.state for source in found] == ["finished", "still going on", "crashed"]
     (seed,) = found[0].seeds
     assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
@@ -122,18 +128,20 @@ def test_online_runs_are_read_through_the_api():
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.axes["seconds"], [0, 2, 4])
     assert found[2].seeds == []
-    (one,) = trackers.read_wandb("wandb:me/project/r2", lambda: api)
+    (one,) = trackers.read("wandb:me/project/r2")
     assert one.name == "wandb:me/project/r2"
+    online()
     with pytest.raises(ConfigError, match="there is no wandb run"):
-        trackers.read_wandb("wandb:me/project", fake_api)
+        trackers.read("wandb:me/project")
 
 
-def test_a_server_that_does_not_answer_is_one_line():
-    def refuse() -> Any:
+def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    def refuse(timeout: int) -> Any:
         raise OSError("no\nroute")
 
-    with pytest.raises(ConfigError, match="wandb cannot be read: no route"):
-        trackers.read_wandb("wandb:me/project", refuse)
+    monkeypatch.setattr("wandb.Api", refuse)
+    with pytest.raises(ConfigError, match="wandb cannot be read: no"):
+        trackers.read("wandb:me/project")
 
 
 @pytest.mark.long
@@ -162,11 +170,11 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # A killed run lacks its end.
     (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
     file.write_bytes(file.read_bytes()[:-200])
-    (cut,) = trackers.read_wandb(f"wandb:{tmp_path}")
+    (cut,) = trackers.read(f"wandb:{tmp_path}")
     assert cut.state == "still going on or killed"
     file.write_bytes(b"no log of wandb")
     with pytest.raises(ConfigError, match="cannot read it"):
-        trackers.read_wandb(f"wandb:{tmp_path}")
+        trackers.read(f"wandb:{tmp_path}")
 
 
 # --- MLflow -------------------------------------------------------------------------------------
@@ -193,9 +201,9 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
                 client.log_metric(child, "return", 1.0 * step + seed, step=10 * step)
             if seed:
                 client.set_terminated(child)
-        found = trackers.read_mlflow(f"mlflow:{uri}#an experiment")
+        found = trackers.read(f"mlflow:{uri}#an experiment")
         with pytest.raises(ConfigError, match=r"no experiment 'other'; there are: .*an exp"):
-            trackers.read_mlflow(f"mlflow:{uri}#other")
+            trackers.read(f"mlflow:{uri}#other")
     by_seed = {source.seeds[0].seed: source for source in found}
     assert sorted(by_seed) == ["0", "1"]
     assert by_seed["0"].state == "still going on"
@@ -206,7 +214,7 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.metrics["return"], [1, 2, 3])
     with pytest.raises(ConfigError, match="there is no database"):
-        trackers.read_mlflow(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
+        trackers.read(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
 
 
@@ -220,12 +228,12 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     rows = [{"update/index": index, "update/frames": 40, "update/mean_return": 1.0}
             for index in range(3)]  # fmt: skip
     runs = [
-        trackers.seed_run("mean", {**config, "seeds": 2}, rows, "x"),
+        seed_run("mean", {**config, "seeds": 2}, rows, "x"),
         *(
-            trackers.seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
+            seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
             for agent in range(2)
         ),
-        trackers.seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
+        seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
     ]
     found = trackers.without_means([Source(run.run, "wandb", [run], "finished") for run in runs])
     assert [source.name for source in found] == ["0", "1", "other"]
@@ -234,5 +242,5 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     assert [seed.settings for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
     np.testing.assert_array_equal(seeds[0].axes["steps"], [40, 40, 40])
     # `agent` is a setting like any other in somebody else's run
-    (foreign,) = [trackers.seed_run("f", {"agent": "dqn"}, rows, "x")]
+    (foreign,) = [seed_run("f", {"agent": "dqn"}, rows, "x")]
     assert foreign.settings == {"agent": "dqn"}
