@@ -12,10 +12,10 @@ import pytest
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
 from metaevo.comparison.compare_runs.seed_run import Source, seed_run
 from metaevo.config import ConfigError
-from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import destinations
 from metaevo.runs.tracking.tracker import mirrored
+from tests.metaevo.comparison.compare_runs.conftest import write_records
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
@@ -45,27 +45,24 @@ def test_a_run_says_whether_it_still_goes_on(make_run):
 
 
 def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
-    evolution = RunDirectory.create(tmp_path / "e", "x")
-    evolution.write_config({"evolution": {"generations": 4}, "run": {"seed": 3}}, {})
-    for index, value in enumerate([1.0, None]):
-        record = {"kind": "generation", "generation": index, "frames": 10, "seconds": 1.0}
-        evolution.append_metrics({**record, "fitness_mean": 5.0, "fitness_of_mean": value})
-    variants = [{"name": "learned", "scores": [1.0, None]}, {"name": "b", "scores": [[1, 3]]}]
-    write_json_atomic(evolution.evaluation_path, {"variants": variants})
-    source = run_directories.read(evolution.path)
+    evolution = write_records(
+        tmp_path / "e",
+        {"evolution": {"generations": 4}, "run": {"seed": 3}},
+        "generation",
+        [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
+        {"learned": [1.0, None], "b": [[1, 3]]},
+    )
+    source = run_directories.read(evolution)
     curve, *scored = source.seeds
     assert (curve.seed, curve.default, source.progress) == ("3", "fitness_of_mean", 0.5)
     assert set(curve.axes) == {"steps", "seconds", "generations"}
     assert scored[0].metrics == {"evaluation:learned": [1.0], "evaluation:b": [2.0]}
     assert np.isnan(scored[1].metrics["evaluation:learned"])
 
-    sweep = RunDirectory.create(tmp_path / "s", "x")
-    sweep.write_config({"sweep": {"trials": 4}, "run": {"seed": 1}}, {})
-    for index, value in enumerate([2.0, 1.0, None, 3.0]):
-        sweep.append_metrics(
-            {"kind": "trial", "trial": index, "frames": index, "seconds": index, "value": value}
-        )
-    (seed,) = run_directories.read(sweep.path).seeds
+    config = {"sweep": {"trials": 4}, "run": {"seed": 1}}
+    records = [{"value": value} for value in (2.0, 1.0, None, 3.0)]
+    sweep = write_records(tmp_path / "s", config, "trial", records)
+    (seed,) = run_directories.read(sweep).seeds
     assert seed.default == "best_value"
     np.testing.assert_array_equal(seed.metrics["best_value"], [2, 2, 2, 3])
 
