@@ -9,18 +9,18 @@ from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 
 
-def kept_in(file: Path, kind: Any, key: str, work: Callable[[], PlainDict]) -> Any:
+def kept_in(file: Path | None, kind: Any, key: str, work: Callable[[], PlainDict]) -> Any:
     """Return what a file holds under a key, or else do the work and write its result there.
 
     A damaged file is replaced, with a warning.
 
     Args:
-        file: the file.
+        file: the file; None to store nothing.
         kind: the type of its content, which has a `key`.
         key: digest of everything that the result depends on.
         work: returns the rest of the content.
     """
-    if file.exists():
+    if file is not None and file.exists():
         try:
             found = files.read_json(file, kind)
             if found["key"] == key:
@@ -28,5 +28,6 @@ def kept_in(file: Path, kind: Any, key: str, work: Callable[[], PlainDict]) -> A
         except ConfigError as error:
             warnings.warn(f"measuring again: {error}", stacklevel=2)
     found = files.plain({"key": key, **work()})
-    files.write_json_atomic(file, found)
+    if file is not None:
+        files.write_json_atomic(file, found)
     return found
