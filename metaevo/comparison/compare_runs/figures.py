@@ -18,7 +18,7 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
     styles = [(color, dash) for dash in _DASHES for color in _COLORS]
     shown = dict(zip([each.label for each in result.groups], styles, strict=False))
     tasks = list(dict.fromkeys(row.task for row in result.efficiency))[:_MOST_TASKS]
-    figure, panels = plots._panels(len(tasks), 3.6)
+    figure, panels = plots._panels(len(tasks), 3.9)
     names = AXES[result.selection.axis], result.selection.metric.replace("_", " ")
     for axes, task in zip(panels, tasks, strict=True):
         plots._style(axes, *names)

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,25 +35,20 @@ _TOTALS = {
 }
 
 
-def find(path: Path) -> list[Path]:
+def find(path: Path, depth: int = _DEPTH) -> list[Path]:
     """Return the run directories at or below a path, in order.
 
     The evolutions within a run count as runs; other folders of a run are not searched.
     """
-    return sorted(_below(path, _DEPTH))
-
-
-def _below(path: Path, depth: int) -> Iterator[Path]:
     if os.path.lexists(path / "config.yaml"):
-        yield from evolutions_in(path) or [path]
-    elif depth and os.path.isdir(path):
-        try:
-            children = list(path.iterdir())
-        except OSError as error:
-            raise files.unreadable(path, error) from None
-        for child in children:
-            if os.path.isdir(child) and not child.name.startswith("."):
-                yield from _below(child, depth - 1)
+        return evolutions_in(path) or [path]
+    if not depth or not os.path.isdir(path):
+        return []
+    try:
+        children = sorted(each for each in path.iterdir() if not each.name.startswith("."))
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return [run for child in children for run in find(child, depth - 1)]
 
 
 def read(path: Path) -> Source:
