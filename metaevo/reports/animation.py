@@ -52,10 +52,7 @@ def animate(
     for name in drawn[0][1]:
         figures = [found[name] for _, found in drawn]
         _share_limits(figures)
-        pictures = [
-            _beside(_pixels(figure), _pixels(_sized(panel, figure)))
-            for figure, panel in zip(figures, fitness, strict=True)
-        ]
+        pictures = [_beside(figure, panel) for figure, panel in zip(figures, fitness, strict=True)]
         paths.append(_save(pictures, folder / f"{Path(name).stem}.gif"))
     return paths
 
@@ -115,11 +112,6 @@ def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
     return figure
 
 
-def _sized(panel: Figure, like: Figure) -> Figure:
-    panel.set_size_inches(_FITNESS_WIDTH, like.get_figheight())
-    return panel
-
-
 def _pixels(figure: Figure) -> np.ndarray:
     """Return a figure as uint8 [height, width, 3]."""
     figure.set_dpi(DPI)
@@ -128,7 +120,10 @@ def _pixels(figure: Figure) -> np.ndarray:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def _beside(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _beside(figure: Figure, panel: Figure) -> np.ndarray:
+    """Return a figure and the panel of the fitness, equally high."""
+    panel.set_size_inches(_FITNESS_WIDTH, figure.get_figheight())
+    left, right = _pixels(figure), _pixels(panel)
     height = min(len(left), len(right))
     return np.concatenate([left[:height], right[:height]], axis=1)
 

@@ -99,17 +99,13 @@ def plot_steps(
 
 def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.PathLike) -> Path:
     """Draw the curves [points] of each hyperparameter over training in a panel; return the path."""
-    rows = -(-len(panels) // 2)
-    figure = plots._figure(0.8 + 2.5 * rows, plots.NARROW)
-    grid = figure.subplots(rows, min(2, len(panels)), sharex=True, squeeze=False)
-    for axes, (hyperparam, curves) in zip(grid.flat, panels.items(), strict=False):
+    figure, grid = plots._panels(len(panels), 2.5, plots.NARROW, sharex=True)
+    for axes, (hyperparam, curves) in zip(grid, panels.items(), strict=True):
         plots._style(axes, "share of training done", hyperparam)
         done = {name: np.linspace(0, 1, np.size(curve)) for name, curve in curves.items()}
         plots._draw_curves(axes, {name: (done[name], curve) for name, curve in curves.items()})
         low, high = axes.get_ylim()
         if low < high / 2:
             axes.set_ylim(bottom=0)
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
-    plots._legend(figure, grid[0, 0])
+    plots._legend(figure, grid[0])
     return plots._save(figure, path)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
@@ -113,7 +112,7 @@ def plot_reach(
             lines pass near it; None for no lines.
     """
     corners = np.asarray(corners, float)
-    figure, panels = _panels(len(reaches), plots.NARROW, sharey=True)
+    figure, panels = plots._panels(len(reaches), 2.9, plots.NARROW, sharex=True, sharey=True)
     for axes, reach in zip(panels, reaches, strict=True):
         bottom, left = axes in panels[-2:], axes in panels[::2]
         plots._style(axes, "opponent earns" if bottom else "", "we earn" if left else "")
@@ -135,17 +134,6 @@ def plot_reach(
                         label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
     plots._legend(figure, *panels)
     return plots._save(figure, path)
-
-
-def _panels(count: int, width: float, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a number of panels in at most two columns."""
-    columns = min(2, count)
-    rows = -(-count // columns)
-    figure = plots._figure(0.9 + 2.9 * rows, width)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=sharey, squeeze=False).ravel()
-    for axes in grid[count:]:
-        axes.set_visible(False)
-    return figure, list(grid[:count])
 
 
 def _ring(corners: np.ndarray) -> np.ndarray:
@@ -231,7 +219,7 @@ def plot_traces(
     `measured` has curves [seeds, updates] by measure and channel; `steps` [updates] are those of
     the environment.
     """
-    figure, panels = _panels(len(measured), plots.WIDTH)
+    figure, panels = plots._panels(len(measured), 2.9, sharex=True)
     for axes, (measure, curves) in zip(panels, measured.items(), strict=True):
         is_last = axes in panels[-2:]
         plots._style(axes, "environment steps" if is_last else "", labels[measure])

@@ -11,18 +11,18 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import rich.box
 import rich.console
 import rich.table
 import rich.text
 
-from metaevo.config import files
+from metaevo.config import files, flatten
 from metaevo.config.plain import PlainMapping
 from metaevo.reports.numbers import MISSING, cells, estimate
 
@@ -258,7 +258,7 @@ class KeyValues:
         """The mapping as a table inside <details>."""
         rows = "".join(
             f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>\n'
-            for key, value in _flat(self.mapping)
+            for key, value in flatten(dict(self.mapping)).items()
         )
         return (
             f"<details><summary>{escape(self.heading)}</summary>\n"
@@ -276,14 +276,6 @@ class Section(Protocol):
 
 def _heading(text: str) -> str:
     return f"<h2>{escape(text)}</h2>\n" if text else ""
-
-
-def _flat(mapping: PlainMapping, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in mapping.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def write_report(

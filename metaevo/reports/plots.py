@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.statistics import mean_curve
+from metaevo.reports.numbers import counted
+from metaevo.statistics import FloatArray, mean_curve
 
-FloatArray = NDArray[np.float64]
 PathLike = str | os.PathLike[str]
 
 BLUE, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -71,6 +71,19 @@ def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "b
     axes.set_ylabel(_plain(ylabel), fontsize=11, color=INK)
     axes.margins(x=0.01)
     return axes
+
+
+def _panels(
+    count: int, height: float, width: float = WIDTH, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels in at most two columns; `height` is that of a panel."""
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure = _figure(0.9 + height * rows, width)
+    grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, list(grid[:count])
 
 
 def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
@@ -356,6 +369,6 @@ def _plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) 
         scores = np.asarray(curve, dtype=np.float64)
         if scores.shape[1:] != steps.shape:
             raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
-        label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
+        label = f"{name} ({counted(len(scores), 'seed')})"
         _draw_mean(axes, steps, scores, label, **styles[name])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

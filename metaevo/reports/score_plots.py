@@ -1,12 +1,12 @@
 """The figure of scores: every variant's, and how far each is from the strongest baseline."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from metaevo.config.plain import PlainDict
 from metaevo.reports import plots
@@ -59,13 +59,14 @@ def plot_scores(
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _rows(panels[0], rows, learned, xlabel, [(r.iqm, r.interval) for r in rows], estimate)
+    _rows(panels[0], rows, learned, [(r.iqm, r.interval) for r in rows], estimate)
+    plots._style(panels[0], xlabel, "", grid="x").margins(x=0.05)
     if below and differences is not None:
         found = [differences[row.name] for row in below]
-        label = f"difference from {reference}"
+        window = _window(found, differences.get(learned))
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
-        panels[1].set_xlim(*_window(found, differences.get(learned)))
-        _rows(panels[1], below, learned, label, found, _signed)
+        _rows(panels[1], below, learned, found, partial(estimate, sign=True), window)
+        plots._style(panels[1], f"difference from {reference}", "", grid="x").set_xlim(*window)
     _explain(panels[0], rows, learned)
     plots._legend(figure, panels[0])
     return plots._save(figure, path)
@@ -82,27 +83,21 @@ def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[flo
     return low - margin, high + margin
 
 
-def _signed(middle: float, low: float, high: float) -> str:
-    return estimate(middle, low, high, sign=True)
-
-
 def _rows(
     axes: Axes,
     rows: Sequence[ScoreRow],
     learned: str,
-    xlabel: str,
     values: Sequence[Difference],
-    written: Callable[[float, float, float], str],
+    written: Callable[..., str],
+    window: tuple[float, float] = (-np.inf, np.inf),
 ) -> None:
     """Draw a dot and an interval per row, with their numbers."""
-    fixed = axes.get_xlim() if not axes.get_autoscalex_on() else (-np.inf, np.inf)
-    plots._style(axes, xlabel, "", grid="x")
     for at, (row, (middle, (low, high))) in enumerate(zip(rows, values, strict=True)):
         color = plots.LEARNED if plots.is_learned(row.name) else plots.BLUE
         if row.name == learned:
             axes.axvspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
-        if not fixed[0] <= middle <= fixed[1]:
-            edge, arrow = (0.02, "<") if middle < fixed[0] else (0.98, ">")
+        if not window[0] <= middle <= window[1]:
+            edge, arrow = (0.02, "<") if middle < window[0] else (0.98, ">")
             axes.plot(edge, at, arrow, color=color, markersize=9, clip_on=False,
                       transform=axes.get_yaxis_transform())  # fmt: skip
         else:
@@ -117,25 +112,16 @@ def _rows(
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_fontweight("bold" if row.name == learned else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    if fixed == (-np.inf, np.inf):
-        axes.margins(x=0.05)
-    else:
-        axes.set_xlim(*fixed)
     axes.tick_params(axis="y", length=0)
 
 
 def _explain(axes: Axes, rows: Sequence[ScoreRow], learned: str) -> None:
     """Add legend entries for the marks that occur."""
-    marks = {True: ("tuned", plots.GREY), False: ("not tuned", "white")}
-    for tuned in sorted({bool(row.tuned) for row in rows}, reverse=True):
-        label, face = marks[tuned]
-        line = Line2D(
-            [], [], marker="o", color=plots.GREY, linewidth=3, markerfacecolor=face, **_DOT
-        )
-        line.set_label(f"{label}: IQM and 95% interval")
-        axes.add_line(line)
+    for tuned, label in ((True, "tuned"), (False, "not tuned")):
+        if any(row.tuned == tuned for row in rows):
+            face, label = plots.GREY if tuned else "white", f"{label}: IQM and 95% interval"
+            axes.plot([], [], "o-", color=plots.GREY, linewidth=3, markerfacecolor=face,
+                      label=label, **_DOT)  # fmt: skip
     if any(row.name == learned for row in rows):
-        axes.add_line(
-            Line2D([], [], color=plots.LEARNED, alpha=0.2, linewidth=9,
-                   label=f"interval of {learned}")
-        )  # fmt: skip
+        name = f"interval of {learned}"
+        axes.plot([], [], color=plots.LEARNED, alpha=0.2, linewidth=9, label=name)

@@ -72,7 +72,7 @@ def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
     figure = plots._figure(3.9, plots.NARROW)
     grid = figure.subplots(2, -(-classes // 2), squeeze=False).ravel()
     for axes in grid[classes:]:
-        axes.set_axis_off()
+        axes.set_visible(False)
     for index, axes in enumerate(grid[:classes]):
         _image(axes, probabilities[..., index], float(probabilities.max()), aspect="equal")
         axes.set_title(f"class {index + 1}", fontsize=10, color=plots.INK)

@@ -11,71 +11,37 @@ tables.
 Everything is NumPy on the host, and random numbers have a fixed seed.
 """
 
-from metaevo.statistics.curves import mean_curve, performance_profile
-from metaevo.statistics.evolutions import Together, expanded, mean_of_evolutions, together
-from metaevo.statistics.intervals import (
-    Estimate,
-    Summary,
-    estimate,
-    optimality_gap,
-    pooled_iqm,
-    probability_of_improvement,
-    summarise,
-)
-from metaevo.statistics.ranks import (
-    MOST_RUNS,
-    POWER,
-    holm,
-    needed_runs,
-    rank_test,
-    signed_rank_test,
-    smallest_p,
-)
-from metaevo.statistics.scores import FloatArray, Interval, Strata, fill_missing, iqm, strata_of
-from metaevo.statistics.verdict import (
-    Comparison,
-    Contrast,
-    Strongest,
-    Verdict,
-    against_strongest,
-    compare,
-    contrast,
-    verdict,
-)
-
-__all__ = [
-    "MOST_RUNS",
-    "POWER",
-    "Comparison",
-    "Contrast",
-    "Estimate",
-    "FloatArray",
-    "Interval",
-    "Strata",
-    "Strongest",
-    "Summary",
-    "Together",
-    "Verdict",
-    "against_strongest",
-    "compare",
-    "contrast",
-    "estimate",
-    "expanded",
-    "fill_missing",
-    "holm",
-    "iqm",
-    "mean_curve",
-    "mean_of_evolutions",
-    "needed_runs",
-    "optimality_gap",
-    "performance_profile",
-    "pooled_iqm",
-    "probability_of_improvement",
-    "rank_test",
-    "signed_rank_test",
-    "smallest_p",
-    "strata_of",
-    "summarise",
-    "together",
-    "verdict",
-]
+from metaevo.statistics.curves import mean_curve as mean_curve
+from metaevo.statistics.curves import performance_profile as performance_profile
+from metaevo.statistics.evolutions import Together as Together
+from metaevo.statistics.evolutions import expanded as expanded
+from metaevo.statistics.evolutions import mean_of_evolutions as mean_of_evolutions
+from metaevo.statistics.evolutions import together as together
+from metaevo.statistics.intervals import Estimate as Estimate
+from metaevo.statistics.intervals import Summary as Summary
+from metaevo.statistics.intervals import estimate as estimate
+from metaevo.statistics.intervals import optimality_gap as optimality_gap
+from metaevo.statistics.intervals import pooled_iqm as pooled_iqm
+from metaevo.statistics.intervals import probability_of_improvement as probability_of_improvement
+from metaevo.statistics.intervals import summarise as summarise
+from metaevo.statistics.ranks import MOST_RUNS as MOST_RUNS
+from metaevo.statistics.ranks import POWER as POWER
+from metaevo.statistics.ranks import holm as holm
+from metaevo.statistics.ranks import needed_runs as needed_runs
+from metaevo.statistics.ranks import rank_test as rank_test
+from metaevo.statistics.ranks import signed_rank_test as signed_rank_test
+from metaevo.statistics.ranks import smallest_p as smallest_p
+from metaevo.statistics.scores import FloatArray as FloatArray
+from metaevo.statistics.scores import Interval as Interval
+from metaevo.statistics.scores import Strata as Strata
+from metaevo.statistics.scores import fill_missing as fill_missing
+from metaevo.statistics.scores import iqm as iqm
+from metaevo.statistics.scores import strata_of as strata_of
+from metaevo.statistics.verdict import Comparison as Comparison
+from metaevo.statistics.verdict import Contrast as Contrast
+from metaevo.statistics.verdict import Strongest as Strongest
+from metaevo.statistics.verdict import Verdict as Verdict
+from metaevo.statistics.verdict import against_strongest as against_strongest
+from metaevo.statistics.verdict import compare as compare
+from metaevo.statistics.verdict import contrast as contrast
+from metaevo.statistics.verdict import verdict as verdict

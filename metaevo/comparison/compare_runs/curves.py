@@ -46,8 +46,7 @@ def curve(seed: SeedRun, metric: str, axis: str) -> Curve:
 
 def reach(seed: SeedRun, axis: str) -> float:
     """Return the last position of a seed on the axis, with or without a value of the metric."""
-    values = seed.axes.get(axis, np.empty(0))
-    return float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
+    return float(np.nanmax(seed.axes[axis]))
 
 
 def score(

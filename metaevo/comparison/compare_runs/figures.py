@@ -18,11 +18,9 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
     styles = [(color, dash) for dash in _DASHES for color in _COLORS]
     shown = dict(zip([each.label for each in result.groups], styles, strict=False))
     tasks = list(dict.fromkeys(row.task for row in result.efficiency))[:_MOST_TASKS]
-    rows = -(-len(tasks) // 2)
-    figure = plots._figure(1.2 + 3.6 * rows)
-    panels = figure.subplots(rows, min(2, len(tasks)), squeeze=False).ravel()
+    figure, panels = plots._panels(len(tasks), 3.9)
     names = AXES[result.selection.axis], result.selection.metric.replace("_", " ")
-    for axes, task in zip(panels, tasks, strict=False):
+    for axes, task in zip(panels, tasks, strict=True):
         plots._style(axes, *names)
         if len(tasks) > 1:
             axes.set_title(plots._plain(task), fontsize=11, wrap=True)
@@ -35,7 +33,5 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
             axes.plot(part.x, part.iqm, color=color, linestyle=dash, marker=marker, linewidth=2,
                       label=row.group)  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    for axes in panels[len(tasks) :]:
-        axes.set_visible(False)
-    plots._legend(figure, *panels[: len(tasks)], letters=10)
+    plots._legend(figure, *panels, letters=10)
     return plots._save(figure, path)

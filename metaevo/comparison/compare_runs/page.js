@@ -179,21 +179,27 @@
   }
 
   const saved = new URLSearchParams(location.hash.slice(1));
-  function fill(name, entries, first) {
+  function choice(parent, name, text, entries, first) {
+    const label = document.createElement("label"), select = document.createElement("select");
     const values = entries.map(([value]) => value);
-    entries.forEach(([value, text]) => control(name).add(new Option(text, value)));
-    control(name).value = [saved.get(name), first].find((each) => values.includes(each)) || values[0];
-    control(name).addEventListener("change", draw);
-    control(name).closest("label").hidden = entries.length < 2;
+    entries.forEach(([value, shown]) => select.add(new Option(shown, value)));
+    select.id = "choose-" + name;
+    select.value = [saved.get(name), first].find((each) => values.includes(each)) || values[0];
+    select.addEventListener("change", draw);
+    label.hidden = entries.length < 2;
+    label.append(text + " ", select);
+    document.getElementById(parent).append(label);
   }
 
   const axes = Object.keys(data.points);
   document.getElementById("curves-part").hidden = !axes.length;
-  fill("grouping", data.groupings.map((each, i) => [String(i), shorten(each.name, 60)]));
-  fill("task", data.tasks.map((task) => [task, task || "all"]));
-  fill("lines", [["groups", "groups, 95% bands"], ["both", "groups and seeds"], ["seeds", "single seeds"]]);
-  fill("smoothing", [["smooth", "smoothed"], ["raw", "raw"]]);
-  fill("axis", axes.map((axis) => [axis, data.axisNames[axis]]), data.axis);
+  const groupings = data.groupings.map((each, i) => [String(i), shorten(each.name, 60)]);
+  choice("controls", "grouping", "group by", groupings);
+  choice("controls", "task", "task", data.tasks.map((task) => [task, task || "all"]));
+  const lines = [["groups", "groups, 95% bands"], ["both", "groups and seeds"], ["seeds", "single seeds"]];
+  choice("curves-controls", "lines", "lines", lines);
+  choice("curves-controls", "axis", "align by", axes.map((axis) => [axis, data.axisNames[axis]]), data.axis);
+  choice("curves-controls", "smoothing", "curves", [["smooth", "smoothed"], ["raw", "raw"]]);
   dark.addEventListener("change", draw);
   narrow.addEventListener("change", draw);
   draw();

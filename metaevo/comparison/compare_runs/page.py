@@ -136,14 +136,14 @@ class _Plots:
     data: dict[str, object]
 
     def html(self) -> str:
-        common = _controls({"grouping": "group by", "task": "task"})
-        own = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
         data = json.dumps(self.data, allow_nan=False, separators=(",", ":"))
         data = data.replace("<", "\\u003c")  # a name cannot end the script element
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
             '<div id="groups" class="plot"></div>\n<p class="note">IQM and 95% interval of each '
-            f'group.</p>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
+            'group.</p>\n<div id="controls" class="controls"></div>\n'
+            '<div id="curves-part"><h2>Curves</h2>\n'
+            '<div id="curves-controls" class="controls"></div>\n'
             '<div id="curves" class="plot"></div>\n'
             '<p class="note">Line: interquartile mean over seeds, up to the end of the shortest '
             "seed; band: 95% bootstrap interval. Click a name to hide it, double-click to isolate "
@@ -155,15 +155,6 @@ class _Plots:
             f'<script type="application/json" id="comparison-data">{data}</script>\n'
             f"<script>{get_plotlyjs()}</script>\n<script>{script}</script>\n"
         )
-
-
-def _controls(names: dict[str, str]) -> str:
-    """Return selectors by the last part of their id, which page.js fills."""
-    labels = "".join(
-        f'<label>{text} <select id="choose-{name}"></select></label>\n'
-        for name, text in names.items()
-    )
-    return f'<div class="controls">\n{labels}</div>\n'
 
 
 def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:

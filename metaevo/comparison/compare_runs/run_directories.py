@@ -2,14 +2,19 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun, Source
+from metaevo.comparison.compare_runs.seed_run import (
+    EVALUATION,
+    SeedRun,
+    Source,
+    seed_name,
+    seed_run,
+)
 from metaevo.config import files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import evolutions_in
@@ -20,10 +25,9 @@ from metaevo.statistics import FloatArray
 
 _DEPTH = 3
 """levels of folders that are searched for runs"""
-_NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
 _OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
 """Metrics of an update that are defined for a diverged agent, too."""
-_DEFAULTS = {"update": "mean_return", "generation": "fitness_of_mean", "trial": "best_value"}
+_POSITIONS = {"kind", "update", "frames", "seconds", "returns"}
 _TOTALS = {
     "update": "train.total_timesteps",
     "generation": "evolution.generations",
@@ -31,25 +35,20 @@ _TOTALS = {
 }
 
 
-def find(path: Path) -> list[Path]:
+def find(path: Path, depth: int = _DEPTH) -> list[Path]:
     """Return the run directories at or below a path, in order.
 
     The evolutions within a run count as runs; other folders of a run are not searched.
     """
-    return sorted(_below(path, _DEPTH))
-
-
-def _below(path: Path, depth: int) -> Iterator[Path]:
     if os.path.lexists(path / "config.yaml"):
-        yield from evolutions_in(path) or [path]
-    elif depth and os.path.isdir(path):
-        try:
-            children = list(path.iterdir())
-        except OSError as error:
-            raise files.unreadable(path, error) from None
-        for child in children:
-            if os.path.isdir(child) and not child.name.startswith("."):
-                yield from _below(child, depth - 1)
+        return evolutions_in(path) or [path]
+    if not depth or not os.path.isdir(path):
+        return []
+    try:
+        children = sorted(each for each in path.iterdir() if not each.name.startswith("."))
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return [run for child in children for run in find(child, depth - 1)]
 
 
 def read(path: Path) -> Source:
@@ -60,84 +59,51 @@ def read(path: Path) -> Source:
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
-    found = run.read_kinds(_DEFAULTS)
-    kind = next((kind for kind in _DEFAULTS if found[kind]), None)
+    found = run.read_kinds(_TOTALS)
+    kind = next((kind for kind in _TOTALS if found[kind]), None)
     notes: list[str] = []
     seeds: list[SeedRun] = []
     progress: float | None = 0.0
     if kind is not None:
-        read_seeds = _agents if kind == "update" else _search
-        seeds = read_seeds(run, config, found[kind], notes)
-        progress = _progress(config, kind, seeds[0], len(found[kind]))
+        records = found[kind]
+        if kind == "trial":
+            best = np.fmax.accumulate(records.column("value")).tolist()
+            records = Records(row | {"best_value": b} for row, b in zip(records, best, strict=True))
+        seed = seed_run(str(run.path), config, records, "0")
+        if seed is not None:
+            seeds = _agents(seed, records, notes) if kind == "update" else [seed]
+            progress = _progress(config, kind, seed, len(records))
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
     return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
 
-def _agents(
-    run: RunDirectory, config: PlainDict, records: Records, notes: list[str]
-) -> list[SeedRun]:
+def _agents(run: SeedRun, records: Records, notes: list[str]) -> list[SeedRun]:
     """Return a seed for every agent of a training, and one for metrics that are means over them."""
-    name, base = str(run.path), _base(config)
-    count = max(1, int(config.get("seeds") or 1))
-    axes = {"steps": records.column("frames") / count, "seconds": records.column("seconds")}
-    columns = _columns(records, "update")
-    # The metrics of an agent that diverged at once are NaN, which counts.
-    metrics = {
-        key: values
-        for key, values in columns.items()
-        if key not in _OF_EPISODES or np.isfinite(values).any()
-    }
+    count = max(1, int(run.config.get("seeds") or 1))
+    metrics = dict(run.metrics)
     diverged = int(np.nan_to_num(records.column("diverged")).max())
     if diverged:
         notes.append(
             f"{diverged} of its {count} agents diverged: metrics that are recorded as a mean over "
             "the others count as missing"
         )
-        for key in metrics.keys() - _OF_EPISODES:
+        for key in set().union(*records) - _POSITIONS - _OF_EPISODES:
             metrics[key] = np.full(len(records), np.nan)
-    curves = {f"{base}/0": metrics}
+    curves = {"0": metrics}
     if count > 1:
         returns = _returns(records)
         if not returns:
             notes.append("it has no curves of single seeds yet: their mean counts as one seed")
-        curves = {f"{base}/{index}": {"mean_return": row} for index, row in enumerate(returns)}
+        curves = {str(index): {"mean_return": row} for index, row in enumerate(returns)}
         if returns:
             metrics.pop("mean_return", None)
         if metrics:
-            curves[f"{base}/mean"] = metrics
+            curves["mean"] = metrics
     return [
-        SeedRun(name, seed, config, axes, own, "mean_return" if "mean_return" in own else None)
-        for seed, own in curves.items()
-    ]
-
-
-def _search(
-    run: RunDirectory, config: PlainDict, records: Records, notes: list[str]
-) -> list[SeedRun]:
-    """Return an evolution or a sweep as one seed."""
-    kind = records[0]["kind"]
-    axes = {
-        "steps": records.column("frames"),
-        "seconds": records.column("seconds"),
-        "generations": records.column(kind),
-    }
-    metrics = _columns(records, kind)
-    if kind == "trial" and "value" in metrics:
-        metrics["best_value"] = np.fmax.accumulate(metrics["value"])
-    metrics = {name: values for name, values in metrics.items() if np.isfinite(values).any()}
-    default: str | None = _DEFAULTS[kind]
-    if default not in metrics:  # no generation was evaluated on validation keys
-        default = "fitness_mean" if kind == "generation" else None
-    return [SeedRun(str(run.path), _base(config), config, axes, metrics, default)]
-
-
-def _base(config: PlainDict) -> str:
-    return str(config.get("run.seed", 0))
-
-
-def _columns(records: Records, kind: str) -> dict[str, FloatArray]:
-    names = set().union(*records) - _NOT_METRICS - {kind}
-    return {name: records.column(name) for name in sorted(names)}
+        replace(run, seed=f"{run.seed}/{index}", metrics=own,
+                default="mean_return" if "mean_return" in own else None)
+        for index, own in curves.items()
+    ]  # fmt: skip
 
 
 def _returns(records: Records) -> list[FloatArray]:
@@ -161,7 +127,7 @@ def _with_scores(
     scores: dict[str, dict[str, FloatArray]] = {}
     for row in result["variants"]:
         for index, score in enumerate(row["scores"]):
-            metrics = scores.setdefault(f"{_base(config)}/{index}", {})
+            metrics = scores.setdefault(f"{seed_name(config, '0')}/{index}", {})
             metrics[f"{EVALUATION}:{row['name']}"] = _mean(score)
     learned = result.get("learned")
     default = f"{EVALUATION}:{learned}" if evolved and learned else None

@@ -1,11 +1,17 @@
 """One seed of a run: settings and recorded metrics; and which values of a metric are better."""
 
+import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from metaevo.config.plain import PlainDict
+import numpy as np
+
+from metaevo.config import flatten
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.metrics import numbers
 from metaevo.statistics import FloatArray
 from purerl.metrics import BETTER, Direction
 
@@ -42,6 +48,23 @@ TASK_KEYS = (
 )  # fmt: skip
 """Config keys that define the task. Scores on different tasks are never pooled."""
 _ENV_PARAMS = "task.env_params."
+_KINDS = ("update", "generation", "trial", "evaluation")
+_SOURCES = {
+    "steps": (
+        "frames", "global_step", "env_steps", "environment_steps", "total_timesteps", "timesteps",
+        "total_steps", "_step",
+    ),
+    "generations": ("generation", "trial", "index", "epoch", "iteration", "_step"),
+    "seconds": ("seconds", "_runtime", "_timestamp"),
+}  # fmt: skip
+"""Columns that hold the positions on an axis, the first of which is used."""
+_DEFAULTS = (
+    "mean_return", "fitness_of_mean", "fitness_mean", "best_value", "value", "episodic_return",
+    "episode_return", "charts/episodic_return", "return", "reward", "rollout/ep_rew_mean",
+    "fitness",
+)  # fmt: skip
+"""Metrics that are compared by default, the first of which is used."""
+_NOT_METRICS = ("index", "update", "generation", "trial", "frames", "seconds")
 
 
 def direction(metric: str) -> Direction | None:
@@ -135,3 +158,68 @@ class Source:
     def complete(self) -> bool:
         """Whether the run is finished."""
         return self.state == "finished"
+
+
+# --- From records -------------------------------------------------------------------------------
+
+
+def seed_run(
+    name: str, config: PlainMapping, rows: Sequence[PlainMapping], identity: str
+) -> SeedRun | None:
+    """Return a run as one seed; None if it has no numbers yet.
+
+    Args:
+        name: name of the run.
+        config: settings, nested or dotted; keys that begin with _ belong to wandb.
+        rows: the history; names of our trackers (`update/mean_return`) lose their prefix.
+        identity: name of the seed if the settings contain none.
+    """
+    own = {key: value for key, value in config.items() if not key.startswith("_")}
+    settings = flatten({key: _literal(value) for key, value in flatten(own).items()})
+    prefixes = {key.partition("/")[0] for row in rows for key in row if "/" in key}
+    kind = next((kind for kind in _KINDS if kind in prefixes), None)
+    columns = _columns(rows, kind)
+    axes = {
+        axis: next(columns[each] for each in names if each in columns)
+        for axis, names in _SOURCES.items()
+        if columns.keys() & set(names)
+    }
+    if not axes:
+        return None
+    if "_timestamp" in columns and axes.get("seconds") is columns["_timestamp"]:
+        axes["seconds"] = axes["seconds"] - np.nanmin(axes["seconds"])
+    agents = settings.get("seeds")
+    if (kind == "update" or "update" in columns) and isinstance(agents, int) and agents > 0:
+        axes["steps"] = axes["steps"] / agents  # our frames count all agents
+    metrics = {key: values for key, values in columns.items()
+               if key not in _NOT_METRICS and not key.startswith("_")}  # fmt: skip
+    default = next((one for one in _DEFAULTS if one in metrics), None)
+    return SeedRun(name, seed_name(settings, identity), settings, axes, metrics, default)
+
+
+def seed_name(settings: PlainMapping, identity: str) -> str:
+    """Return the name of a seed, which is the same in a run directory and in a tracker."""
+    seeds = [settings[key] for key in sorted(settings) if key.rpartition(".")[2] == "seed"]
+    if RUN_ID in settings and AGENT in settings:
+        seeds.append(settings[AGENT])
+    return "/".join(map(str, seeds)) if seeds else identity
+
+
+def _columns(rows: Sequence[PlainMapping], kind: str | None) -> dict[str, FloatArray]:
+    """Return the numeric columns: one kind of our records, or all of another program."""
+    if kind is not None:
+        rows = [row for row in rows if any(key.startswith(f"{kind}/") for key in row)]
+    keys = sorted(set().union(*rows))
+    columns = {key.removeprefix(f"{kind}/"): numbers(row.get(key) for row in rows) for key in keys}
+    return {name: values for name, values in columns.items() if np.isfinite(values).any()}
+
+
+def _literal(value: Any) -> Any:
+    """Parse a setting from text, because MLflow stores all settings as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+    return read if isinstance(read, int | float | bool | list | dict | None) else value

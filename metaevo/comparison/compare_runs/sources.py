@@ -28,18 +28,13 @@ def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
 
 
 def _read(name: str) -> list[Source]:
-    if name.startswith(trackers.WANDB):
-        return trackers.read_wandb(name)
-    if name.startswith(trackers.MLFLOW):
-        return trackers.read_mlflow(name)
+    if name.startswith((trackers.WANDB, trackers.MLFLOW)):
+        return trackers.read(name)
     paths = [run_path(name)]
-    if not paths[0].exists() and glob.has_magic(name):
+    if not paths[0].is_dir():
+        if not glob.has_magic(name):
+            raise ConfigError(f"{name}: there is no such run directory")
         paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]
-        if not paths:
-            raise ConfigError(f"{name}: matches nothing")
-        paths = [path for path in paths if path.is_dir()]
-    elif not paths[0].is_dir():
-        raise ConfigError(f"{name}: there is no such run directory")
     found = [run for path in paths for run in run_directories.find(path)]
     if not found:
         raise ConfigError(f"{name}: holds no run (no config.yaml in it or below it)")

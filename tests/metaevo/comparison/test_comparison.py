@@ -75,15 +75,6 @@ def test_seeds_are_disjoint(tmp_path):
     assert len(set(everything)) == len(everything)
 
 
-def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
-    this, frames = comparison(), []
-    this.run(tmp_path / "tuning", frames.append)
-    race = [(4, 7), (64, 4)]
-    assert this.learned.calls == [*race, (32, 2)]
-    assert this.baselines.calls == [*race, *race, (32, 3)]
-    assert sum(frames) == this.frames
-
-
 def test_several_discoveries_meet_the_same_contenders(tmp_path):
     this, frames = comparison(others=(-1.0, 2.0)), []
     result, scores = this.run(tmp_path / "tuning", frames.append)

@@ -1,6 +1,6 @@
 """Tiny run directories, written by RunDirectory as a training writes them, without training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,30 @@ from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 MakeRun = Callable[..., Path]
+
+
+def write_records(
+    path: Path,
+    config: dict[str, Any],
+    kind: str,
+    records: Sequence[dict[str, Any]],
+    scores: dict[str, list[Any]] | None = None,
+    *,
+    finished: bool = True,
+    **evaluation: str,
+) -> Path:
+    """A run with these records; `scores` by variant go to its evaluation.json."""
+    run = RunDirectory.create(path, "x")
+    run.write_config(config, {})
+    for index, record in enumerate(records):
+        place = {"kind": kind, kind: index, "frames": index, "seconds": index}
+        run.append_metrics(place | record)
+    if scores is not None:
+        variants = [{"name": name, "scores": each} for name, each in scores.items()]
+        write_json_atomic(run.evaluation_path, {"variants": variants, **evaluation})
+    if finished:
+        run.report_path.write_text("done")
+    return path
 
 
 def write_run(
@@ -29,7 +53,6 @@ def write_run(
     extra: dict[str, Any] | None = None,
 ) -> Path:
     """A training of `seeds` agents that rises to `level`: `points` of its `of` records."""
-    run = RunDirectory.create(path, "train")
     config = {
         "learner": learner,
         "seeds": seeds,
@@ -38,24 +61,20 @@ def write_run(
         "hyperparams": {"learning_rate": rate, **(extra or {})},
         "run": {"seed": seed, "wandb": "disabled"},
     }
-    run.write_config(config, {})
     rng = np.random.default_rng(seed)
     offsets = np.linspace(-spread, spread, seeds) + rng.normal(0, 0.01, seeds)
+    records = []
     for index in range(points):
         share = min(1.0, (index + 1) / of * 2)
         returns = level * share + offsets
-        run.append_metrics(
+        records.append(
             {
-                "kind": "update", "update": index, "frames": (index + 1) * 100 * seeds,
-                "seconds": 0.5 * (index + 1), "mean_return": returns.mean(),
-                "returns": returns, "entropy": 1.0 - share / 2,
+                "frames": (index + 1) * 100 * seeds, "seconds": 0.5 * (index + 1),
+                "mean_return": returns.mean(), "returns": returns, "entropy": 1.0 - share / 2,
             }
         )  # fmt: skip
-    if finished:
-        variants = [{"name": "greedy policy", "scores": (level + offsets).tolist()}]
-        write_json_atomic(run.evaluation_path, {"variants": variants})
-        run.report_path.write_text("done")
-    return path
+    scores = {"greedy policy": (level + offsets).tolist()} if finished else None
+    return write_records(path, config, "update", records, scores, finished=finished)
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ import pytest
 from metaevo import compare_runs
 from metaevo.comparison.compare_runs.seed_run import direction
 from metaevo.comparison.compare_runs.words import conclusion
-from metaevo.config.files import write_json_atomic
-from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS
 from purerl.metrics import BETTER
+from tests.metaevo.comparison.compare_runs.conftest import write_records
 
 
 @pytest.mark.parametrize(
@@ -41,18 +40,13 @@ def test_directions():
 
 def training(path, *, rate, seed, values, diverged=0, agents=1):
     """A training with some metrics; None where the parameters of its agent are no numbers."""
-    run = RunDirectory.create(path, "train")
     config = {
         "seeds": agents, "task": {"env": "CartPole-v1"}, "train": {"total_timesteps": 400},
         "hyperparams": {"learning_rate": rate}, "run": {"seed": seed},
     }  # fmt: skip
-    run.write_config(config, {})
-    for index in range(4):
-        record = {"kind": "update", "update": index, "frames": 100 * (index + 1), "seconds": index}
-        last = {name: value if index or not diverged else 0.0 for name, value in values.items()}
-        run.append_metrics({**record, "diverged": diverged if index else 0, **last})
-    run.report_path.write_text("done")
-    return str(path)
+    first = {"frames": 100, "diverged": 0, **(dict.fromkeys(values, 0.0) if diverged else values)}
+    later = [{"frames": 100 * i, "diverged": diverged, **values} for i in (2, 3, 4)]
+    return write_records(path, config, "update", [first, *later])
 
 
 @pytest.fixture
@@ -116,27 +110,20 @@ def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
         path = tmp_path / name
         training(path, rate=rate, seed=0, values={"value_loss": 5.0 if rate == 0.1 else 1.0},
                  diverged=diverged, agents=10)  # fmt: skip
-    result = compare_runs([str(tmp_path / "a"), str(tmp_path / "b")], metric="value_loss")
+    result = compare_runs(tmp_path, metric="value_loss")
     assert [row.iqm.value for row in result.groups] == [5.0, 5.0]
 
 
 def evolution(path, sigma, held_out, of_mean):
     """An evolution that was validated at its beginning only, and then compared."""
-    run = RunDirectory.create(path, "evolve")
     config = {"strategy": {"sigma": sigma}, "evolution": {"generations": 3}, "run": {"seed": 0}}
-    run.write_config({**config, "task": {"env": "CartPole-v1"}}, {})
-    for index in range(3):
-        record = {"kind": "generation", "generation": index, "frames": 10 * index, "seconds": 1.0}
-        value = of_mean if index == 0 else None
-        run.append_metrics({**record, "fitness_mean": 1.0, "fitness_of_mean": value})
-    if held_out is not None:
-        variants = [
-            {"name": "learned (tuned)", "scores": held_out}, {"name": "squared", "scores": [0] * 8},
-        ]  # fmt: skip
-        content = {"variants": variants, "learned": "learned (tuned)"}
-        write_json_atomic(run.evaluation_path, content)
-    run.report_path.write_text("done")
-    return str(path)
+    records = [
+        {"fitness_mean": 1.0, "fitness_of_mean": of_mean if index == 0 else None}
+        for index in range(3)
+    ]
+    scores = held_out and {"learned (tuned)": held_out, "squared": [0] * 8}
+    config |= {"task": {"env": "CartPole-v1"}}
+    return write_records(path, config, "generation", records, scores, learned="learned (tuned)")
 
 
 def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):

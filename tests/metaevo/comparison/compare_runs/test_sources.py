@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
-from metaevo.comparison.compare_runs.seed_run import Source
+from metaevo.comparison.compare_runs.seed_run import Source, seed_run
 from metaevo.config import ConfigError
-from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import destinations
 from metaevo.runs.tracking.tracker import mirrored
+from tests.metaevo.comparison.compare_runs.conftest import write_records
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
@@ -45,27 +45,24 @@ def test_a_run_says_whether_it_still_goes_on(make_run):
 
 
 def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
-    evolution = RunDirectory.create(tmp_path / "e", "x")
-    evolution.write_config({"evolution": {"generations": 4}, "run": {"seed": 3}}, {})
-    for index, value in enumerate([1.0, None]):
-        record = {"kind": "generation", "generation": index, "frames": 10, "seconds": 1.0}
-        evolution.append_metrics({**record, "fitness_mean": 5.0, "fitness_of_mean": value})
-    variants = [{"name": "learned", "scores": [1.0, None]}, {"name": "b", "scores": [[1, 3]]}]
-    write_json_atomic(evolution.evaluation_path, {"variants": variants})
-    source = run_directories.read(evolution.path)
+    evolution = write_records(
+        tmp_path / "e",
+        {"evolution": {"generations": 4}, "run": {"seed": 3}},
+        "generation",
+        [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
+        {"learned": [1.0, None], "b": [[1, 3]]},
+    )
+    source = run_directories.read(evolution)
     curve, *scored = source.seeds
     assert (curve.seed, curve.default, source.progress) == ("3", "fitness_of_mean", 0.5)
     assert set(curve.axes) == {"steps", "seconds", "generations"}
     assert scored[0].metrics == {"evaluation:learned": [1.0], "evaluation:b": [2.0]}
     assert np.isnan(scored[1].metrics["evaluation:learned"])
 
-    sweep = RunDirectory.create(tmp_path / "s", "x")
-    sweep.write_config({"sweep": {"trials": 4}, "run": {"seed": 1}}, {})
-    for index, value in enumerate([2.0, 1.0, None, 3.0]):
-        sweep.append_metrics(
-            {"kind": "trial", "trial": index, "frames": index, "seconds": index, "value": value}
-        )
-    (seed,) = run_directories.read(sweep.path).seeds
+    config = {"sweep": {"trials": 4}, "run": {"seed": 1}}
+    records = [{"value": value} for value in (2.0, 1.0, None, 3.0)]
+    sweep = write_records(tmp_path / "s", config, "trial", records)
+    (seed,) = run_directories.read(sweep).seeds
     assert seed.default == "best_value"
     np.testing.assert_array_equal(seed.metrics["best_value"], [2, 2, 2, 3])
 
@@ -94,26 +91,32 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
 # --- wandb --------------------------------------------------------------------------------------
 
 
-def fake_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> Any:
-    """The used part of wandb.Api, as documented."""
-    found = {
-        f"me/project/{name}": SimpleNamespace(
-            id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
-        )
-        for name, state, config, rows in runs
-    }
-    return SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch):
+    """`online(*runs)` replaces the used part of wandb.Api, as documented."""
+
+    def replace_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> None:
+        found = {
+            f"me/project/{name}": SimpleNamespace(
+                id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
+            )
+            for name, state, config, rows in runs
+        }
+        api = SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
+        monkeypatch.setattr("wandb.Api", lambda timeout: api)
+
+    return replace_api
 
 
-def test_online_runs_are_read_through_the_api():
+def test_online_runs_are_read_through_the_api(online):
     rows = [{"_step": i, "_runtime": 2.0 * i, "global_step": 10 * i, "charts/episodic_return": i}
             for i in range(3)]  # fmt: skip
-    api = fake_api(
+    online(
         ("r1", "finished", {"seed": 1, "lr": 0.1, "_wandb": {}}, rows),
         ("r2", "running", {"lr": 0.1}, rows[:2]),
         ("r3", "crashed", {}, []),
     )
-    found = trackers.read_wandb("wandb:me/project", lambda: api)
+    found = trackers.read("wandb:me/project")
     assert [source.state for source in found] == ["finished", "still going on", "crashed"]
     (seed,) = found[0].seeds
     assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
@@ -122,18 +125,20 @@ def test_online_runs_are_read_through_the_api():
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.axes["seconds"], [0, 2, 4])
     assert found[2].seeds == []
-    (one,) = trackers.read_wandb("wandb:me/project/r2", lambda: api)
+    (one,) = trackers.read("wandb:me/project/r2")
     assert one.name == "wandb:me/project/r2"
+    online()
     with pytest.raises(ConfigError, match="there is no wandb run"):
-        trackers.read_wandb("wandb:me/project", fake_api)
+        trackers.read("wandb:me/project")
 
 
-def test_a_server_that_does_not_answer_is_one_line():
-    def refuse() -> Any:
+def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    def refuse(timeout: int) -> Any:
         raise OSError("no\nroute")
 
-    with pytest.raises(ConfigError, match="wandb cannot be read: no route"):
-        trackers.read_wandb("wandb:me/project", refuse)
+    monkeypatch.setattr("wandb.Api", refuse)
+    with pytest.raises(ConfigError, match="wandb cannot be read: no"):
+        trackers.read("wandb:me/project")
 
 
 @pytest.mark.long
@@ -162,11 +167,11 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # A killed run lacks its end.
     (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
     file.write_bytes(file.read_bytes()[:-200])
-    (cut,) = trackers.read_wandb(f"wandb:{tmp_path}")
+    (cut,) = trackers.read(f"wandb:{tmp_path}")
     assert cut.state == "still going on or killed"
     file.write_bytes(b"no log of wandb")
     with pytest.raises(ConfigError, match="cannot read it"):
-        trackers.read_wandb(f"wandb:{tmp_path}")
+        trackers.read(f"wandb:{tmp_path}")
 
 
 # --- MLflow -------------------------------------------------------------------------------------
@@ -193,9 +198,9 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
                 client.log_metric(child, "return", 1.0 * step + seed, step=10 * step)
             if seed:
                 client.set_terminated(child)
-        found = trackers.read_mlflow(f"mlflow:{uri}#an experiment")
+        found = trackers.read(f"mlflow:{uri}#an experiment")
         with pytest.raises(ConfigError, match=r"no experiment 'other'; there are: .*an exp"):
-            trackers.read_mlflow(f"mlflow:{uri}#other")
+            trackers.read(f"mlflow:{uri}#other")
     by_seed = {source.seeds[0].seed: source for source in found}
     assert sorted(by_seed) == ["0", "1"]
     assert by_seed["0"].state == "still going on"
@@ -206,7 +211,7 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.metrics["return"], [1, 2, 3])
     with pytest.raises(ConfigError, match="there is no database"):
-        trackers.read_mlflow(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
+        trackers.read(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
 
 
@@ -220,12 +225,12 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     rows = [{"update/index": index, "update/frames": 40, "update/mean_return": 1.0}
             for index in range(3)]  # fmt: skip
     runs = [
-        trackers.seed_run("mean", {**config, "seeds": 2}, rows, "x"),
+        seed_run("mean", {**config, "seeds": 2}, rows, "x"),
         *(
-            trackers.seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
+            seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
             for agent in range(2)
         ),
-        trackers.seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
+        seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
     ]
     found = trackers.without_means([Source(run.run, "wandb", [run], "finished") for run in runs])
     assert [source.name for source in found] == ["0", "1", "other"]
@@ -234,5 +239,5 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     assert [seed.settings for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
     np.testing.assert_array_equal(seeds[0].axes["steps"], [40, 40, 40])
     # `agent` is a setting like any other in somebody else's run
-    (foreign,) = [trackers.seed_run("f", {"agent": "dqn"}, rows, "x")]
+    (foreign,) = [seed_run("f", {"agent": "dqn"}, rows, "x")]
     assert foreign.settings == {"agent": "dqn"}
