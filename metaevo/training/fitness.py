@@ -33,7 +33,6 @@ class FitnessConfig:
     """mean reward of all steps of training: finer where returns saturate"""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if all weights are zero."""
         if not (self.mean_return or self.final_return or self.reward_per_step):
             raise ValueError("at least one weight must be positive")
 

@@ -122,7 +122,6 @@ def _weights(config: FitnessConfig) -> str:
 
 
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
-    """Mean return of every agent's episodes that finished in the last tenth of training."""
     last = max(1, round(FINAL_FRACTION * episodes.episodes.shape[1]))
     return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
 
@@ -144,7 +143,6 @@ def _row(name: str, scores: np.ndarray) -> PlainDict:
 
 
 def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
-    """Let the trained policies play, here and in Gymnasium."""
     settings, (env_name, learner, env_params) = run.settings, population.task
     config, seed = settings.evaluation, settings.run.seed
     if not config.episodes:
@@ -227,7 +225,6 @@ def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray)
 
 
 def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
-    """Draw the mean of the value tables of tabular agents."""
     if not hasattr(policies, "visits"):
         return
     q = np.mean(policies.q, axis=0)
@@ -238,7 +235,6 @@ def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
 
 
 def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> None:
-    """Record an episode of the first agent."""
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     try:
@@ -258,7 +254,6 @@ def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> 
 
 
 def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> None:
-    """Write report.html and print its table."""
     directory, settings = run.directory, run.settings
     saved = directory.read_config()
     rows = []

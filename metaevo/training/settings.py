@@ -99,7 +99,6 @@ class TrainSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
         check_numbers(self)
 
 
