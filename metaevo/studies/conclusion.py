@@ -22,6 +22,7 @@ from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
 from metaevo.studies import strategy_results, tables, verdict
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study
+from metaevo.training.fitness import weights_text
 
 FILM_CAPTION = (
     "What was found after some of the generations, on axes that stay the same, and its fitness."
@@ -278,8 +279,7 @@ def _caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str
     """Return the caption of the learning curves: the quantity shown, and the fitness."""
     default = "return of finished episodes"
     shown = result.get("curves", default) if result else default
-    weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
-    judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
+    judged = weights_text(config.get("fitness", {}))
     text = f"Learning curves on held-out seeds: {shown}, mean and 95% interval."
     return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
 

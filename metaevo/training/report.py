@@ -20,7 +20,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, mean_returns
+from metaevo.training.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.training.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings
@@ -113,12 +113,6 @@ def finish(
     write_json_atomic(directory.evaluation_path, evaluation)
     _write_report(run, task.name, evaluation)
     print(f"report: {directory.report_path}")
-
-
-def _weights(config: FitnessConfig) -> str:
-    """Format the fitness as a weighted sum, such as "2 x mean_return + 0.5 x reward_per_step"."""
-    weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
-    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
 
 
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
@@ -267,7 +261,7 @@ def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> 
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         rows,
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{_weights(settings.fitness)}; a policy plays {result['episodes']} episodes. "
+        f"{weights_text(to_dict(settings.fitness))}; a policy plays {result['episodes']} episodes. "
         f"Diverged agents: {result['diverged']}. An agent without a finished episode there has no "
         "score.",
     )
