@@ -122,18 +122,12 @@ def _final_returns(episodes: EpisodeSums) -> np.ndarray:
 
 def _row(name: str, scores: np.ndarray) -> PlainDict:
     """A row of evaluation.json; agents without a finished episode have no score."""
-    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores}
     known = scores[np.isfinite(scores)]
+    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores, "seeds": len(known)}
     if not len(known):
-        return row | {"seeds": 0, "mean": None, "iqm": None, "interval": [None, None]}
-    summary = summarise(known)
-    interval = list(summary.interval)
-    return row | {
-        "seeds": summary.seeds,
-        "mean": summary.mean,
-        "iqm": summary.iqm,
-        "interval": interval,
-    }
+        return row | {"mean": None, "iqm": None, "interval": [None, None]}
+    found = summarise(known)
+    return row | {"mean": found.mean, "iqm": found.iqm, "interval": list(found.interval)}
 
 
 def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
