@@ -181,11 +181,10 @@ def _resolve(
         study.keep(run.directory, measured)
         return measured
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
-    generations = run.settings.evolution.generations
-    is_evolved = all(_is_evolved(each, generations) for each in evolved)
-    if is_evolved and same_end and run.directory.report_path.exists():
-        return None
     resolved, config = dict(run.resolved), run.settings.evolution
+    is_reported = same_end and run.directory.report_path.exists()
+    if is_reported and all(_is_evolved(each, config.generations) for each in evolved):
+        return None
     before = run.before.evolution.chunk_size
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
