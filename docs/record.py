@@ -83,8 +83,8 @@ def of_run(run: Path) -> dict[str, Any]:
 
 def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the additional tables in the report of a study."""
-    entry = registry.find(config)
-    study = entry.make(from_dict(entry.settings(config, None), config))
+    kind = registry.find(config)
+    study = kind.make(from_dict(kind.settings_class(config), config))
     return [_plain(each) for each in study.tables(evaluation)]
 
 

@@ -45,7 +45,6 @@ class ProblemSettings:
     run: RunConfig
 
     def __post_init__(self) -> None:
-        """Raise if a number cannot be represented on a device."""
         check_numbers(self)
 
 
@@ -260,7 +259,6 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
 def _study_of(
     problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
 ) -> tuple[Study, EvolutionSettings]:
-    """Return the study of a problem: its own, if it has one, such as a `LearnerProblem`."""
     own = None if isinstance(problem, type) else getattr(problem, "study", None)
     if own is not None:
         found: tuple[Study, EvolutionSettings] = own(strategy, evolution, run)

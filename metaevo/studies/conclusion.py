@@ -22,6 +22,7 @@ from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
 from metaevo.studies import strategy_results, tables, verdict
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study
+from metaevo.training.fitness import weights_text
 
 FILM_CAPTION = (
     "What was found after some of the generations, on axes that stay the same, and its fitness."
@@ -111,7 +112,6 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
 
 
 def _keep_result(run: Run, result: HeldOut, seconds: float) -> None:
-    """Write evaluation.json, and log the scores of every variant after `seconds` of the run."""
     run.log_evaluation(result["variants"], _frames_of_variants(result), seconds)
     write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
 
@@ -167,7 +167,10 @@ def write_report(
         first.append(page.Text("", findings))
     films = sorted(directory.figures.glob("*.gif"))
     first += [page.Image("How it evolved", path, FILM_CAPTION) for path in films]
-    rest = [page.Image(_heading(name), each.path, each.caption) for name, each in images.items()]
+    rest = [
+        page.Image(Path(name).stem.replace("_", " ").capitalize(), each.path, each.caption)
+        for name, each in images.items()
+    ]
     folded: list[Any] = []
     if result is not None and "seen" in result:
         folded.append(tables.tuned_settings_by_task(result["seen"], verdict.OF_EVOLUTION))
@@ -195,7 +198,6 @@ def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
 
 
 def _draw(figures: Path, outcome: _Outcome) -> dict[str, str]:
-    """Draw fitness and scores; return the captions of the figures of unseen tasks."""
     records, result, unseen, evolutions = outcome
     baseline = _reference(result) if result is not None else {}
     if evolutions is not None and _last(outcome.records):
@@ -222,7 +224,6 @@ def _reference(result: HeldOut) -> dict[str, float]:
 
 
 def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Outcome) -> list[str]:
-    """Return sentences on what was found."""
     findings = study.findings(found, outcome.result or {})
     if numbers := tables.evolved_numbers(found):
         listed = [f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items()]
@@ -236,7 +237,6 @@ def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Ou
 
 
 def _tables(outcome: _Outcome) -> list[page.Table]:
-    """Return the tables of the comparison."""
     _, result, unseen, evolutions = outcome
     found = [] if evolutions is None else [evolutions.table(result)]
     if result is not None:
@@ -279,8 +279,7 @@ def _caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str
     """Return the caption of the learning curves: the quantity shown, and the fitness."""
     default = "return of finished episodes"
     shown = result.get("curves", default) if result else default
-    weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
-    judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
+    judged = weights_text(config.get("fitness", {}))
     text = f"Learning curves on held-out seeds: {shown}, mean and 95% interval."
     return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
 
@@ -311,8 +310,3 @@ def _pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
     order = [*first, SCORES, FITNESS]
     names.sort(key=lambda name: order.index(name) if name in order else len(order))
     return [directory.figures / name for name in names]
-
-
-def _heading(name: str) -> str:
-    """Return the heading of a figure."""
-    return Path(name).stem.replace("_", " ").capitalize()

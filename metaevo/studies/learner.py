@@ -29,15 +29,6 @@ from metaevo.training.tasks import Bounds, TrainOnTasks, bind
 from metaevo.training.train_learner import Normalisation, TrainLearner
 from purerl.types import MetaParams
 
-LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}
-
-
-def what(component: str, slot: str) -> str:
-    """Return a component's name for titles: "a value loss", "tilted (a value loss)"."""
-    noun = slot.removeprefix("make_").replace("_", " ")
-    name, a_noun = component.replace("_", " "), f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-    return a_noun if name == noun else f"{name} ({a_noun})"
-
 
 def _pooled(judged: Unseen, evolution_frames: int) -> HeldOut | None:
     """Return the comparison on all tasks of the evolution, or warn that none has a scale."""
@@ -270,19 +261,16 @@ class LearnerStudy(Study):
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""
-        settings = self.settings
+        evolved = " and ".join(self.evolved.parts)
+        what = f"{evolved} for {learners.short_name(self.settings.learner)}"
         names = ", ".join(dict.fromkeys(each.name for each in self.tasks))
-        parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
-        part = " and ".join(parts)
-        learner = LEARNER_NAMES.get(settings.learner, learners.short_name(settings.learner))
-        if not generations and self.unseen:
-            where = ", ".join(each.name for each in self.unseen)
-            return f"{part[0].upper()}{part[1:]} for {learner} on unseen tasks", where
-        if not generations:
-            params = settings.task.env_params
-            where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
-            return f"{part[0].upper()}{part[1:]} for {learner} on another task", where
-        return f"Evolving {part} for {learner} on {names}", f"{generations} generations"
+        if generations:
+            return f"Evolving {what} on {names}", f"{generations} generations"
+        if self.unseen:
+            return f"{what} on unseen tasks", ", ".join(each.name for each in self.unseen)
+        params = self.settings.task.env_params
+        where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
+        return f"{what} on another task", where
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that describe the evolved parts."""

@@ -88,7 +88,6 @@ def run_evolutions(
 
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
-    """Run as the first process, which may be the only one."""
     path, settings = run.directory.path, run.settings
     count = settings.run.evolution_seeds
     members = members_of(path, settings)
@@ -182,11 +181,10 @@ def _resolve(
         study.keep(run.directory, measured)
         return measured
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
-    generations = run.settings.evolution.generations
-    is_evolved = all(_is_evolved(each, generations) for each in evolved)
-    if is_evolved and same_end and run.directory.report_path.exists():
-        return None
     resolved, config = dict(run.resolved), run.settings.evolution
+    is_reported = same_end and run.directory.report_path.exists()
+    if is_reported and all(_is_evolved(each, config.generations) for each in evolved):
+        return None
     before = run.before.evolution.chunk_size
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
@@ -195,13 +193,11 @@ def _resolve(
 
 
 def _is_evolved(directory: RunDirectory, generations: int) -> bool:
-    """Return whether a run has the records of at least this many generations."""
     found = [record["generation"] for record in directory.read_metrics("generation")]
     return found == list(range(len(found))) and len(found) >= generations  # else some were lost
 
 
 def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
-    """Write config.yaml, including the device layout; warn if the layout has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, size in layout.items():
         if run.resolved.get(name, size) != size:
@@ -304,7 +300,6 @@ class _Logbook:
         )
 
     def _log(self, block: Block) -> None:
-        """Log every generation of a block, and save a checkpoint if one is due."""
         since = time.monotonic() - self.started - block.seconds
         length = len(block.metrics["fitness_mean"])
         first = block.done - length

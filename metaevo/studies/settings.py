@@ -39,7 +39,6 @@ class RunConfig(RecordConfig):
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the seeds do not suffice for all evolutions."""
         super().__post_init__()
         if self.seed + self.evolution_seeds - 1 > MAX_SEED:
             raise ValueError(
@@ -90,7 +89,6 @@ class EvolveSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Raise if a number cannot be represented on a device, or if tasks do not fit."""
         check_numbers(self)
         count, most = self.tasks_per_generation, len(self.tasks or {})
         if self.tasks is None:

@@ -69,7 +69,6 @@ class StudySettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for numbers that no device can represent."""
         check_numbers(self)
 
 

@@ -126,7 +126,6 @@ def _verdict(result: HeldOut) -> str:
 
 
 def _reference(result: HeldOut) -> str:
-    """Return the first hand-written function."""
     own = verdict.judgements(result)
     return next(row["function"] for row in result["variants"] if row["function"] not in own)
 

@@ -95,7 +95,6 @@ def train(
 
 
 def _pair(slot: str, value: Any) -> tuple[Any, Any]:
-    """Return a function and its meta-parameters; a hand-written function has none."""
     pair = value if isinstance(value, tuple) else (value, None)
     if len(pair) != 2 or not callable(pair[0]):
         raise ConfigError(

@@ -6,6 +6,7 @@ time in which no episode finished has no mean return. Missing values are NaN;
 """
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,9 +34,14 @@ class FitnessConfig:
     """mean reward of all steps of training: finer where returns saturate"""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if all weights are zero."""
         if not (self.mean_return or self.final_return or self.reward_per_step):
             raise ValueError("at least one weight must be positive")
+
+
+def weights_text(weights: Mapping[str, float]) -> str:
+    """Format the fitness as a weighted sum, such as "mean_return + 0.5 x reward_per_step"."""
+    used = [(name, weight) for name, weight in weights.items() if weight]
+    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in used)
 
 
 def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dict[str, jax.Array]:

@@ -333,12 +333,10 @@ def train_schedule(
 
 
 def _totals(agents: Agents) -> EpisodeSums:
-    """Sums over the whole training so far, for each agent."""
     return jax.tree.map(lambda windows: np.asarray(windows).sum(axis=-1), agents.rows.episodes)
 
 
 def _draw(entries: dict[str, Entry], history: History, schedule: Schedule, path: Path) -> None:
-    """Draw scores and settings of all members over the rounds, the winner's ancestors thick."""
     panels = {"fitness of the round": history.scores, **history.hyperparams}
     best = {"fitness of the round": history.scores.max(axis=1), **schedule}
     figure = plots._figure(1.0 + 1.9 * len(panels))

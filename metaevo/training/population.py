@@ -306,7 +306,6 @@ class Population:
         )
 
     def _settings(self, inputs: PlainDict) -> tuple[PyTree, PyTree, PyTree]:
-        """Return a learner's arguments after its key or state: an agent's own, or shared ones."""
         own = inputs.get("hyperparams"), inputs.get("meta_params")
         return own_or_shared(self._shared(), *own)
 

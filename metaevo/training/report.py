@@ -20,7 +20,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, mean_returns
+from metaevo.training.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.training.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings
@@ -115,36 +115,22 @@ def finish(
     print(f"report: {directory.report_path}")
 
 
-def _weights(config: FitnessConfig) -> str:
-    """Format the fitness as a weighted sum, such as "2 x mean_return + 0.5 x reward_per_step"."""
-    weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
-    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
-
-
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
-    """Mean return of every agent's episodes that finished in the last tenth of training."""
     last = max(1, round(FINAL_FRACTION * episodes.episodes.shape[1]))
     return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
 
 
 def _row(name: str, scores: np.ndarray) -> PlainDict:
     """A row of evaluation.json; agents without a finished episode have no score."""
-    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores}
     known = scores[np.isfinite(scores)]
+    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores, "seeds": len(known)}
     if not len(known):
-        return row | {"seeds": 0, "mean": None, "iqm": None, "interval": [None, None]}
-    summary = summarise(known)
-    interval = list(summary.interval)
-    return row | {
-        "seeds": summary.seeds,
-        "mean": summary.mean,
-        "iqm": summary.iqm,
-        "interval": interval,
-    }
+        return row | {"mean": None, "iqm": None, "interval": [None, None]}
+    found = summarise(known)
+    return row | {"mean": found.mean, "iqm": found.iqm, "interval": list(found.interval)}
 
 
 def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
-    """Let the trained policies play, here and in Gymnasium."""
     settings, (env_name, learner, env_params) = run.settings, population.task
     config, seed = settings.evaluation, settings.run.seed
     if not config.episodes:
@@ -227,7 +213,6 @@ def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray)
 
 
 def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
-    """Draw the mean of the value tables of tabular agents."""
     if not hasattr(policies, "visits"):
         return
     q = np.mean(policies.q, axis=0)
@@ -238,7 +223,6 @@ def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
 
 
 def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> None:
-    """Record an episode of the first agent."""
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     try:
@@ -258,7 +242,6 @@ def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> 
 
 
 def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> None:
-    """Write report.html and print its table."""
     directory, settings = run.directory, run.settings
     saved = directory.read_config()
     rows = []
@@ -272,7 +255,7 @@ def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> 
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         rows,
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{_weights(settings.fitness)}; a policy plays {result['episodes']} episodes. "
+        f"{weights_text(to_dict(settings.fitness))}; a policy plays {result['episodes']} episodes. "
         f"Diverged agents: {result['diverged']}. An agent without a finished episode there has no "
         "score.",
     )

@@ -76,7 +76,6 @@ def run_training(
 
 
 def _start(run: Run[TrainSettings], task: Task, meta_params: PlainDict) -> Population:
-    """Return the population, and write the run's initial files."""
     settings, resolved = run.settings, run.resolved
     # A resumed run keeps the settings that were resolved at its start.
     chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
@@ -158,7 +157,6 @@ def _log(
     since: float,
     until: float,
 ) -> None:
-    """Log the points of the learning curves from `logged` to `known`."""
     if known == logged:
         return
     config = run.settings.train

@@ -218,7 +218,6 @@ class CheapTalkStudy(victims.TalkStudy):
         )
 
     def _measure(self, task: Task, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
-        """Train one victim of the comparison."""
         result = train(task, key, hyperparams, None)
         episodes, config = result.episodes, task.learner.config
         return VictimResult(

@@ -45,7 +45,6 @@ class GameConfig:
     """joint moves of a meta-episode: how often both choose a new policy"""
 
     def __post_init__(self) -> None:
-        """Check the payoffs."""
         for name in ("payoffs", "opponent_payoffs"):
             payoffs = getattr(self, name)
             if payoffs is not None and not np.all(np.isfinite(payoffs)):
@@ -158,7 +157,6 @@ class CoinSettings(StudySettings):
     evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
 
     def __post_init__(self) -> None:
-        """Raise also for an opponent with a memory."""
         super().__post_init__()
         if self.train.recurrent_size:
             raise ValueError(
@@ -253,7 +251,6 @@ class SteeringConfig:
     """steps for which PPO trains, in evolution (by: ppo) and in the comparison"""
 
     def __post_init__(self) -> None:
-        """Check the range of goals."""
         if not self.low < self.high:
             raise ValueError(f"low = {self.low:g} must be below high = {self.high:g}")
 

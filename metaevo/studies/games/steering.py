@@ -260,7 +260,6 @@ class SteeringStudy(victims.TalkStudy):
 
     @property
     def _frames(self) -> int:
-        """Environment steps for a victim of the comparison."""
         problem = self.agents
         steered = len(STEERERS) * problem.judged_frames
         return problem.trained_frames + problem.oracle_frames + steered

@@ -13,7 +13,7 @@ from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class, make_parts
 from metaevo.training.settings import make_task, training_class
-from purerl.parts import losses, optimizers
+from purerl.parts import losses
 
 
 def settings_of(raw):
@@ -29,12 +29,8 @@ def test_other_slots_are_filled_by_name():
     assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
     plain = make_parts(settings_of({"evolve": "drift"})).fixed
     assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
-    assert optimizers.HAND_WRITTEN["sgd"] is optimizers.sgd
     (task,) = make_parts(settings).tasks(settings, {"policy_loss": losses.dpo}, None)
     assert task.learner.policy_loss is losses.dpo
-    assert task.learner.make_optimizer is fixed["make_optimizer"] or callable(
-        task.learner.make_optimizer
-    )
 
 
 def test_a_run_goes_on_with_the_same_functions_only(tmp_path):

@@ -12,7 +12,7 @@ from metaevo.studies.settings import experiment_class
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
-from metaevo.training.task import Parts, TaskConfig, make_environments
+from metaevo.training.task import Parts, make_environments
 from purerl.parts.own_task import OwnTask
 
 RAW = {
@@ -51,4 +51,3 @@ def test_a_single_training_refuses_a_distribution():
     raw = {"task": {"env": "GridWorlds"}, "learner": "lpg"}
     with pytest.raises(ConfigError, match=r"task.env = 'GridWorlds': is a distribution of tasks"):
         make_task(from_dict(training_class(raw), raw))
-    assert TaskConfig("GridWorlds").items() == [("GridWorlds", {})]

@@ -8,40 +8,10 @@ import pytest
 from metaevo.evolution.evolution import Evolution
 from metaevo.evolution.problem import draw_task
 from metaevo.evolution.seeding import Purpose, key_for
-from metaevo.training import sampling
-from metaevo.training.tasks import updates_of
-from purerl import envs, ppo
-from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.parts import optimizers
-from purerl.parts.reparametrisation import reparametrised
-from tests.metaevo.training.test_tasks import LEARNS, SETTINGS, study_of
+from tests.metaevo.training.test_tasks import LEARNS, SETTINGS, study_of, training_by_hand
 
 POLES = {"poles": SETTINGS["tasks"]["poles"]}
-
-
-def training_by_hand(study, drawn, make_optimizer):
-    """Return a function that maps a key and meta-parameters to the mean return of an agent."""
-    sample = study.distributions[0].sample
-    drawn_key = jax.random.wrap_key_data(drawn.key)
-    values = sampling.draw_all(sample, drawn_key)
-    scale = values["reward_scale"]
-    optimizer = reparametrised(
-        make_optimizer,
-        lambda _, tree: sampling.draw_scales(sample["parameter_scale"], drawn_key, tree),
-    )
-    env, env_params = envs.make("CartPole-v1")
-    env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
-    learner = ppo.PPO(study.first.train, ScaledRewards(env), make_optimizer=optimizer)
-    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
-
-    @jax.jit
-    def train(key, meta_params):
-        sums = learner.train(
-            key, hyperparams, meta_params, env_params, num_updates=updates_of(values)
-        ).episodes
-        return jnp.sum(sums.returns) / jnp.sum(sums.episodes) / scale
-
-    return train
 
 
 RANDOM, FULL = 18.0, 30.0
@@ -64,12 +34,12 @@ def test_scores_are_relative_to_a_reference_that_is_trained_on_the_same_draw_and
     ask_key, key, _ = jax.random.split(key, 3)
     population, _ = this.strategy.ask(ask_key, this.start().strategy)
     drawn, agents = draw_task(problem, key, 0), [jax.random.fold_in(key, each) for each in range(2)]
-    by_hand = training_by_hand(study, drawn, optimizers.adam)
-    reference = np.mean([by_hand(each, None) for each in agents])
+    by_hand = training_by_hand(study, drawn, make_optimizer=optimizers.adam)
+    reference = np.mean([by_hand(each, None)[0] for each in agents])
     np.testing.assert_allclose(metrics["poles/reference"], [reference], rtol=1e-4)
-    by_hand = training_by_hand(study, drawn, study.evolved.functions()["make_optimizer"])
+    by_hand = training_by_hand(study, drawn, **study.evolved.functions())
     candidates = [jax.tree.map(lambda leaf, i=i: leaf[i], population) for i in range(4)]
-    scores = [by_hand(agents[0], candidate) for candidate in candidates]
+    scores = [by_hand(agents[0], candidate)[0] for candidate in candidates]
     relative = (np.array(scores) - RANDOM) / max(reference - RANDOM, 0.1 * (FULL - RANDOM))
     np.testing.assert_allclose(metrics["fitness_mean"], [np.mean(relative)], rtol=1e-3)
     np.testing.assert_allclose(metrics["fitness_best"], [np.max(relative)], rtol=1e-3)

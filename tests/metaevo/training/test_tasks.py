@@ -119,6 +119,32 @@ def test_a_distribution_of_python_is_that_of_a_settings_file(monkeypatch):
         metaevo.LearnerProblem("ppo", evolve="optimizer", tasks={"poles": wrong})
 
 
+def training_by_hand(study, drawn, **functions):
+    """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
+    sample = study.distributions[0].sample
+    drawn_key = jax.random.wrap_key_data(drawn.key)
+    values = sampling.draw_all(sample, drawn_key)
+    scale = values["reward_scale"]
+    if "parameter_scale" in sample:
+        functions["make_optimizer"] = reparametrised(
+            functions["make_optimizer"],
+            lambda _, tree: sampling.draw_scales(sample["parameter_scale"], drawn_key, tree),
+        )
+    env, env_params = envs.make("CartPole-v1")
+    env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
+    learner = ppo.PPO(study.first.train, ScaledRewards(env), **functions)
+    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
+
+    @jax.jit
+    def train(key, meta_params):
+        sums = learner.train(
+            key, hyperparams, meta_params, env_params, num_updates=updates_of(values)
+        ).episodes
+        return jnp.sum(sums.returns) / jnp.sum(sums.episodes) / scale, jnp.sum(sums.steps)
+
+    return train
+
+
 def test_what_is_drawn_arrives_in_the_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
@@ -128,20 +154,9 @@ def test_what_is_drawn_arrives_in_the_training():
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
     task = draw_task(problem, jax.random.key(3), 0)
     found = jax.jit(problem.evaluate)(key, meta_params, task)
-
-    values = sampling.draw_all(study.distributions[0].sample, jax.random.wrap_key_data(task.key))
-    length, scale = updates_of(values), values["reward_scale"]
-    env, env_params = envs.make("CartPole-v1")
-    env_params = env_params.replace(length=values["env_params.length"])
-    learner = ppo.PPO(study.first.train, ScaledRewards(env), **study.evolved.functions())
-    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
-    result = jax.jit(learner.train)(
-        key, hyperparams, meta_params, ScaledParams(env_params, scale), num_updates=length
-    )
-    expected = float(jnp.sum(result.episodes.returns) / jnp.sum(result.episodes.episodes) / scale)
-    np.testing.assert_allclose(found.fitness, expected, rtol=1e-4)
-    assert int(problem.frames_of(task)) == int(length) * 64
-    assert float(jnp.sum(result.episodes.steps)) == int(length) * 64
+    score, steps = training_by_hand(study, task, **study.evolved.functions())(key, meta_params)
+    np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
+    assert int(problem.frames_of(task)) == steps
 
 
 def test_a_shorter_training_has_its_own_last_tenth():
