@@ -75,11 +75,6 @@ def settings_to_resume(
 ) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
-    Args:
-        args: the parsed flags.
-        overrides: settings of the command line.
-        is_mirrored: whether this process sends the run to trackers.
-
     Raises:
         ConfigError: if it names no run, or if only the run's own settings name a server.
     """

@@ -66,9 +66,6 @@ def parse_command_line(
         make_class: chooses the dataclass from the raw settings.
         default_config: a file, or a function from the flags and the overrides to the settings.
         quick: reduces the settings, except the overrides, if `--quick` is given.
-
-    Raises:
-        ConfigError: if a flag or a setting is wrong.
     """
     parser.add_argument(
         "--config",

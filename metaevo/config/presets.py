@@ -24,11 +24,7 @@ def names() -> list[str]:
 
 
 def find(text: str | Path) -> Path:
-    """Return the file of a `--config` option: a path, or a preset's name.
-
-    Raises:
-        ConfigError: if neither exists, with the most similar preset.
-    """
+    """Return the file of a `--config` option: a path, or a preset's name."""
     if os.path.exists(text):
         return Path(text)
     name = str(text).removeprefix("configs/").removesuffix(_SUFFIX)

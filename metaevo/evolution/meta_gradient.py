@@ -46,11 +46,6 @@ class MetaGradient(Strategy):
     has_mean, common_keys = True, False
 
     def __init__(self, config: StrategyConfig, solution: PyTree):
-        """Build the optimizer of the mean.
-
-        Raises:
-            ConfigError: for a setting that does not apply to this strategy.
-        """
         self.config, self.population_size = config, config.population_size
         window = config.settings.get(WINDOW, DEFAULT_WINDOW)
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:

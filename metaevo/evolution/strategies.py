@@ -35,11 +35,7 @@ class GivenStrategy(StrategyConfig):
 
     @classmethod
     def of(cls, strategy: Strategy) -> "GivenStrategy":
-        """Return the settings of a strategy.
-
-        Raises:
-            ConfigError: if it lacks a method, or its population is too small.
-        """
+        """Return the settings of a strategy."""
         if isinstance(strategy, type):
             raise ConfigError(
                 f"strategy = {show(strategy)}: must be an object, such as {strategy.__name__}(), "
@@ -68,14 +64,7 @@ def make(
 ) -> Strategy:
     """Return the strategy of the settings for meta-parameters like `solution`.
 
-    Args:
-        config: the settings.
-        solution: an example of the problem's meta-parameters.
-        problem: needed by a strategy that varies programs.
-        steps: `sigma` and `learning_rate` override the settings and may be traced.
-
-    Raises:
-        ConfigError: for an unknown algorithm or setting, or an invalid value.
+    `steps`, `sigma` and `learning_rate`, override the settings and may be traced.
     """
     if isinstance(config, GivenStrategy):
         return config.strategy
@@ -99,11 +88,7 @@ def make(
 def checked(
     config: StrategyConfig, solution: PyTree, problem: MetaProblem | None = None
 ) -> Strategy:
-    """Return the strategy of the settings after tracing a generation, without compilation.
-
-    Raises:
-        ConfigError: for an unknown algorithm or setting, or an invalid value.
-    """
+    """Return the strategy of the settings after tracing a generation, without compilation."""
     strategy = make(config, solution, problem)
     method = ""
 
