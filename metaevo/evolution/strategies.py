@@ -73,7 +73,7 @@ def make(
     if is_custom(name):
         return _construct(config)
     if name == META_GRADIENT:
-        return MetaGradient(config, solution)
+        return MetaGradient(config)
     if name == GENETIC_PROGRAMMING:
         return GeneticProgramming(config, problem)
     if name not in ALGORITHMS:

@@ -75,13 +75,8 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """Return the directory of an existing run."""
         run = cls(path)
-        try:
-            os.lstat(run.config_path)
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            message = f"run directory {path} holds no run (it has no config.yaml)"
-            raise ConfigError(message) from None
-        except OSError as error:
-            raise files.unreadable(run.config_path, error) from None
+        if not os.path.lexists(run.config_path):
+            raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
         return run
 
     @contextlib.contextmanager
