@@ -1,10 +1,10 @@
 """Shipped settings: configs/ in a checkout, metaevo/presets in a wheel."""
 
-import difflib
 import os
 from pathlib import Path
 
 from metaevo.config.errors import ConfigError
+from metaevo.config.hints import of_value
 
 _SUFFIX = ".yaml"
 
@@ -31,7 +31,5 @@ def find(text: str | Path) -> Path:
     known = names()
     if name in known:
         return folder() / f"{name}{_SUFFIX}"
-    by_name = {each.rpartition("/")[2]: each for each in known} | {each: each for each in known}
-    close = difflib.get_close_matches(name, by_name, n=1)
-    hint = f" (did you mean the preset {by_name[close[0]]}?)" if close else ""
+    hint = of_value(name, known)
     raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")

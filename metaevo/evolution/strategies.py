@@ -1,7 +1,6 @@
 """Build a `Strategy` from settings: evosax, meta-gradients, programs, or a user-defined one."""
 
 import dataclasses
-import difflib
 import inspect
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from evosax.algorithms import distribution_based_algorithms
 
 from metaevo.config import ConfigError, consent, show
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import evosax_strategy, genetic_programming
 from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
@@ -22,7 +22,6 @@ from purerl.custom import is_custom
 from purerl.types import PyTree
 
 META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
-FORMS = "FILE.py:CLASS or MODULE:CLASS"
 REQUIRED = (
     "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "ancestors", "check"
 )  # fmt: skip
@@ -78,10 +77,11 @@ def make(
         return GeneticProgramming(config, problem)
     if name not in ALGORITHMS:
         known = [*ALGORITHMS, META_GRADIENT, GENETIC_PROGRAMMING]
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
-        raise ConfigError(f"strategy.algorithm = {name!r} {reason}; {hint}, or {FORMS}")
+        raise ConfigError(
+            f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+            f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+        )
     return EvosaxStrategy(config, solution)
 
 
