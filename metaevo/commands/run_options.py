@@ -57,11 +57,7 @@ def run_parser(command: str, description: str | None) -> Parser:
 
 
 def with_trackers(settings: S, args: argparse.Namespace) -> S:
-    """Return the settings with the trackers of the command line.
-
-    Raises:
-        ConfigError: if `--mlflow` is not a tracking URI.
-    """
+    """Return the settings with the trackers of the command line."""
     asked = {"wandb": args.wandb, "mlflow": args.mlflow}
     changes = {name: value for name, value in asked.items() if value is not None}
     if not changes:

@@ -174,9 +174,6 @@ class Run(Generic[S]):
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
-
-        Raises:
-            ConfigError: if there are checkpoints but none can be used.
         """
         if self._saved is None:
             return None
@@ -246,12 +243,7 @@ def open_run(
 
 @contextlib.contextmanager
 def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both.
-
-    Raises:
-        ConfigError: as for `open_run`.
-        DiskError: as for `open_run`.
-    """
+    """Begin or continue a run in a folder of another run; the same signals stop both."""
     path = run.directory.path / name
     inner = RunDirectory(path)
     begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one

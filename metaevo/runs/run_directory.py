@@ -156,11 +156,7 @@ class RunDirectory:
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> SavedConfig:
-        """Return the content of config.yaml.
-
-        Raises:
-            ConfigError: if it is damaged.
-        """
+        """Return the content of config.yaml."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
         checked = check(SavedConfig, content, str(self.config_path))
         consent.note_names(checked["config"])
@@ -186,11 +182,7 @@ class RunDirectory:
             os.fsync(file.fileno())
 
     def read_metrics(self, kind: str) -> Records:
-        """Return the records of a kind in metrics.jsonl, without an incomplete last line.
-
-        Raises:
-            ConfigError: if another line is damaged.
-        """
+        """Return the records of a kind in metrics.jsonl, without an incomplete last line."""
         return self.read_kinds([kind])[kind]
 
     def read_kinds(self, kinds: Iterable[str]) -> dict[str, Records]:
@@ -202,11 +194,7 @@ class RunDirectory:
         return found
 
     def truncate_metrics(self, kind: str, count: int) -> None:
-        """Keep only the first `count` records of `kind`; a resumed run logs the rest again.
-
-        Raises:
-            ConfigError: as in `read_metrics`.
-        """
+        """Keep only the first `count` records of `kind`; a resumed run logs the rest again."""
         if not os.path.lexists(self.metrics_path):
             return
         left = count
