@@ -144,7 +144,7 @@ class RunDirectory:
             "git": git_commit(),
             "devices": [f"{each.platform}:{each.id} {each.device_kind}" for each in jax.devices()],
             "python": platform.python_version(),
-            **{name: _version(name) for name in _PACKAGES},
+            **{name: importlib.metadata.version(name) for name in _PACKAGES},
         }
         content: SavedConfig = {
             "config": config,
@@ -217,13 +217,6 @@ def _make_unique(parent: Path) -> Path:
             number += 1
         else:
             return path
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def commit() -> str:
