@@ -85,7 +85,11 @@ def _run(name: str, rest: list[str], options: PlainDict) -> int:
         print(f"metaevo {metaevo.__version__}")
         return 0
     if name not in COMMANDS:
-        raise _unknown(name)
+        from metaevo.config import ConfigError, show
+        from metaevo.config.hints import of_value
+
+        hint = of_value(name, COMMANDS)
+        raise ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
     if name == "reproduce":
         return _reproduce(rest)
     command = COMMANDS[name]
@@ -95,14 +99,6 @@ def _run(name: str, rest: list[str], options: PlainDict) -> int:
             return 0
         _start_jax(rest if command.joins else None)
     return int(import_module(command.module).main(rest, description=examples_of(name), **options))
-
-
-def _unknown(name: str) -> Exception:
-    from metaevo.config import ConfigError, show
-    from metaevo.config.hints import of_value
-
-    hint = of_value(name, COMMANDS)
-    return ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
 
 
 def _wants_short_help(argv: Sequence[str]) -> bool:

@@ -12,12 +12,7 @@ from metaevo.studies.settings import EvolveSettings
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, distill, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse a command line, distill, return the exit code."""
     parser = Parser("distill", description)
     parser.add_argument(
         "run_dir", nargs="?", type=run_argument, metavar="RUN",

@@ -52,11 +52,7 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
 
 
 def select(patterns: Sequence[str]) -> list[str]:
-    """Return the environments of the given suites or patterns; all without patterns.
-
-    Raises:
-        ConfigError: if a pattern matches no environment.
-    """
+    """Return the environments of the given suites or patterns; all without patterns."""
     names = [*envs.names(), *envs.suite_names()]
     if not patterns:
         return names
@@ -91,14 +87,9 @@ def suite_of(name: str) -> str:
 
 
 def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
-    """Describe environments, except in suites that are not installed.
+    """Yield the cells under `TITLES`, except for environments of suites that are not installed.
 
-    Args:
-        names: names of the environments.
-        speed: whether to measure the speed, which takes seconds per environment.
-
-    Yields:
-        the cells under `TITLES`; the last one only if the speed is measured.
+    Measuring the speed takes seconds per environment.
     """
     for name in names:
         suite = suite_of(name)

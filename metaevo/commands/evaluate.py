@@ -43,12 +43,7 @@ from metaevo.studies.study import Study
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, compare, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse a command line, compare, return the exit code."""
     parser = Parser("evaluate", description)
     parser.add_argument(
         "--run-dir",
@@ -127,11 +122,7 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
 
 
 def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
-    """Return a name for settings that differ from a run's: the changed ones.
-
-    Raises:
-        ConfigError: if none does.
-    """
+    """Return a name for settings that differ from a run's: the changed ones."""
     found = changed_keys(_judged_on(before), _judged_on(settings))
     if not found:
         free = registry.find(to_dict(settings)).free
@@ -174,11 +165,7 @@ def judge(
     only_unseen: bool = False,
     trust_source: bool = False,
 ) -> int:
-    """Repeat the comparison at the end of a run with other settings; return the exit code.
-
-    Raises:
-        ConfigError: before compilation, if the settings or the directory are invalid.
-    """
+    """Repeat the comparison at the end of a run with other settings; return the exit code."""
     if not to_dict(settings)["evaluation"]["seeds"]:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
     kind = registry.find(to_dict(settings))
@@ -209,11 +196,7 @@ def judge(
 
 
 def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
-    """Return the meta-parameters that a run has found.
-
-    Raises:
-        ConfigError: if the run has no result yet, or if its result does not fit the settings.
-    """
+    """Return the meta-parameters that a run has found."""
     if isinstance(study, LearnerStudy):
         return discovery.load_all(run_dir, trust_source=trust_source)[1]
     path = RunDirectory(run_dir).meta_params

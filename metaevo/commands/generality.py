@@ -25,10 +25,6 @@ ROOT = Path("runs") / "generality"
 def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, measure, print and draw, return the exit code.
 
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-
     Returns:
         0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.
     """

@@ -20,12 +20,7 @@ LINES = 128
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, judge the proposals of standard input, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse a command line, judge the proposals of standard input, return the exit code."""
     parser = Parser("judge", description)
     parser.add_argument("--slot", help="the slot that the proposals fill")
     parser.add_argument(
@@ -73,11 +68,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _answer(answer: Judged) -> None:
-    """Write a line to standard output.
-
-    Raises:
-        ConfigError: if nobody reads it any more, or the disk is full.
-    """
+    """Write a line to standard output."""
     try:
         print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
     except OSError as error:

@@ -57,11 +57,7 @@ def run_parser(command: str, description: str | None) -> Parser:
 
 
 def with_trackers(settings: S, args: argparse.Namespace) -> S:
-    """Return the settings with the trackers of the command line.
-
-    Raises:
-        ConfigError: if `--mlflow` is not a tracking URI.
-    """
+    """Return the settings with the trackers of the command line."""
     asked = {"wandb": args.wandb, "mlflow": args.mlflow}
     changes = {name: value for name, value in asked.items() if value is not None}
     if not changes:
@@ -74,11 +70,6 @@ def settings_to_resume(
     args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
 ) -> PlainDict:
     """Return the settings of the run that the command line continues.
-
-    Args:
-        args: the parsed flags.
-        overrides: settings of the command line.
-        is_mirrored: whether this process sends the run to trackers.
 
     Raises:
         ConfigError: if it names no run, or if only the run's own settings name a server.

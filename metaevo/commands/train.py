@@ -11,12 +11,7 @@ from metaevo.training.settings import training_class
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, train, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse a command line, train, return the exit code."""
     parser = run_parser("train", description)
     discovery.add_flag(parser)
     settings, args = parse_command_line(

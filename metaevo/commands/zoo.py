@@ -13,12 +13,7 @@ ACTIONS = ("list", "show", "repeat", "add")
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, list, show or add, return the exit code.
-
-    Args:
-        argv: arguments without the program's name.
-        description: text for `--help`.
-    """
+    """Parse a command line, list, show or add, return the exit code."""
     parser = Parser("zoo", description)
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("what", nargs="?", metavar="NAME|RUN", help="an entry, or a run to add")

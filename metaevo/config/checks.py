@@ -30,14 +30,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
     """Validate data read from a file with pydantic, and return it unchanged.
 
-    Args:
-        kind: a type that pydantic knows, such as a `TypedDict`.
-        data: data as read from the file.
-        where: the file, and optionally the line, for the error message.
-        key: key of the data in the file.
-
-    Raises:
-        ConfigError: naming the first key that does not fit, its value and the allowed values.
+    `where` names the file, and optionally the line, for the error message; `key` is the data's.
     """
     try:
         _adapter(cast(Any, kind)).validate_python(data)

@@ -28,6 +28,7 @@ from metaevo.config.validation import default_of, describe
 from metaevo.config.yaml_files import MAX_DEPTH
 
 T = TypeVar("T")
+Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,7 +52,7 @@ def parse_command_line(
     parser: Parser,
     argv: Sequence[str],
     make_class: Callable[[PlainDict], type[T]],
-    default_config: Path | Callable[[argparse.Namespace, PlainDict], PlainDict] | None = None,
+    defaults: Defaults,
     quick: Callable[[PlainDict], PlainDict] | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
@@ -64,28 +65,27 @@ def parse_command_line(
         argv: arguments without the program's name. `--section.key value` overrides the setting in
             the file.
         make_class: chooses the dataclass from the raw settings.
-        default_config: a file, or a function from the flags and the overrides to the settings.
+        defaults: maps the flags and the overrides to the settings, without `--config`.
         quick: reduces the settings, except the overrides, if `--quick` is given.
-
-    Raises:
-        ConfigError: if a flag or a setting is wrong.
     """
     parser.add_argument(
         "--config",
         type=Path,
-        default=default_config if isinstance(default_config, Path) else None,
         metavar="FILE",
-        help="YAML file with settings, or the name of a preset (train/ppo_cartpole)"
-        + (f" (default: {default_config})" if isinstance(default_config, Path) else ""),
+        help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
     )
     words, wants_help = _without_help(argv)
     args, rest = parser.parse_known_args(words)
     overrides = _parse_overrides(rest)
     if wants_help:
         print(parser.format_help(), end="")
-        _print_settings(parser, args, overrides, make_class, default_config)
+        try:
+            raw = _raw_settings(args, overrides, defaults)
+            print("", _format_settings(make_class(raw), raw), sep="\n", end="")
+        except ConfigError as error:
+            print(f"\nsettings: {error}")
         raise SystemExit(0)
-    raw = _raw_settings(args, overrides, default_config)
+    raw = _raw_settings(args, overrides, defaults)
     cls = make_class(raw)
     raw = _with_whole_mappings(cls, raw, overrides)
     hints = get_type_hints(cls)
@@ -111,27 +111,12 @@ def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
     return words, wanted
 
 
-def _raw_settings(args: argparse.Namespace, overrides: PlainDict, default_config: Any) -> PlainDict:
+def _raw_settings(args: argparse.Namespace, overrides: PlainDict, defaults: Defaults) -> PlainDict:
     """Merge the settings of the file, or the defaults, with the overrides."""
-    if args.config is not None:
-        args.config = presets.find(args.config)
-        return merge(load_yaml(args.config), overrides)
-    return merge(default_config(args, overrides) if callable(default_config) else {}, overrides)
-
-
-def _print_settings(
-    parser: argparse.ArgumentParser,
-    args: argparse.Namespace,
-    overrides: PlainDict,
-    make_class: Callable[[PlainDict], type],
-    default_config: Any,
-) -> None:
-    """List the settings, or print why they are unknown."""
-    try:
-        raw = _raw_settings(args, overrides, default_config)
-        print("", _format_settings(make_class(raw), raw), sep="\n", end="")
-    except ConfigError as error:
-        print(f"\nsettings: {error}")
+    if args.config is None:
+        return merge(defaults(args, overrides), overrides)
+    args.config = presets.find(args.config)
+    return merge(load_yaml(args.config), overrides)
 
 
 def _parse_overrides(tokens: Sequence[str]) -> PlainDict:

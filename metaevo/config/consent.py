@@ -51,9 +51,6 @@ def check(key: str, name: str) -> None:
 
     Sources that the user names are remembered, so that their runs can be resumed and compared.
     Names of shipped code and of objects passed from Python are ignored. `key` is the setting.
-
-    Raises:
-        ConfigError: if the user has not executed exactly this file by name.
     """
     if custom.is_given(name) or not custom.is_custom(name):
         return
@@ -74,11 +71,7 @@ def check(key: str, name: str) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Return the custom object, `FILE.py:NAME` or `MODULE:NAME`, that a setting names.
-
-    Raises:
-        ConfigError: if there is none, or only a run directory names it.
-    """
+    """Return the custom object, `FILE.py:NAME` or `MODULE:NAME`, that a setting names."""
     if name not in _LOADED:
         check(key, name)
         try:

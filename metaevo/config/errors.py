@@ -6,9 +6,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-MAX_WORD, MAX_MESSAGE = 500, 4000
-"""most characters of a word (an argument, a path) and of a whole message"""
-
 
 class ConfigError(ValueError):
     """A setting, an argument or a file is wrong; the message is a single line."""
@@ -16,8 +13,7 @@ class ConfigError(ValueError):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        words = (_shortened(word, MAX_WORD) for word in message.split())
-        super().__init__(_shortened(" ".join(words), MAX_MESSAGE))
+        super().__init__(" ".join(message.split()))
 
 
 @contextlib.contextmanager
@@ -46,7 +42,3 @@ def show(value: Any) -> str:
     """Return the shortened repr of a value, for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 4 :]}"

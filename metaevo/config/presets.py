@@ -1,10 +1,10 @@
 """Shipped settings: configs/ in a checkout, metaevo/presets in a wheel."""
 
-import difflib
 import os
 from pathlib import Path
 
 from metaevo.config.errors import ConfigError
+from metaevo.config.hints import of_value
 
 _SUFFIX = ".yaml"
 
@@ -24,18 +24,12 @@ def names() -> list[str]:
 
 
 def find(text: str | Path) -> Path:
-    """Return the file of a `--config` option: a path, or a preset's name.
-
-    Raises:
-        ConfigError: if neither exists, with the most similar preset.
-    """
+    """Return the file of a `--config` option: a path, or a preset's name."""
     if os.path.exists(text):
         return Path(text)
     name = str(text).removeprefix("configs/").removesuffix(_SUFFIX)
     known = names()
     if name in known:
         return folder() / f"{name}{_SUFFIX}"
-    by_name = {each.rpartition("/")[2]: each for each in known} | {each: each for each in known}
-    close = difflib.get_close_matches(name, by_name, n=1)
-    hint = f" (did you mean the preset {by_name[close[0]]}?)" if close else ""
+    hint = of_value(name, known)
     raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")

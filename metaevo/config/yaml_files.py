@@ -102,11 +102,7 @@ for _name, (_pattern, _first) in _SCALARS.items():
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """Return the plain data of a YAML text.
-
-    Raises:
-        ConfigError: naming the source and the line.
-    """
+    """Return the plain data of a YAML text."""
     try:
         loader = _Loader(text)  # a safe one
         node = loader.get_single_node()

@@ -100,17 +100,9 @@ def in_lockstep(length: int, stop: Stop | None) -> int:
 def fit(evolution: Evolution, *, keep: bool = False) -> tuple[Evolution, int]:
     """Compile a block, with smaller chunks if XLA's analysis predicts that it does not fit.
 
-    All processes must call this, and use the same chunk size afterwards.
-
-    Args:
-        evolution: its chunk size is tried first.
-        keep: only warn; the user has chosen that chunk size.
-
-    Returns:
-        the evolution, and the bytes that it needs on a device.
-
-    Raises:
-        ConfigError: if not even one agent at a time can be compiled.
+    All processes must call this, and use the same chunk size afterwards. With `keep`, there is only
+    a warning, as the user has chosen that chunk size. The result is the evolution, and the bytes
+    that it needs on a device.
     """
     while True:
         try:
@@ -166,11 +158,7 @@ def run_block(
 
 
 def halved(evolution: Evolution) -> Evolution:
-    """Return the evolution with half the chunk size, and warn.
-
-    Raises:
-        ConfigError: if the chunk size is already 1.
-    """
+    """Return the evolution with half the chunk size, and warn."""
     before = evolution.chunk_size
     if before == 1:
         raise ConfigError(

@@ -34,11 +34,7 @@ RECORD = frozenset({
 def check_evolution(
     problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig
 ) -> None:
-    """Check that a strategy and its generations fit a problem, the devices and their memory.
-
-    Raises:
-        ConfigError: naming what does not fit.
-    """
+    """Check that a strategy and its generations fit a problem, the devices and their memory."""
     _check_tasks(problem, strategy, config)
     rows = strategy.population_size * config.seeds_per_candidate * tasks_per_generation(problem)
     rows += config.validation_seeds * validation_tasks(problem)
@@ -112,12 +108,7 @@ def _check_references(problem: MetaProblem, config: EvolutionConfig) -> None:
 
 
 def check_meta_params(shapes: PyTree, *, perturbed: bool = True) -> None:
-    """Raise if meta-parameters, given by their shapes, cannot be evolved.
-
-    Raises:
-        ConfigError: if there are no meta-parameters or, where they are perturbed, one is not
-            floating-point: a strategy would round every perturbation away.
-    """
+    """Raise if meta-parameters, given by their shapes, cannot be evolved."""
     leaves = jax.tree_util.tree_leaves_with_path(shapes)
     if not leaves:
         raise ConfigError("init: must return at least one array; there is nothing to evolve")
@@ -141,11 +132,7 @@ def check_problem(problem: object, name: str) -> None:
 
 
 def check_evaluation(problem: MetaProblem) -> list[str]:
-    """Trace `evaluate`, and return the names of its metrics.
-
-    Raises:
-        ConfigError: if it does not return an `Evaluation` of scalars.
-    """
+    """Trace `evaluate`, and return the names of its metrics."""
 
     def evaluate(key):
         meta_params, task = problem.init(key), draw_task(problem, key, 0)

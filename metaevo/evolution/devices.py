@@ -92,9 +92,7 @@ def setup(num_devices: int | None = None) -> None:
 def xla_flags(chosen: str, plugins: Set[str]) -> str:
     """Return `XLA_FLAGS` with the flags of `setup` that the user has not chosen.
 
-    Args:
-        chosen: the user's `XLA_FLAGS`.
-        plugins: names of JAX's plugins for devices other than CPUs.
+    `plugins` are the names of JAX's plugins for devices other than CPUs.
     """
     for name, value in {
         **CPU_FLAGS,
@@ -108,11 +106,7 @@ def xla_flags(chosen: str, plugins: Set[str]) -> str:
 
 
 def check() -> None:
-    """Start JAX's backend.
-
-    Raises:
-        ConfigError: if no device of the kind named in `JAX_PLATFORMS` is available.
-    """
+    """Start JAX's backend."""
     try:
         jax.devices()
     except (AssertionError, RuntimeError) as error:  # without CUDA, JAX asserts without a message
@@ -311,7 +305,6 @@ class RowMap:
     def __init__(
         self, f: Callable[[PyTree], PyTree], *, chunk_size: int, num_devices: int | None = None
     ):
-        """Bind the function, which is compiled on the first call."""
         self.num_devices = len(select(num_devices, local=True))
         self.chunk_size = chunk_size
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
@@ -340,11 +333,6 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     limit is the number of agents that fit into 2 MiB, rounded down to a power of two from 1 to
     1024. On an accelerator, it is the number that fits into half of the free memory. More rows are
     split into chunks of about the same size.
-
-    Args:
-        rows: number of rows on all devices.
-        bytes_per_row: working set of one row.
-        num_devices: defaults to all devices of this process.
     """
     per_device = -(-rows // (num_devices or len(jax.local_devices())))
     if jax.local_devices()[0].platform == "cpu":

@@ -109,7 +109,6 @@ class Evolution:
     def __init__(
         self, problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig, *, seed: int
     ):
-        """Bind the parts; `check_evolution` checks that they fit together."""
         self.problem, self.config, self.strategy_config = problem, config, strategy
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
@@ -176,11 +175,7 @@ class Evolution:
         return state
 
     def compile(self) -> int:
-        """Compile a block, if none is compiled yet.
-
-        Returns:
-            the bytes that it needs on a device, by XLA's analysis.
-        """
+        """Compile a block; return the bytes that it needs on a device, by XLA's analysis."""
         memory = self.program.memory_analysis()
         return int(
             memory.argument_size_in_bytes

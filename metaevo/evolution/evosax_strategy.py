@@ -51,11 +51,7 @@ class EvosaxStrategy(Strategy):
     """An evosax algorithm for one search space."""
 
     def __init__(self, config: StrategyConfig, solution: PyTree):
-        """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
-
-        Raises:
-            ConfigError: for an unknown setting, or an invalid value.
-        """
+        """Build the algorithm for meta-parameters of the structure and shapes of `solution`."""
         self.config, self.population_size = config, config.population_size
         self.has_mean = config.algorithm in distribution_based_algorithms
         self.algorithm, self.params = _build(config, solution)

@@ -96,11 +96,6 @@ class GeneticProgramming(Strategy):
     perturbs = False
 
     def __init__(self, config: StrategyConfig, problem: MetaProblem | None):
-        """Bind the settings and the problem, which has `programs`.
-
-        Raises:
-            ConfigError: for an unknown setting, a value out of range, or another problem.
-        """
         found = None if problem is None else programs_of(problem)
         if problem is None or found is None:
             raise ConfigError(
@@ -317,9 +312,6 @@ class GeneticProgramming(Strategy):
             }
             for place in genealogy.line(ring, found)
         ]
-
-    def check(self, problem: MetaProblem, generations: int) -> None:
-        """Accept any number of generations; the constructor has checked the problem."""
 
 
 def score_of(state: State) -> jax.Array:

@@ -87,11 +87,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @exit_on_config_error()
 def join(argv: Sequence[str]) -> None:
-    """Connect this process with the others, if any, before JAX's backend starts.
-
-    Args:
-        argv: the command line without the program's name; only the flags above are read.
-    """
+    """Connect this process with the others, if any, before JAX's backend starts."""
     global _connected
     wanted = _wanted(argv)
     if wanted is None:

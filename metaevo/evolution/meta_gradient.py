@@ -45,12 +45,7 @@ class MetaGradient(Strategy):
 
     has_mean, common_keys = True, False
 
-    def __init__(self, config: StrategyConfig, solution: PyTree):
-        """Build the optimizer of the mean.
-
-        Raises:
-            ConfigError: for a setting that does not apply to this strategy.
-        """
+    def __init__(self, config: StrategyConfig):
         self.config, self.population_size = config, config.population_size
         window = config.settings.get(WINDOW, DEFAULT_WINDOW)
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -66,11 +61,6 @@ class MetaGradient(Strategy):
             config.learning_rate, config.learning_rate_decay, config.learning_rate_limit
         )
         self.optimizer = OPTIMIZERS[name](schedule)
-        leaves = jax.tree.leaves(solution)
-        if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
-            raise ConfigError(
-                f"strategy.algorithm = {config.algorithm!r}: not all numbers are floats"
-            )
 
     def init(self, key: jax.Array, init_solution: Any) -> State:
         """Return the state before generation 0, with the mean `init_solution(key)`."""

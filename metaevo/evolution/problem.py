@@ -84,7 +84,6 @@ class OnTask:
     """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
 
     def __init__(self, problem: Any, task: PyTree, *reference: jax.Array):
-        """Bind a task from `problem.draw`, and the score of the reference on it."""
         self.init, self.differentiable = problem.init, getattr(problem, "differentiable", True)
         self._problem, self._task, self._reference = problem, task, reference
 

@@ -1,7 +1,6 @@
 """Build a `Strategy` from settings: evosax, meta-gradients, programs, or a user-defined one."""
 
 import dataclasses
-import difflib
 import inspect
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from evosax.algorithms import distribution_based_algorithms
 
 from metaevo.config import ConfigError, consent, show
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import evosax_strategy, genetic_programming
 from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
@@ -22,7 +22,6 @@ from purerl.custom import is_custom
 from purerl.types import PyTree
 
 META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
-FORMS = "FILE.py:CLASS or MODULE:CLASS"
 REQUIRED = (
     "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "ancestors", "check"
 )  # fmt: skip
@@ -35,11 +34,7 @@ class GivenStrategy(StrategyConfig):
 
     @classmethod
     def of(cls, strategy: Strategy) -> "GivenStrategy":
-        """Return the settings of a strategy.
-
-        Raises:
-            ConfigError: if it lacks a method, or its population is too small.
-        """
+        """Return the settings of a strategy."""
         if isinstance(strategy, type):
             raise ConfigError(
                 f"strategy = {show(strategy)}: must be an object, such as {strategy.__name__}(), "
@@ -68,14 +63,7 @@ def make(
 ) -> Strategy:
     """Return the strategy of the settings for meta-parameters like `solution`.
 
-    Args:
-        config: the settings.
-        solution: an example of the problem's meta-parameters.
-        problem: needed by a strategy that varies programs.
-        steps: `sigma` and `learning_rate` override the settings and may be traced.
-
-    Raises:
-        ConfigError: for an unknown algorithm or setting, or an invalid value.
+    `steps`, `sigma` and `learning_rate`, override the settings and may be traced.
     """
     if isinstance(config, GivenStrategy):
         return config.strategy
@@ -84,26 +72,23 @@ def make(
     if is_custom(name):
         return _construct(config)
     if name == META_GRADIENT:
-        return MetaGradient(config, solution)
+        return MetaGradient(config)
     if name == GENETIC_PROGRAMMING:
         return GeneticProgramming(config, problem)
     if name not in ALGORITHMS:
         known = [*ALGORITHMS, META_GRADIENT, GENETIC_PROGRAMMING]
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
-        raise ConfigError(f"strategy.algorithm = {name!r} {reason}; {hint}, or {FORMS}")
+        raise ConfigError(
+            f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+            f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+        )
     return EvosaxStrategy(config, solution)
 
 
 def checked(
     config: StrategyConfig, solution: PyTree, problem: MetaProblem | None = None
 ) -> Strategy:
-    """Return the strategy of the settings after tracing a generation, without compilation.
-
-    Raises:
-        ConfigError: for an unknown algorithm or setting, or an invalid value.
-    """
+    """Return the strategy of the settings after tracing a generation, without compilation."""
     strategy = make(config, solution, problem)
     method = ""
 

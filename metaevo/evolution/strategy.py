@@ -103,6 +103,7 @@ class Strategy(Protocol):
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the strategy cannot evolve the problem for that long."""
+        return
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,7 @@ from metaevo.config.plain import PlainMapping
 
 
 def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:
-    """Return why an evolution has not learned, or None if no problem is found.
-
-    Args:
-        records: records of its generations.
-        population_size: candidates of a generation.
-    """
+    """Return why an evolution has not learned, by its records; None if no problem is found."""
     count = len(records)
     if not count:
         return None

@@ -95,7 +95,7 @@ def restore(
     """Return the newest usable checkpoint, and warn about newer ones.
 
     Args:
-        directory: directory of the checkpoints.
+        directory: folder of the checkpoints.
         template: tree of arrays or `jax.ShapeDtypeStruct` with the required structure.
         expected: items that the saved metadata must have.
         kind: type of the metadata, for `metaevo.config.checks.check`.

@@ -35,11 +35,7 @@ class History(NamedTuple):
 
 
 def read(run: Path) -> History | None:
-    """Return the history of a run, if any.
-
-    Raises:
-        CheckpointError: if it is damaged.
-    """
+    """Return the history of a run, if any."""
     path = run / FOLDER
     if not path.is_dir():
         return None

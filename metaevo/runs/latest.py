@@ -10,11 +10,7 @@ LATEST = "latest"
 
 
 def run_path(text: str) -> Path:
-    """Return the run directory of a name; `latest` is the newest run under runs/.
-
-    Raises:
-        ConfigError: if there is no run, or the name is not valid for a file.
-    """
+    """Return the run directory of a name; `latest` is the newest run under runs/."""
     if text != LATEST:
         path = Path(text)
         try:

@@ -33,11 +33,7 @@ def numbers(values: Iterable[Any]) -> FloatArray:
 
 
 def lines(path: Path) -> Iterator[tuple[bytes, PlainDict]]:
-    """Yield each complete line of metrics.jsonl with its record.
-
-    Raises:
-        ConfigError: naming the line that is damaged or too long.
-    """
+    """Yield each complete line of metrics.jsonl with its record."""
     try:
         with files.open_file(path) as file:
             for number in itertools.count(1):

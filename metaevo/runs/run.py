@@ -72,11 +72,6 @@ class Run(Generic[S]):
         saved: SavedConfig | None,
         stop: StopOnSignal,
     ):
-        """Bind the parts of a run; `saved` is the config.yaml of a resumed one.
-
-        Raises:
-            ConfigError: if the settings of a resumed run are different now.
-        """
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
         self.before: S | None = None
         """settings of the run before it was resumed"""
@@ -179,9 +174,6 @@ class Run(Generic[S]):
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
-
-        Raises:
-            ConfigError: if there are checkpoints but none can be used.
         """
         if self._saved is None:
             return None
@@ -231,7 +223,7 @@ def open_run(
     Args:
         kind: kind of run.
         settings: settings of the run.
-        run_dir: directory of the run; defaults to a new directory under `runs/`.
+        run_dir: defaults to a new directory under `runs/`.
         resume: continue the run in this directory.
         exclusively: prevent other processes from writing to the directory.
         alone: whether this process may exit by itself; `hosts.together` ends several processes.
@@ -251,12 +243,7 @@ def open_run(
 
 @contextlib.contextmanager
 def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both.
-
-    Raises:
-        ConfigError: as for `open_run`.
-        DiskError: as for `open_run`.
-    """
+    """Begin or continue a run in a folder of another run; the same signals stop both."""
     path = run.directory.path / name
     inner = RunDirectory(path)
     begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
@@ -268,11 +255,7 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
 
 
 def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
-    """Create the directory of a new run or, to resume, open an existing one.
-
-    Raises:
-        ConfigError: if it cannot be used.
-    """
+    """Create the directory of a new run or, to resume, open an existing one."""
     if not resume:
         return RunDirectory.create(run_dir, experiment)
     if run_dir is None:
@@ -289,16 +272,10 @@ def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
 
 
 def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run.
-
-    Args:
-        run: the directory of the run.
-        saved: saved settings, to which defaults for later settings are added.
-        settings: settings from the command line.
-        harmless: prefixes of the settings that may change.
+    """Return the saved settings of a resumed run, with defaults for later settings.
 
     Raises:
-        ConfigError: naming all other settings that differ, or a section that is missing.
+        ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
     """
     now = to_dict(settings)
     # Other kinds have other sections, so they are compared before the sections are read.
@@ -317,11 +294,7 @@ def _refuse(changes: Mapping[str, tuple[object, object]]) -> None:
 
 
 def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:
-    """Return the settings of a run as its command has them.
-
-    Raises:
-        ConfigError: if a setting is wrong, or a whole section is missing.
-    """
+    """Return the settings of a run as its command has them."""
     for field in dataclasses.fields(cls):
         if field.name not in saved and not field.metadata.get(LATER):
             raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
@@ -331,16 +304,8 @@ def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
     """Lock a directory and work in it until the end or a signal; the same command continues it.
 
-    Args:
-        folder: directory of the results.
-        subfolder: folder to create in it.
-        work: called with a function that raises `StopRequestedError` after a signal.
-
-    Returns:
-        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
-
-    Raises:
-        ConfigError: if the directory cannot be created, or another process works in it.
+    `work` is called with a function that raises `StopRequestedError` after a signal. The result is
+    the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
     """
     try:
         (folder / subfolder).mkdir(parents=True, exist_ok=True)

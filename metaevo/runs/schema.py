@@ -135,11 +135,7 @@ class _Record(TypedDict, total=False):
 
 
 def check_record(record: Any, where: str) -> PlainDict:
-    """Return a record of metrics.jsonl or of a nested run; `where` names the file and the line.
-
-    Raises:
-        ConfigError: naming the key that does not fit.
-    """
+    """Return a record of metrics.jsonl or of a nested run; `where` names the file and the line."""
     if not isinstance(record, dict):
         raise ConfigError(f"{where}: not a JSON object")
     check(_Record, record, where)
@@ -337,11 +333,7 @@ class Child(TypedDict):
 
 
 def check_child(line: Any, where: str) -> Child:
-    """Return a line of tracked.jsonl; 7ff1657 also wrote other lines there.
-
-    Raises:
-        ConfigError: naming the key that does not fit.
-    """
+    """Return a line of tracked.jsonl; 7ff1657 also wrote other lines there."""
     if not isinstance(line, dict):
         raise ConfigError(f"{where}: not a JSON object")
     if "child" in line:

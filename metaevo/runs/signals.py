@@ -73,11 +73,7 @@ class StopOnSignal:
         return 0 if self.requested is None else 128 + self.requested
 
     def check(self) -> None:
-        """Stop here if a signal has arrived.
-
-        Raises:
-            StopRequestedError: after a signal.
-        """
+        """Stop here if a signal has arrived."""
         if self.requested:
             if self._timer is not None:
                 self._timer.cancel()

@@ -87,15 +87,6 @@ def test_what_is_no_checkpoint_is_passed_over_and_written_over(saved, case):
     assert not Path("exploded").exists()
 
 
-@pytest.mark.parametrize("case", STRUCTURAL)
-def test_leftovers_of_any_kind_are_removed(saved, case):
-    shutil.copytree(saved / "000002", saved / ".unfinished-000003-x")
-    STRUCTURAL[case](saved / ".unfinished-000003-x")
-    assert restored(saved)[0] == 2
-    save(saved, 3, tree(3), metadata=METADATA)
-    assert sorted(each.name for each in saved.iterdir()) == ["000001", "000002", "000003"]
-
-
 @pytest.mark.parametrize("name", [*FILES, ""], ids=[*FILES, "both"])
 @pytest.mark.parametrize("source", ["000001", "other run", "other config"])
 def test_a_swapped_file_is_found_out(saved, source, name):
@@ -107,23 +98,6 @@ def test_a_swapped_file_is_found_out(saved, source, name):
     for each in [name] if name else FILES:
         shutil.copy(origin / each, saved / "000002" / each)
     assert is_found_out(saved)
-
-
-def test_the_same_at_every_place_ends_in_one_clear_error(saved):
-    for case, damage in STRUCTURAL.items():
-        for index in (1, 2):
-            shutil.rmtree(saved / f"{index:06d}", ignore_errors=True)
-            (saved / f"{index:06d}").unlink(missing_ok=True)
-        for index in (1, 2):
-            save(saved, index, tree(index), metadata=METADATA)
-        for index in (1, 2):
-            damage(saved / f"{index:06d}")
-        with (
-            pytest.warns(UserWarning, match="is not usable"),
-            pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is usable"),
-        ):
-            restore(saved, tree(1))
-        assert not Path("exploded").exists(), case
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -132,18 +131,3 @@ def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
     work.run(run_dir, cache)
     assert (run_dir / "report.html").exists()
     assert (run_dir / "evaluation.json").exists()
-
-
-@pytest.mark.parametrize("name", ["short", "train", "sweep"])
-def test_a_second_signal_leaves_at_once(name, tmp_path):
-    run_dir = tmp_path / "run"
-    process = WORKS[name].start(run_dir, None)  # compiles for seconds
-    wait_for((run_dir / "config.yaml").exists, process)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.7)  # later than what passes for the same key press
-    still_there = process.poll() is None
-    process.send_signal(signal.SIGINT)
-    error = process.ended()
-    assert process.returncode == 130
-    if still_there:
-        assert "press Ctrl-C again to leave at once" in error

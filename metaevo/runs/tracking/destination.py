@@ -51,9 +51,7 @@ def destinations(settings: Mapping[str, str | None]) -> list[Destination]:
 def check_confirmed(path: Path, settings: Mapping[str, str | None]) -> None:
     """Raise `ConfigError` for a server that only a run directory names, which may be untrusted.
 
-    Args:
-        path: the run directory.
-        settings: its section `run`, without the keys that the user has given.
+    `settings` are its section `run`, without the keys that the user has given.
     """
     for each in destinations(settings):
         if each.needs_confirmation:
@@ -65,11 +63,7 @@ def check_confirmed(path: Path, settings: Mapping[str, str | None]) -> None:
 
 
 def tracking_uri(text: str) -> str:
-    """Return an MLflow tracking URI that does not depend on the working directory.
-
-    Raises:
-        ConfigError: if the text is none.
-    """
+    """Return an MLflow tracking URI that does not depend on the working directory."""
     if text == "local":
         return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"
     if "://" not in text or re.split(r"[+:]", text)[0] not in _SCHEMES:

@@ -13,10 +13,9 @@ from tests.metaevo.example_config import Config
 
 
 def command_line(
-    *argv: str,
-    default: Path | Callable[..., dict[str, Any]] | None = None,
-    quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    *argv: str, config: Any = None, quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 ) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
+    """The settings, the flags, and what the class was chosen by."""
     parser = Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--resume", action="store_true")
@@ -28,8 +27,11 @@ def command_line(
         seen.update(raw)
         return Config
 
-    config, args = parse_command_line(parser, argv, make_class, default, quick)
-    return config, args, seen
+    of_file = () if config is None else ("--config", str(config))
+    found, args = parse_command_line(
+        parser, [*argv, *of_file], make_class, lambda *_: {"learner": "own"}, quick
+    )
+    return found, args, seen
 
 
 def test_own_flags_and_settings_mix() -> None:
@@ -51,18 +53,16 @@ def test_own_flags_and_settings_mix() -> None:
 def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("env: {size: 3, slip: 0.1}\ntrain: {every: 7, num_envs: 8}\n")
-    config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", default=path)
+    config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", config=path)
     assert (config.env, config.train.num_envs) == ({"size": 4}, 8)  # a section is merged
-    assert command_line("--env.size", "4", default=path)[0].env == {"size": 4, "slip": 0.1}
+    assert command_line("--env.size", "4", config=path)[0].env == {"size": 4, "slip": 0.1}
 
 
-def test_settings_override_the_file_and_a_named_file_replaces_the_default(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("learner: a\ntrain: {every: 1, num_envs: 16}\n")
-    (tmp_path / "b.yaml").write_text("learner: b\n")
-    config = command_line("--train.every", "2", default=tmp_path / "a.yaml")[0]
-    assert (config.learner, config.train.every, config.train.num_envs) == ("a", 2, 16)
-    config = command_line("--config", str(tmp_path / "b.yaml"), default=tmp_path / "a.yaml")[0]
-    assert (config.learner, config.train.num_envs) == ("b", 8)
+def test_settings_override_the_file_which_replaces_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("train: {every: 1, num_envs: 16}\n")
+    config = command_line("--train.every", "2", config=tmp_path / "a.yaml")[0]
+    assert (config.learner, config.train.every, config.train.num_envs) == ("ppo", 2, 16)
+    assert command_line()[0].learner == "own"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_quick_shrinks_the_files_settings_and_not_those_of_the_command_line(tmp_
     def quick(settings: dict[str, Any]) -> dict[str, Any]:
         return {**settings, "train": {**settings["train"], "num_envs": 2, "every": 1}}
 
-    argv = ["--config", str(path), "--train.every", "7"]
-    train = command_line(*argv, "--quick", quick=quick)[0].train
+    argv = ["--train.every", "7"]
+    train = command_line(*argv, "--quick", config=path, quick=quick)[0].train
     assert (train.num_envs, train.every) == (2, 7)
-    train = command_line(*argv, quick=quick)[0].train
+    train = command_line(*argv, config=path, quick=quick)[0].train
     assert (train.num_envs, train.every) == (16, 7)

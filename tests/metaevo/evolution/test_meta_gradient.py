@@ -57,7 +57,7 @@ def test_it_climbs_and_can_be_divided_into_blocks():
 
 
 def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
-    strategy = MetaGradient(config_of(optimizer="sgd", population_size=4), jnp.zeros(2))
+    strategy = MetaGradient(config_of(optimizer="sgd", population_size=4))
     state = strategy.init(KEY, lambda key: jnp.zeros(2))
     gradients = jnp.array([[0.3, 0.0], [0.0, 400.0], [jnp.nan, 1.0], [0.1, -0.2]])
     told = strategy.tell(KEY, None, Evaluation(jnp.zeros(4), {}, gradients), state)

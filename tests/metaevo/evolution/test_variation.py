@@ -120,19 +120,6 @@ def test_results_are_those_of_splicing_by_hand(vary, results):
     assert largest <= LENGTH
 
 
-def test_subtrees_begin_where_their_operands_do():
-    codes, _ = programs()
-    found = np.asarray(jax.jit(jax.vmap(variation.starts))(codes))
-    for own, begins in zip(codes, found, strict=True):
-        stack = []
-        for place, code in enumerate(own[own > 0]):
-            arity = int(postfix.ARITIES[code])
-            operands = stack[len(stack) - arity :]
-            stack = stack[: len(stack) - arity]
-            stack.append(operands[0] if arity else place)
-            assert begins[place] == stack[-1]
-
-
 def levels(node):
     return 1 + max(map(levels, node[2]), default=0)
 

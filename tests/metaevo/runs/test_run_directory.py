@@ -160,16 +160,6 @@ def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
     assert list(run.read_metrics("something")) == [parsed]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [{}, {"kind": "generation"}, {"generation": 1}, generation(1.5)],  # type: ignore[arg-type]
-)
-def test_a_record_needs_its_kind_and_index(run: RunDirectory, record: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="needs a kind and its index"):
-        run.append_metrics(record)
-    assert not run.metrics_path.exists()
-
-
 def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
     run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
