@@ -224,20 +224,8 @@ def test_every_public_name_is_on_the_page_of_python():
     assert {name for name in metaevo.__all__ if not name.startswith("_")} <= names
 
 
-def test_the_readme_is_short_and_imports_only_the_two_packages():
-    readme = TEXTS["README.md"]
-    assert len(readme.split()) <= 900
-    modules = set()
-    for block in blocks(readme, "python"):
-        for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom):
-                modules.add(node.module)
-            elif isinstance(node, ast.Import):
-                modules |= {alias.name for alias in node.names}
-    assert {name for name in modules if name and name.startswith(("metaevo", "purerl"))} == {
-        "metaevo",
-        "purerl",
-    }
+def test_the_readme_is_short():
+    assert len(TEXTS["README.md"].split()) <= 900
 
 
 def test_the_table_of_the_readme_is_the_kept_one():

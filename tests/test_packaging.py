@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -25,42 +24,11 @@ PACKAGES = ("purerl", "metaevo")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = ("3.11", "3.12", "3.13")
-# An extra may contain another one of ours.
-DEV = [
-    line
-    for one in EXTRAS["dev"]
-    for line in (
-        [each for extra in Requirement(one).extras for each in EXTRAS[extra]]
-        if Requirement(one).name == PROJECT["name"]
-        else [one]
-    )
-]
 
 
 def requirements(lines: Iterable[str]) -> dict[str, Requirement]:
     """The requirements by name as the package index spells it."""
     return {canonicalize_name((one := Requirement(line)).name): one for line in lines}
-
-
-def pins(environment: dict[str, str]) -> dict[str, Requirement]:
-    """The lines of constraints.txt that hold in an environment."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    active: dict[str, Requirement] = {}
-    for pin in (Requirement(line) for line in lines if line and not line.startswith("#")):
-        if pin.marker is None or pin.marker.evaluate(environment):
-            assert canonicalize_name(pin.name) not in active, f"{pin.name} is pinned twice"
-            active[canonicalize_name(pin.name)] = pin
-    return active
-
-
-def environment_of(python: str) -> dict[str, str]:
-    return {
-        **default_environment(),
-        "python_version": python,
-        "python_full_version": f"{python}.1",
-        "platform_system": "Linux",
-        "sys_platform": "linux",
-    }
 
 
 def third_party_imports(path: Path) -> Iterator[tuple[str, bool]]:
@@ -91,19 +59,6 @@ def test_every_third_party_import_is_declared():
             if not names & (core if is_at_top else core | set(requirements(optional))):
                 wrong.append(f"{path.relative_to(ROOT)} imports {module}")
     assert wrong == []
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_what_is_declared_is_pinned_within_its_bounds(python: str):
-    here = environment_of(python)
-    everything = requirements(PROJECT["dependencies"] + DEV)
-    declared = {k: v for k, v in everything.items() if v.marker is None or v.marker.evaluate(here)}
-    active = pins(here)
-    assert set(declared) - set(active) == set()
-    for name, requirement in declared.items():
-        (version,) = active[name].specifier
-        assert version.operator == "=="
-        assert requirement.specifier.contains(version.version), f"{requirement} but {version}"
 
 
 @pytest.mark.smoke

@@ -33,29 +33,27 @@ MOST_SETTINGS = 4
 """Most important settings that a contour plot shows against each other."""
 
 
-def draw(study: optuna.Study, directory: Path) -> list[Path]:
-    """Draw the figures that the finished trials allow into a directory; return their paths."""
+def draw(study: optuna.Study, directory: Path) -> None:
+    """Draw the figures that the finished trials allow into a directory."""
     study = with_short_names(study)
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     varying = varying_settings(complete)
     visual = optuna.visualization.matplotlib
-    drawn: dict[str, Callable[[], object]] = {}
-    if complete:
-        drawn["optimisation_history.png"] = lambda: visual.plot_optimization_history(study)
-    if len(complete) > 1 and varying:
-        drawn["slice.png"] = lambda: visual.plot_slice(study, params=varying)
-        drawn["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(
-            study, params=varying
-        )
-    if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
-        drawn["rungs.png"] = lambda: visual.plot_intermediate_values(study)
-    if len(varying) > 1 and (important := list(importance(study))):
-        drawn["parameter_importance.png"] = lambda: visual.plot_param_importances(
-            study, params=varying
-        )
-        drawn["contour.png"] = lambda: visual.plot_contour(study, params=important[:MOST_SETTINGS])
     mpl.use("agg")  # no window, whatever the display
-    return [_save(plot, directory / name) for name, plot in drawn.items()]
+
+    def save(name: str, plot: Callable[..., object], **options: object) -> None:
+        _save(lambda: plot(study, **options), directory / f"{name}.png")
+
+    if complete:
+        save("optimisation_history", visual.plot_optimization_history)
+    if len(complete) > 1 and varying:
+        save("slice", visual.plot_slice, params=varying)
+        save("parallel_coordinate", visual.plot_parallel_coordinate, params=varying)
+    if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
+        save("rungs", visual.plot_intermediate_values)
+    if len(varying) > 1 and (important := list(importance(study))):
+        save("parameter_importance", visual.plot_param_importances, params=varying)
+        save("contour", visual.plot_contour, params=important[:MOST_SETTINGS])
 
 
 def with_short_names(study: optuna.Study) -> optuna.Study:
@@ -78,7 +76,7 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
     return copy
 
 
-def _save(plot: Callable[[], object], path: Path) -> Path:
+def _save(plot: Callable[[], object], path: Path) -> None:
     from matplotlib import pyplot
 
     # Optuna changes pyplot's style for good, warns that it is experimental, and about layouts.
@@ -109,4 +107,3 @@ def _save(plot: Callable[[], object], path: Path) -> Path:
                 file, format="png", dpi=plots.DPI // 2, facecolor="white", bbox_inches="tight"
             )
     pyplot.close(figure)
-    return path

@@ -22,9 +22,10 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from metaevo.config import ConfigError, from_dict, hints, merge, show
 from metaevo.config.plain import PlainMapping
 from metaevo.tuning import ranges
+from metaevo.tuning.config import OF_THE_SWEEP
 from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
-NOT_SEARCHABLE = ("space", "sweep", "pbt", "run", "evaluation", "seeds", "learner", "evolve")
+NOT_SEARCHABLE = (*OF_THE_SWEEP, "evaluation", "seeds", "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
 TRACED = "hyperparams."
 """Prefix of the settings that are traced in a training."""

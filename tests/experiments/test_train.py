@@ -98,9 +98,9 @@ def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
 
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
     path = tmp_path / "run"
-    with killed_at(checkpoint, "save", 2):
+    with killed_at(checkpoint, "save", 15):
         train("--run-dir", str(path))
-    with killed_at(checkpoint, "save", 2):
+    with killed_at(checkpoint, "save", 15):
         train("--resume", "--run-dir", str(path))
     assert 0 < len(updates(path)) < 5
     train("--resume", "--run-dir", str(path))

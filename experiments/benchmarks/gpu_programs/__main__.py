@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
             work = program(target, agents)
             if args.hlo is not None:
                 args.hlo.mkdir(parents=True, exist_ok=True)
-                (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.text)
+                (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.call.as_text())
             table.row(*row(name, work, target.bandwidth))
             if args.save is not None:
                 save(args.save, {f"Programs for the {args.target.upper()}": table}, NOTE)

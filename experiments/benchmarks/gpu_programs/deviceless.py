@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -22,30 +22,31 @@ TARGETS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.txtpb
 """GPUs by their names: the files that describe them."""
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(NamedTuple):
     """A program for a GPU."""
 
-    text: str
-    """the optimised module"""
-    bytes_needed: int
-    """memory for arguments, results and temporaries"""
+    call: Any
+    """JAX's compiled function; runs if the GPU is there"""
     graphed: frozenset[str]
     """names of the instructions that run inside CUDA graphs"""
-    call: Callable[..., Any]
-    """runs it, if the GPU is there"""
+
+    @property
+    def bytes_needed(self) -> int:
+        """Memory for arguments, results and temporaries."""
+        memory = self.call.memory_analysis()
+        inputs, outputs = memory.argument_size_in_bytes, memory.output_size_in_bytes
+        return int(inputs + outputs + memory.temp_size_in_bytes)
 
     def program(self, bandwidth: float) -> Program:
         """Return the costs, for a memory of so many bytes per second."""
-        return Program(self.text, bandwidth, self.graphed)
+        return Program(self.call.as_text(), bandwidth, self.graphed)
 
 
 @dataclass(frozen=True)
 class Target:
     """A GPU to compile for."""
 
-    name: str
-    bandwidth: float
+    bandwidth: int
     """of its memory, bytes per second"""
     memory: int
     """bytes"""
@@ -71,10 +72,7 @@ def finished(lowered: Any) -> Compiled:
     """Compile a lowered function."""
     with TemporaryDirectory() as folder:
         compiled = lowered.compile(compiler_options={"xla_dump_to": folder})
-        graphed = frozenset(_graphed(Path(folder)))
-    memory = compiled.memory_analysis()
-    needed = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return Compiled(compiled.as_text(), needed + memory.temp_size_in_bytes, graphed, compiled)
+        return Compiled(compiled, frozenset(_graphed(Path(folder))))
 
 
 def _graphed(folder: Path) -> Iterator[str]:
@@ -144,8 +142,8 @@ def present() -> Target:
 
 def _target(name: str, devices: Sequence[jax.Device]) -> Target:
     numbers = dict(re.findall(r"(\w+): (\d+)$", _description(name), re.MULTILINE))
-    bandwidth, memory = numbers["memory_bandwidth"], numbers["device_memory_size"]
-    return Target(name, float(bandwidth), int(memory), tuple(devices))
+    bandwidth, memory = int(numbers["memory_bandwidth"]), int(numbers["device_memory_size"])
+    return Target(bandwidth, memory, tuple(devices))
 
 
 def _description(name: str) -> str:

@@ -3,7 +3,6 @@
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.sweeps import make_objective, sweep_class
 
 RAW = {
@@ -16,15 +15,6 @@ RAW = {
         "strategy.population_size": {"choice": [4, 8]},
     },
 }
-
-
-def test_a_study_is_built_once_for_every_static_group(monkeypatch):
-    built, make = [], LearnerStudy.make
-    monkeypatch.setattr(LearnerStudy, "make", lambda it: built.append(it) or make(it))
-    plan = make_objective(from_dict(sweep_class(RAW), RAW)).plan()
-    assert plan.groups == 2
-    # The third one is that of the settings before the sweep.
-    assert sorted(each.strategy.population_size for each in built) == [4, 8, 64]
 
 
 def test_only_sigma_and_the_learning_rate_share_a_program():
