@@ -1,17 +1,4 @@
-"""OPEN: its authors' updates, and what differs in an optimizer of our own.
-
-The updates of six gradient steps by the authors' code are in open_updates.json. They were recorded
-from `rl_optimizer/network.py` of https://github.com/AlexGoldie/rl-learned-optimization, with random
-weights of both sizes and with a discrete and a continuous policy, by experiments/record_open.py at
-commit 77ec890.
-"""
-
-import functools
-import itertools
-import json
-from pathlib import Path
-from typing import NamedTuple
-from unittest import mock
+"""OPEN's step against a plain computation in NumPy, parameter by parameter."""
 
 import jax
 import jax.numpy as jnp
@@ -19,191 +6,138 @@ import numpy as np
 import pytest
 
 from metaevo.components import open as open_component
-from metaevo.components import published
 from purerl.ppo import Hyperparams
 from purerl.types import Context
 
-RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
-UPDATES, EPOCHS = 3, 4
-OBSERVATION, HIDDEN, ACTIONS = 3, (5, 4), 2
-STEPS = 6
-"""gradient steps, half an update of two minibatches"""
-CONTEXT = Context(Hyperparams(max_grad_norm=0.5), num_updates=UPDATES, num_epochs=EPOCHS)
+MADE = open_component.make(open_component.Config())
+SHAPES = {
+    "actor_torso": {"Dense_0": {"bias": (3,), "kernel": (2, 3)}},
+    "policy_head": {"bias": (1,)},
+    "value_head": {"kernel": (3, 1)},
+}
 
 
-def count(made):
-    """How many numbers a component has."""
-    shapes = jax.eval_shape(made.init, jax.random.key(0))
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+def tree(seed, size=1.0):
+    rng = np.random.default_rng(seed)
+    values = jax.tree.map(
+        lambda shape: jnp.asarray(size * rng.normal(size=shape), jnp.float32),
+        SHAPES,
+        is_leaf=lambda x: isinstance(x, tuple),
+    )
+    return {"params": values}
 
 
-class Case(NamedTuple):
-    memory: int
-    hidden: int
-    continuous: bool
-
-    @property
-    def config(self):
-        return open_component.Config(self.memory, self.hidden, published=True)
-
-    def weights(self):
-        """Random ones, in the authors' order."""
-        size = count(open_component.make(self.config))
-        return np.random.default_rng(size).normal(0, 0.4, size).astype(np.float32)
-
-
-CASES = Case(8, 16, False), Case(16, 32, False), Case(8, 16, True)
-
-
-def example(continuous):
-    """Parameters of an actor and a critic; gradients, activity and place of each step."""
-    rng = np.random.default_rng(0)
-
-    def draw(size):
-        trees = {}
-        for name, outputs in (("actor", ACTIONS), ("critic", 1)):
-            sizes = (OBSERVATION, *HIDDEN, outputs)
-            trees[name] = {
-                f"Dense_{i}": {
-                    "kernel": rng.normal(0, size, shape).astype(np.float32),
-                    "bias": rng.normal(0, size, shape[1:]).astype(np.float32),
-                }
-                for i, shape in enumerate(itertools.pairwise(sizes))
-            }
-        if continuous:
-            trees["actor"]["log_std"] = rng.normal(0, size, ACTIONS).astype(np.float32)
-        return trees
-
-    def steps():
-        for index in range(STEPS):
-            gradients = draw(0.01 * 10 ** (index % 3))  # the largest are clipped
-            gradients["actor"]["Dense_0"]["kernel"][0] = 0  # of an input that is zero
-            activity = {
-                name: [np.abs(rng.normal(size=n)).astype(np.float32) for n in (*HIDDEN, outputs)]
-                for name, outputs in (("actor", ACTIONS), ("critic", 1))
-            }
-            activity["critic"][0][1] = 0  # dormant
-            told = {"progress": index % UPDATES / UPDATES, "epoch": index % EPOCHS / EPOCHS}
-            yield gradients, activity, told
-
-    return draw(0.3), steps()
-
-
-def ours(tree):
-    """A tree of an actor and a critic as our network has it."""
-    actor, critic = tree["actor"], tree["critic"]
-    *names, head = (f"Dense_{i}" for i in range(len(HIDDEN) + 1))
-    params = {
-        "actor_torso": {name: actor[name] for name in names},
-        "critic_torso": {name: critic[name] for name in names},
-        "policy_head": actor[head],
-        "value_head": critic[head],
-    }
-    return {"params": params | {name: actor[name] for name in actor.keys() & {"log_std"}}}
-
-
-@functools.cache  # compiled once
-def our_step(config):
-    """Our gradient step, with the normal numbers as its last argument."""
-
-    @jax.jit
-    def step(weights, gradients, state, params, told, drawn):
-        optimizer = open_component.make(config).apply(weights, CONTEXT)
-        with mock.patch.object(jax.random, "normal", lambda key, shape: drawn.reshape(shape)):
-            return optimizer.update(gradients, state, params, key=jax.random.key(0), **told)
-
-    return step
-
-
-def our_updates(case, weights, noise):
-    """Our updates [P] in every step; `noise` [P] are the normal numbers that were drawn."""
-    meta_params = published.unflatten(weights, case.config)
-    params, steps = example(case.continuous)
-    params, found = ours(params), []
-    state = open_component.make(case.config).apply(meta_params, CONTEXT).init(params)
-    for (gradients, activity, told), drawn in zip(steps, noise, strict=True):
-        dormancy = {
-            name: {
-                f"Dense_{i}": jax.tree.map(
-                    lambda x, a=each: jnp.broadcast_to(a / a.mean(), x.shape), tree[f"Dense_{i}"]
-                )
-                for i, each in enumerate(activity[name])
-            }
-            for name, tree in gradients.items()
-        }
-        if case.continuous:
-            dormancy["actor"]["log_std"] = jnp.ones(ACTIONS)
-        told["dormancy"] = ours(dormancy)
-        updates, state = our_step(case.config)(
-            meta_params, ours(gradients), state, params, told, drawn
-        )
-        params = jax.tree.map(jnp.add, params, updates)
-        found.append(np.asarray(jax.flatten_util.ravel_pytree(updates)[0]))
-    return found
-
-
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_updates_are_those_of_the_authors_code(number):
-    """Six steps of OPEN's code, whose largest are 2e-3."""
-    recorded = dict(RECORDED[number])
-    updates, noise = recorded.pop("updates"), [*map(np.float32, recorded.pop("noise"))]
-    case = Case(**recorded)
-    assert case == CASES[number]
-    found = our_updates(case, case.weights(), noise)
-    np.testing.assert_allclose(found, updates, rtol=0, atol=1e-7)
-    swapped = case.weights()
-    swapped[[0, 1]] = swapped[[1, 0]]
-    assert np.abs(np.subtract(our_updates(case, swapped, noise), updates)).max() > 1e-6
+def weights():
+    """None of them zero."""
+    shapes, rng = jax.eval_shape(MADE.init, jax.random.key(0)), np.random.default_rng(1)
+    return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape), jnp.float32), shapes)
 
 
 def test_it_has_1211_numbers():
-    assert count(open_component.make(open_component.Config())) == 1211
+    """Of which the GRU 680 and the network 531."""
+    meta_params = jax.eval_shape(MADE.init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(meta_params)) == 1211
+    assert sum(leaf.size for leaf in jax.tree.leaves(meta_params["gru"])) == 680
 
 
-def first_update(*, is_published, progress=0.5, epoch=0.5, dormancy=None, size=1e3, scale=1.0):
-    """The first update with gradients of such a size, without clipping."""
-    config = open_component.Config(published=is_published)
-    weights = published.unflatten(scale * CASES[0].weights(), config)
-    context = CONTEXT.replace(hyperparams=Hyperparams(max_grad_norm=1e12))
-    optimizer = open_component.make(config).apply(weights, context)
-    params = ours(example(continuous=False)[0])
-    gradients = jax.tree.map(lambda x: size * (1 + x), params)
-    told = {"progress": progress, "epoch": epoch, "dormancy": dormancy, "key": jax.random.key(0)}
-    update = jax.jit(
-        lambda told: optimizer.update(gradients, optimizer.init(params), params, **told)
-    )
-    return jax.tree.map(np.asarray, update(told)[0]["params"])
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
 
 
-def test_our_own_is_the_published_one_but_for_clipping_and_the_ends_of_time():
-    """And for logarithms of gradients near zero."""
-    found = first_update(is_published=False)
-    told = {"progress": 0.5 * (UPDATES - 1) / UPDATES, "epoch": 0.5 * (EPOCHS - 1) / EPOCHS}
-    expected = first_update(is_published=True, **told)
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-8), found, expected
-    )
-    for name in told:
-        assert (first_update(is_published=False, **{name: 0.0})["value_head"]["bias"]
-                != found["value_head"]["bias"]).all()  # fmt: skip
+class Plain:
+    """Goldie et al. 2024 (section 4, appendix A), one parameter after another, in float64."""
+
+    decays = 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999
+
+    def __init__(self, meta_params):
+        self.weights = jax.tree.map(lambda x: np.asarray(x, np.float64), meta_params)
+        self.momenta: dict = {}
+        self.memory: dict = {}
+
+    def network(self, name, x):
+        gru = self.weights["gru"]
+        before = self.memory.get(name, np.zeros(8))
+        r, z, n = (gru["inputs"] @ x + gru["bias"]).reshape(3, 8)
+        of_r, of_z, of_n = (gru["memory"] @ before).reshape(3, 8)
+        r, z = sigmoid(r + of_r), sigmoid(z + of_z)
+        h = (1 - z) * np.tanh(n + r * (of_n + gru["memory_bias"])) + z * before
+        self.memory[name] = h
+        for layer in ("first", "second"):
+            h = self.weights[layer]["kernel"] @ h + self.weights[layer]["bias"]
+            norm = self.weights[f"{layer}_norm"]
+            h = (h - h.mean()) / np.sqrt(h.var() + 1e-6) * norm["scale"] + norm["bias"]
+            h = np.maximum(h, 0)
+        return self.weights["output"]["kernel"] @ h + self.weights["output"]["bias"]
+
+    def step(self, params, gradients, progress, epoch, dormancy, noise):
+        """All are dicts of vectors by the arrays' names."""
+        steps = {}
+        for name, (depth, policy) in LAYERS.items():
+            momenta = self.momenta.get(name, np.zeros((6, gradients[name].size)))
+            for row, decay in enumerate(self.decays):
+                momenta[row] = decay * momenta[row] + (1 - decay) * gradients[name]
+            self.momenta[name] = momenta
+            rows = [params[name]]
+            for row in (*momenta, gradients[name]):
+                rows += [np.sign(row), np.log(np.abs(row) + 1e-8)]
+            rows = [row / np.sqrt(np.mean(row**2) + 1e-5) for row in rows]
+            for index in range(gradients[name].size):
+                own = [row[index] for row in rows]
+                active = dormancy[name][index] if depth < 1 else 1.0  # not told of heads
+                x = np.array([*own, progress, depth, epoch, active])
+                m, e, d = self.network((name, index), x)
+                steps[name, index] = 1e-3 * m * np.exp(1e-3 * e)
+                if policy:
+                    steps[name, index] += 1e-3 * d * noise[name][index]
+        mean = np.mean(list(steps.values()))
+        return {key: mean - step for key, step in steps.items()}
 
 
-def test_the_dormancy_of_heads_counts_in_the_published_one_only():
-    ones = jax.tree.map(jnp.ones_like, ours(example(continuous=False)[0]))["params"]
+LAYERS = {
+    "actor_torso/Dense_0/bias": (0.0, True),
+    "actor_torso/Dense_0/kernel": (0.0, True),
+    "policy_head/bias": (1.0, True),
+    "value_head/kernel": (1.0, False),
+}
 
-    def steps_of(is_published, dormant=None):
-        """Of the policy's head, which sees the others' in the mean of all steps."""
-        none = {} if dormant is None else {dormant: jax.tree.map(jnp.zeros_like, ones[dormant])}
-        found = first_update(is_published=is_published, dormancy={"params": ones | none})
-        return found["policy_head"]["bias"]
 
-    for is_published in (True, False):
-        before = steps_of(is_published)
-        assert (steps_of(is_published, "value_head") != before).all() == is_published
-        assert (steps_of(is_published, "critic_torso") != before).all()
+def vectors(params):
+    """By the arrays' names."""
+    found = {}
+    for path, leaf in jax.tree.leaves_with_path(params):
+        name = "/".join(key.key for key in path[1:])
+        found[name] = np.asarray(leaf, np.float64).ravel()
+    return found
+
+
+@pytest.mark.parametrize("told_epoch", [True, False])
+def test_steps_against_a_plain_computation(told_epoch):
+    meta_params = weights()
+    optimizer, plain = MADE.apply(meta_params, Context(Hyperparams())), Plain(meta_params)
+    params, dormancy = tree(0), tree(2)
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    for index in range(3):
+        gradients, key = tree(10 + index, size=0.1), jax.random.key(index)
+        epoch = index / 4 if told_epoch else None
+        updates, state = step(
+            gradients, state, params, progress=index / 3, epoch=epoch, key=key, dormancy=dormancy
+        )
+        noise = jax.random.normal(key, (13,))
+        _, unravel = jax.flatten_util.ravel_pytree(params)
+        expected = plain.step(
+            *map(vectors, (params, gradients)),
+            *(index / 3, epoch or 0.0),
+            *map(vectors, (dormancy, unravel(noise))),
+        )
+        for name, update in vectors(updates).items():
+            for each, value in enumerate(update):
+                assert value == pytest.approx(expected[name, each], rel=2e-3, abs=2e-6)
 
 
 def test_steps_are_finite_whatever_the_weights():
+    huge = jax.tree.map(lambda x: 1e12 * x, weights())
+    optimizer = MADE.apply(huge, Context(Hyperparams()))
+    params, state, update = tree(0), optimizer.init(tree(0)), jax.jit(optimizer.update)
     for size in (1e6, 0.0):
-        found = first_update(is_published=False, epoch=None, size=size, scale=1e12)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+        updates, state = update(tree(1, size), state, params, progress=0.5)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updates))

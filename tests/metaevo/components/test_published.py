@@ -1,6 +1,7 @@
 """Published weights in a slot, in a run and in the benchmark; files that are none of them."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +15,25 @@ from metaevo.comparison.generality.rules import key_of_weights, rule_of
 from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import celo, discovery, filling, published, seen
 from metaevo.config import ConfigError
-from tests.metaevo.components import test_celo
-from tests.metaevo.components.test_open import CASES
+from tests.metaevo.components import celo_steps
+from tests.metaevo.components.open_steps import CASES, Case, our_updates
 from tests.metaevo.toy import assert_same
+
+RECORDED = json.loads((Path(__file__).parent / "open_updates.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_updates_are_those_of_the_authors_code(number):
+    """Six steps of OPEN's code, whose largest are 2e-3."""
+    recorded = dict(RECORDED[number])
+    updates, noise = recorded.pop("updates"), [*map(np.float32, recorded.pop("noise"))]
+    case = Case(**recorded)
+    assert case == CASES[number]
+    found = our_updates(case, case.weights(), noise)
+    np.testing.assert_allclose(found, updates, rtol=0, atol=1e-7)
+    swapped = case.weights()
+    swapped[[0, 1]] = swapped[[1, 0]]
+    assert np.abs(np.subtract(our_updates(case, swapped, noise), updates)).max() > 1e-6
 
 
 class Weights(NamedTuple):
@@ -34,7 +51,7 @@ class Weights(NamedTuple):
 @pytest.fixture(params=["open-freeway", "celo"])
 def weights(request, tmp_path, monkeypatch):
     if request.param == "celo":
-        path, theta = tmp_path / "theta.state", test_celo.CASES[0].theta()
+        path, theta = tmp_path / "theta.state", celo_steps.CASES[0].theta()
         path.write_bytes(msgpack_serialize(theta))
         about = published.celo_weights(theta), celo.Config(), (), "MIT", "loss"
     else:
