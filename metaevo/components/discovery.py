@@ -140,9 +140,13 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
-    described = metadata.get("components", {"": metadata})
+    is_dict = isinstance(metadata, dict) and "components" in metadata
+    described = metadata["components"] if is_dict else {"": metadata}
+    valid = isinstance(described, dict) and described
+    if not valid or not all(isinstance(each, dict) for each in described.values()):
+        raise CheckpointError(f"{path}: says nothing of its components")
     parts = [_part(run, each, trust_source, entry) for each in described.values()]
-    evolved = Evolved({part.name: part for part in parts}, "components" in metadata)
+    evolved = Evolved({part.name: part for part in parts}, is_dict)
     if isinstance(seed := metadata.get("evolution_seed"), int):
         text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metaevo.components import copies, published, zoo
-from metaevo.config import files
+from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import load_tree
 
@@ -61,6 +61,13 @@ def by_rule(rule: str | Path) -> list[SeenTask]:
     Raises:
         ConfigError: if the entry or the directory cannot be read.
     """
+    try:
+        return _read(rule)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(f"{rule}: the tasks that it has seen are damaged: {error}") from None
+
+
+def _read(rule: str | Path) -> list[SeenTask]:
     if published.is_file_name(rule):
         return in_settings(published.seen(published.find(rule)))
     run = copies.opened(rule)
