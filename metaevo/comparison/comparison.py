@@ -236,9 +236,9 @@ def summary(
     against: list[Judgement] = []
     pairs: list[Judgement] = []
     for function, this in learned.items():
-        strongest = statistics.against_strongest(strata[this], others, shared_seeds=True)
-        best = baselines[strongest.place]  # the same for all
-        against.append(_judgement(this, best, strongest.comparison))
+        place, found = statistics.against_strongest(strata[this], others, shared_seeds=True)
+        best = baselines[place]  # the same for all
+        against.append(_judgement(this, best, found))
         for other in variants:
             if other.name != this and other.function in (function, *judged):
                 found = statistics.compare(values[this], values[other.name], shared_seeds=True)

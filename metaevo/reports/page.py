@@ -107,21 +107,6 @@ def _numeric(texts: Iterable[str]) -> bool:
     return bool(known) and all(_NUMBER.match(text) for text in known)
 
 
-def _highlighted(highlight: int | Collection[int] | None) -> Collection[int]:
-    if highlight is None:
-        return ()
-    return (highlight,) if isinstance(highlight, int) else highlight
-
-
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    """The rows as text; ValueError if one does not have a cell for each column."""
-    for number, row in enumerate(rows):
-        if len(row) != len(columns):
-            raise ValueError(f"row {number} has {len(row)} cells for {len(columns)} columns")
-    columns_as_text = [cells(column) for column in zip(*rows, strict=True)]
-    return [list(row) for row in zip(*columns_as_text, strict=True)]
-
-
 def _terminal_width() -> int | None:
     """Width of the terminal on stdout; None if stdout is no terminal, so files are not wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -131,41 +116,6 @@ def wrapped(text: str) -> str:
     """A paragraph in lines that fit the terminal."""
     width = _terminal_width()
     return text if width is None else textwrap.fill(text, min(width, 100))
-
-
-def terminal_table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    highlight: int | Collection[int] | None = None,
-    width: int | None = None,
-) -> str:
-    """Return a table as aligned plain text; highlighted rows are marked with ">".
-
-    Cells of text are folded where that is needed for lines of at most `width` characters.
-    Characters that are not printable are replaced: a name cannot move the cursor.
-
-    Raises:
-        ValueError: if a row does not have one cell for each column.
-    """
-    grid, marked = _grid(columns, rows), _highlighted(highlight)
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("")
-    for i, name in enumerate(columns):
-        texts = [row[i] for row in grid]
-        numeric = _numeric(texts)
-        # Neither an interval nor a word is broken.
-        parts = texts if numeric else [word for text in texts for word in text.split()]
-        table.add_column(
-            _printable(name),
-            justify="right" if numeric else "left",
-            min_width=max(map(len, parts), default=0),
-        )
-    for i, row in enumerate(grid):
-        table.add_row(">" if i in marked else "", *map(_printable, row))
-    printed = io.StringIO()
-    console = rich.console.Console(file=printed, width=width or _UNLIMITED, color_system=None)
-    console.print(table, crop=False)
-    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
 def _printable(text: str) -> rich.text.Text:
@@ -187,7 +137,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns of numbers are aligned to the right (see `metaevo.reports.numbers`)."""
+    """A table; columns of numbers are aligned to the right (see `metaevo.reports.numbers`).
+
+    Its methods raise ValueError if a row does not have one cell for each column.
+    """
 
     heading: str
     columns: Sequence[str]
@@ -196,13 +149,34 @@ class Table:
     highlight: int | Collection[int] | None = None  # index of the row or rows that stand out
 
     def text(self) -> str:
-        """The same table for the terminal, with heading and note."""
-        table = terminal_table(self.columns, self.rows, self.highlight, _terminal_width())
-        return "\n".join(part for part in (self.heading, table, wrapped(self.note)) if part)
+        """The same table for the terminal, with heading and note; highlighted rows have a ">".
+
+        Characters that are not printable are replaced: a name cannot move the cursor.
+        """
+        grid, marked = self._grid()
+        table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("")
+        for i, name in enumerate(self.columns):
+            texts = [row[i] for row in grid]
+            numeric = _numeric(texts)
+            # Neither an interval nor a word is broken.
+            parts = texts if numeric else [word for text in texts for word in text.split()]
+            table.add_column(
+                _printable(name),
+                justify="right" if numeric else "left",
+                min_width=max(map(len, parts), default=0),
+            )
+        for i, row in enumerate(grid):
+            table.add_row(">" if i in marked else "", *map(_printable, row))
+        printed = io.StringIO()
+        width = _terminal_width() or _UNLIMITED
+        rich.console.Console(file=printed, width=width, color_system=None).print(table, crop=False)
+        lines = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+        return "\n".join(part for part in (self.heading, lines, wrapped(self.note)) if part)
 
     def html(self) -> str:
-        """The table in a box that scrolls sideways on a phone; ValueError as terminal_table."""
-        grid, marked = _grid(self.columns, self.rows), _highlighted(self.highlight)
+        """The table in a box that scrolls sideways on a phone."""
+        grid, marked = self._grid()
         right = [_numeric(row[i] for row in grid) for i in range(len(self.columns))]
         classes = [' class="number"' if number else "" for number in right]
 
@@ -223,6 +197,19 @@ class Table:
             f"<thead>{row('th', self.columns)}</thead>\n"
             f"<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
         )
+
+    def _grid(self) -> tuple[list[list[str]], Collection[int]]:
+        """Return the rows as text, and the indices of those that stand out."""
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"row {number} has {len(row)} cells for {len(self.columns)} columns"
+                )
+        columns = [cells(column) for column in zip(*self.rows, strict=True)]
+        grid = [list(row) for row in zip(*columns, strict=True)]
+        if self.highlight is None:
+            return grid, ()
+        return grid, [self.highlight] if isinstance(self.highlight, int) else self.highlight
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ from metaevo.statistics.scores import iqm as iqm
 from metaevo.statistics.scores import strata_of as strata_of
 from metaevo.statistics.verdict import Comparison as Comparison
 from metaevo.statistics.verdict import Contrast as Contrast
-from metaevo.statistics.verdict import Strongest as Strongest
 from metaevo.statistics.verdict import Verdict as Verdict
 from metaevo.statistics.verdict import against_strongest as against_strongest
 from metaevo.statistics.verdict import compare as compare

@@ -116,23 +116,14 @@ def _flat(result: Contrast, conclusion: Verdict) -> Comparison:
     )
 
 
-class Strongest(NamedTuple):
-    """Comparison of a group with the best of several others."""
-
-    place: int
-    """index of the best other group, by interquartile mean"""
-    comparison: Comparison
-    """with an interval and a p-value that are corrected for choosing the best group"""
-
-
 def against_strongest(
     x: Strata,
     others: Sequence[Strata],
     *,
     shared_seeds: bool = False,
     resamples: int = RESAMPLES,
-) -> Strongest:
-    """Compare a group with the best of several others, chosen on the same scores.
+) -> tuple[int, Comparison]:
+    """Compare a group with the best of several others; return its index and the comparison.
 
     Choosing the best group on the same scores biases its score upwards, so an uncorrected "worse"
     would be too frequent, and "better" must hold against the group that is truly best. The interval
@@ -166,7 +157,7 @@ def against_strongest(
         probability_of_improvement(x, others[place], resamples=resamples),
         p,
     )
-    return Strongest(place, _flat(found, verdict(found, p)))
+    return place, _flat(found, verdict(found, p))
 
 
 def compare(x: ArrayLike, y: ArrayLike, *, shared_seeds: bool = False) -> Comparison:

@@ -47,5 +47,5 @@ def test_rows_must_fit_the_columns_and_names_cannot_steer_the_terminal():
     for call in (table.text, table.html):
         with pytest.raises(ValueError, match="row 1 has 3 cells for 2 columns"):
             call()
-    printed = report.terminal_table(["name"], [["a\x1b[2Jb\nc\u202e"]])
+    printed = report.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
     assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
