@@ -58,7 +58,6 @@ class Config(networks.NetworkConfig, rollouts.RolloutConfig):
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
 
     def __post_init__(self) -> None:
-        """Check how the counts fit together."""
         super().__post_init__()
         buffer = f"buffer_trajectories = {self.buffer_trajectories} must be"
         if self.buffer_trajectories < self.num_trajectories:
@@ -188,7 +187,6 @@ class Disco:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Check the environment and the weights."""
         if not hasattr(self.env.action_space(self.env.default_params), "n"):
             raise ValueError(f"{self.env.name}: Disco103 needs a discrete action space")
         masks.refuse(self.env, "Disco103")

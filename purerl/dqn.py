@@ -159,7 +159,6 @@ class DQN:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported."""
         networks.q_network(self.env, self.config)
         masks.check(self.env)
 
@@ -338,8 +337,7 @@ class DQN:
         self, params: PyTree, obs: jax.Array, legal: jax.Array | None = None
     ) -> policies.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        values: policies.ActionValues = self.network.apply(params, obs)
-        return values._replace(legal=legal)
+        return self.network.apply(params, obs)._replace(legal=legal)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams

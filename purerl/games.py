@@ -79,13 +79,12 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
         for row in range(4)
     ]
     transposed = [list(column) for column in zip(*matrix, strict=True)]
-    found: list[jax.Array] = jax.lax.custom_linear_solve(
+    return jax.lax.custom_linear_solve(
         lambda x: [_dot(row, x) for row in matrix],
         [(1 - discount) * each for each in first],
         solve=lambda _, right: _solve(matrix, right),
         transpose_solve=lambda _, right: _solve(transposed, right),
     )
-    return found
 
 
 def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:

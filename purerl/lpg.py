@@ -115,7 +115,6 @@ class LPG:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported."""
         networks.actor_predictor(self.env, self.config, PREDICTION_SIZE)
         masks.refuse(self.env, "LPG")
 

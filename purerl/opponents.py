@@ -176,10 +176,7 @@ def one_of(players: Sequence[Player], index: jax.Array | int) -> Player:
             return chosen
 
         branches = [branch(place) for place in range(len(players))]
-        found: tuple[jax.Array, list[PyTree]] = jax.lax.switch(
-            index, branches, rate, own, other, states
-        )
-        return found
+        return jax.lax.switch(index, branches, rate, own, other, states)
 
     return Player(init, step)
 

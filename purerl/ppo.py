@@ -69,7 +69,6 @@ class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
     """divide rewards by the running standard deviation of discounted returns"""
 
     def __post_init__(self) -> None:
-        """Check that minibatches fill a batch."""
         super().__post_init__()
         if self.recurrent_size:
             self.check_whole_rollouts()
@@ -147,7 +146,6 @@ class PPO:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported."""
         networks.actor_critic(self.env, self.config)
         masks.check(self.env)
 
@@ -356,8 +354,7 @@ class PPO:
 
     def begin(self) -> jax.Array | None:
         """Return the memory [M] at the start of an episode; None without recurrence."""
-        memory: jax.Array | None = self.network.no_memory()
-        return memory
+        return self.network.no_memory()
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None

@@ -48,7 +48,6 @@ class Config:
     """value that is bootstrapped: greedy, expected under the policy, or of two tables"""
 
     def __post_init__(self) -> None:
-        """Check the number of updates."""
         if self.num_steps > 0 and self.num_updates < 1:
             raise ValueError(
                 f"total_timesteps = {self.total_timesteps} must be at least "
@@ -169,7 +168,6 @@ class QLearning:
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported."""
         params = self.env.default_params
         masks.refuse(self.env, "Q-learning")
         for kind in ("observation", "action"):

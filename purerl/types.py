@@ -67,15 +67,8 @@ class Context(struct.PyTreeNode):
 
     def extra_args(self) -> dict[str, Any]:
         """Return the extra arguments of an optax update."""
-        return {
-            "progress": self.progress,
-            "frames": self.frames,
-            "epoch": self.epoch,
-            "minibatch": self.minibatch,
-            "key": self.key,
-            "dormancy": self.dormancy,
-            "loss": self.loss,
-        }
+        names = "progress", "frames", "epoch", "minibatch", "key", "dormancy", "loss"
+        return {name: getattr(self, name) for name in names}
 
 
 ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax.Array]

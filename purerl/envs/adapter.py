@@ -1,4 +1,4 @@
-"""Base class of adapters that change observations only."""
+"""Base class of adapters that change what a learner sees of an environment."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,20 +9,16 @@ from gymnax.environments.environment import Environment
 from purerl.types import PyTree
 
 
-class ObservationAdapter(Environment):
-    """An environment with other observations; everything else is the wrapped environment's.
-
-    A subclass defines `observe` and `observation_space`.
-    """
+class Adapter(Environment):
+    """The wrapped environment as it is; subclasses override what they change."""
 
     def __init__(self, env: Environment):
-        """Wrap `env`."""
         super().__init__()
         self.env = env
 
     def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return the observation that replaces `obs`."""
-        raise NotImplementedError
+        return obs
 
     def inner(self, params: PyTree) -> Any:
         """Return the wrapped environment's part of the parameters, by default all."""
@@ -84,6 +80,10 @@ class ObservationAdapter(Environment):
     def is_terminated(self, state: PyTree, params: PyTree) -> jax.Array:
         """Whether the state is terminal."""
         return self.env.is_terminated(state, self.inner(params))
+
+    def observation_space(self, params: PyTree) -> Any:
+        """The wrapped environment's observation space."""
+        return self.env.observation_space(self.inner(params))
 
     def action_space(self, params: PyTree = None) -> Any:
         """The wrapped environment's action space."""

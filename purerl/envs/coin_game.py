@@ -157,20 +157,13 @@ class CoinGame(Environment):
         >>> learner = ppo.PPO(ppo.Config(num_steps=16), env)
     """
 
+    default_params = CoinParams(())
+    """for a player without parameters"""
+    num_actions = len(MOVES)
+
     def __init__(self, player: Player):
-        """Set the other player."""
         super().__init__()
         self.player = player
-
-    @property
-    def default_params(self) -> CoinParams:
-        """Return the parameters for a player that has none."""
-        return CoinParams(())
-
-    @property
-    def num_actions(self) -> int:
-        """Right, down, left, up."""
-        return len(MOVES)
 
     def step(
         self, key: jax.Array, state: CoinState, action: jax.Array, params: PyTree = None

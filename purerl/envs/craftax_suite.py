@@ -125,8 +125,7 @@ class Craftax(SuiteEnvironment):
         with quiet():
             textures = {PIXELS: constants.load_all_textures_given_size(PIXELS)}
             with mock.patch.object(renderer, "load_all_textures", return_value=textures):
-                draw: Callable[[Any], jax.Array] = renderer.make_craftax_pixel_renderer(PIXELS)
-        return draw
+                return renderer.make_craftax_pixel_renderer(PIXELS)
 
     def _own(self, params: CraftaxParams) -> Any:
         """Convert to craftax's parameters, without craftax's time limit."""

@@ -57,6 +57,9 @@ class Doors(environment.Environment):
             the wall.
     """
 
+    default_params = EnvParams()
+    num_actions = 1 + len(grid.MOVES)
+
     def __init__(
         self,
         size: int = 15,
@@ -64,30 +67,13 @@ class Doors(environment.Environment):
         goal: grid.Cell | None = None,
     ):
         super().__init__()
-        self.size = grid.checked_int("size", size, at_least=3)
-        self.doors = grid.door_rows(self.size, doors)
-        self.is_wall = np.zeros((self.size, self.size), bool)
-        self.is_wall[:, self.size // 2] = True
-        self.is_wall[list(self.doors), self.size // 2] = False
-        self.goal = None
-        if goal is not None:
-            self.goal = grid.checked_cell("goal", goal, self.is_wall.shape)
-            if self.is_wall[self.goal]:
-                raise ValueError(f"goal = {self.goal} is on the wall")
+        self.is_wall = grid.two_rooms(size, doors)
+        self.size = len(self.is_wall)
+        self.goal = None if goal is None else grid.free_cell("goal", goal, self.is_wall)
         stay = np.arange(self.is_wall.size, dtype=np.int32)
         self._neighbours = np.concatenate([stay, grid.neighbours(self.is_wall).ravel()])
         self._background = _CODES[np.where(self.is_wall.ravel(), WALL, EMPTY)]
         self._free = np.flatnonzero(~self.is_wall).astype(np.int32)
-
-    @property
-    def default_params(self) -> EnvParams:
-        """38 steps an episode."""
-        return EnvParams()
-
-    @property
-    def num_actions(self) -> int:
-        """Five."""
-        return 1 + len(grid.MOVES)
 
     # gymnax's own `step` splits the key and computes the observation of a reset at every step.
     @partial(jax.jit, static_argnames=("self",))

@@ -37,18 +37,12 @@ class DoorsGym(gymnasium.Env):
         max_steps_in_episode: int = 38,
         render_mode: str | None = None,
     ):
-        self.size = grid.checked_int("size", size, at_least=3)
-        self.doors = grid.door_rows(self.size, doors)
+        self.is_wall = grid.two_rooms(size, doors)
+        self.size = len(self.is_wall)
         self.render_mode = render_mode
         self.max_steps_in_episode = max_steps_in_episode
-        self.wall_col = self.size // 2
-        self.fixed_goal = None if goal is None else self._free_cell("goal", goal)
-        self.free_cells = [
-            (row, col)
-            for row in range(self.size)
-            for col in range(self.size)
-            if not self._is_wall(row, col)
-        ]
+        self.fixed_goal = None if goal is None else grid.free_cell("goal", goal, self.is_wall)
+        self.free_cells = [(row, col) for row, col in np.argwhere(~self.is_wall).tolist()]
         self.action_space = spaces.Discrete(5)
         self.observation_space = spaces.Box(0.0, 1.0, (self.size, self.size, 4), np.float32)
         self.agent: grid.Cell | None = None
@@ -69,19 +63,15 @@ class DoorsGym(gymnasium.Env):
             raise ValueError(f"unknown option {min(unknown)!r}; known: agent, goal, time")
         self.goal = self.fixed_goal or self._drawn_cell()
         if "goal" in options:
-            self.goal = self._free_cell("goal", options["goal"])
+            self.goal = grid.free_cell("goal", options["goal"], self.is_wall)
         if "agent" in options:
-            self.agent = self._free_cell("agent", options["agent"])
+            self.agent = grid.free_cell("agent", options["agent"], self.is_wall)
         else:
             self.agent = self._drawn_cell()
             while self.agent == self.goal:
                 self.agent = self._drawn_cell()
         self.time = options.get("time", 0)
-        self._background = np.zeros((self.size, self.size, 4), np.float32)
-        self._background[:, :, 0] = 1.0
-        for row in range(self.size):
-            if self._is_wall(row, self.wall_col):
-                self._background[row, self.wall_col] = (0.0, 0.0, 1.0, 0.0)
+        self._background = np.eye(4, dtype=np.float32)[2 * self.is_wall]
         self._background[self.goal] = (0.0, 0.0, 0.0, 1.0)
         return self._observation(), {}
 
@@ -104,7 +94,7 @@ class DoorsGym(gymnasium.Env):
             row -= 1
         elif action != 0:
             raise ValueError(f"action = {action!r} must be 0, 1, 2, 3 or 4")
-        if 0 <= row < self.size and 0 <= col < self.size and not self._is_wall(row, col):
+        if 0 <= row < self.size and 0 <= col < self.size and not self.is_wall[row, col]:
             self.agent = row, col
         self.time += 1
         reward = 1.0 if self.agent == self.goal else 0.0
@@ -114,18 +104,7 @@ class DoorsGym(gymnasium.Env):
         """Return a picture of the state, uint8 [height, width, 3], if `render_mode` is set."""
         if self.render_mode is None or self.agent is None or self.goal is None:
             return None
-        is_wall = np.ones((self.size, self.size), bool)
-        is_wall[tuple(np.transpose(self.free_cells))] = False
-        return grid.paint(is_wall, self.goal, self.agent)
-
-    def _is_wall(self, row: int, col: int) -> bool:
-        return col == self.wall_col and row not in self.doors
-
-    def _free_cell(self, name: str, value: Any) -> grid.Cell:
-        cell = grid.checked_cell(name, value, (self.size, self.size))
-        if self._is_wall(*cell):
-            raise ValueError(f"{name} = {cell} is on the wall")
-        return cell
+        return grid.paint(self.is_wall, self.goal, self.agent)
 
     def _drawn_cell(self) -> grid.Cell:
         return self.free_cells[self.np_random.integers(len(self.free_cells))]

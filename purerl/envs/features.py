@@ -1,17 +1,15 @@
 """An adapter that gives learners observations they can feed to a network."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
-from purerl.envs.adapter import ObservationAdapter
+from purerl.envs.adapter import Adapter
 from purerl.types import PyTree
 
 
-class Features(ObservationAdapter):
+class Features(Adapter):
     """Observations as float32 vectors or images; all else is the wrapped environment's."""
 
     def __init__(self, env: Environment, *, flat: bool):
@@ -22,15 +20,10 @@ class Features(ObservationAdapter):
     def observation_space(self, params: PyTree) -> spaces.Box:
         """A box of the shape that `reset` and `step` return."""
         space = self.env.observation_space(params)
-        if isinstance(space, spaces.Discrete):
-            return spaces.Box(0.0, 1.0, (space.n,), jnp.float32)
-        shape = space.shape
-        planes = getattr(self.env, "planes", None)
-        if planes:
-            shape = (*shape[:-1], sum(planes))
-        if len(shape) != 3 or self.flat:
-            shape = (math.prod(shape),)
-        return spaces.Box(-jnp.inf, jnp.inf, shape, jnp.float32)
+        example = jax.ShapeDtypeStruct(space.shape, space.dtype)
+        shape = jax.eval_shape(lambda obs: self.observe(obs, params), example).shape
+        low, high = (0.0, 1.0) if isinstance(space, spaces.Discrete) else (-jnp.inf, jnp.inf)
+        return spaces.Box(low, high, shape, jnp.float32)
 
     def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return a vector or an image of float32; numbers and symbols become one-hot vectors."""
@@ -44,4 +37,5 @@ class Features(ObservationAdapter):
                 for channel, count in enumerate(planes)
             ]
             obs = jnp.concatenate(channels, axis=-1)
-        return obs.astype(jnp.float32).reshape(self.observation_space(params).shape)
+        obs = obs.astype(jnp.float32)
+        return obs if obs.ndim == 3 and not self.flat else obs.ravel()

@@ -31,7 +31,7 @@ def checked_int(name: str, value: Any, *, at_least: int) -> int:
     return number
 
 
-def checked_cell(name: str, value: Any, shape: tuple[int, int]) -> Cell:
+def checked_cell(name: str, value: Any, shape: tuple[int, ...]) -> Cell:
     """Return `value` as a cell of a grid of this shape (rows, columns).
 
     Raises:
@@ -45,6 +45,18 @@ def checked_cell(name: str, value: Any, shape: tuple[int, int]) -> Cell:
         rows, cols = shape
         raise ValueError(f"{name} = {(row, col)} is outside the grid of {rows} x {cols} cells")
     return row, col
+
+
+def free_cell(name: str, value: Any, is_wall: np.ndarray) -> Cell:
+    """Return `value` as a cell of a grid with these walls, bool [rows, cols].
+
+    Raises:
+        ValueError: if it is not a cell of the grid, or is on a wall.
+    """
+    cell = checked_cell(name, value, is_wall.shape)
+    if is_wall[cell]:
+        raise ValueError(f"{name} = {cell} is on a wall")
+    return cell
 
 
 def neighbours(is_wall: np.ndarray) -> np.ndarray:
@@ -81,27 +93,33 @@ def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
     return steps.reshape(is_wall.shape)
 
 
-def door_rows(size: int, doors: Any) -> tuple[int, ...]:
-    """Return the rows of the gaps in the wall of a Doors grid; None: three, evenly spread.
+def two_rooms(size: int, doors: Any) -> np.ndarray:
+    """Return the walls, bool [size, size], of a Doors grid with gaps in these rows.
+
+    None: three doors, evenly spread.
 
     Raises:
         ValueError: if there are no doors, or if they do not fit into a grid of this size.
     """
+    checked_int("size", size, at_least=3)
+    is_wall = np.zeros((size, size), bool)
+    is_wall[:, size // 2] = True
     if doors is None:
         if size < 5:
             raise ValueError(
                 f"a Doors grid of size {size} is too small for its three doors: it needs 5 or more"
             )
-        return tuple((2 * door + 1) * size // 6 for door in range(3))
+        doors = [(2 * door + 1) * size // 6 for door in range(3)]
     if not isinstance(doors, tuple | list) or not doors:
         raise ValueError(f"doors = {doors!r} must be a list of rows, at least one")
-    rows = tuple(checked_int("door", row, at_least=0) for row in doors)
+    rows = [checked_int("door", row, at_least=0) for row in doors]
     if max(rows) >= size:
         raise ValueError(
             f"a Doors grid of size {size} is too small for a door in row {max(rows)}: "
             f"its rows are 0 to {size - 1}"
         )
-    return rows
+    is_wall[rows, size // 2] = False
+    return is_wall
 
 
 def paint(is_wall: np.ndarray, goal: Cell, agent: Cell) -> np.ndarray:

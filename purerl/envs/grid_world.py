@@ -55,6 +55,8 @@ class GridWorld(environment.Environment):
             or if the goal cannot be reached.
     """
 
+    num_actions = len(grid.MOVES)
+
     def __init__(
         self,
         size: int | tuple[int, int] = 8,
@@ -72,7 +74,7 @@ class GridWorld(environment.Environment):
         for wall in walls:
             self.is_wall[grid.checked_cell("wall", wall, self.shape)] = True
         corner = (self.shape[0] - 1, self.shape[1] - 1)
-        self.goal = self._free_cell("goal", corner if goal is None else goal)
+        self.goal = grid.free_cell("goal", corner if goal is None else goal, self.is_wall)
         if isinstance(start, str):
             if start != "random":
                 raise ValueError(f'start = {start!r} must be a cell (row, column) or "random"')
@@ -80,7 +82,7 @@ class GridWorld(environment.Environment):
             is_start[self.goal] = False
         else:
             is_start = np.zeros(self.shape, bool)
-            is_start[self._free_cell("start", start)] = True
+            is_start[grid.free_cell("start", start, self.is_wall)] = True
             if is_start[self.goal]:
                 raise ValueError(f"start and goal must differ, both are {self.goal}")
         cut_off = np.argwhere(is_start & np.isinf(grid.distances(self.is_wall, self.goal)))
@@ -97,11 +99,6 @@ class GridWorld(environment.Environment):
     def default_params(self) -> EnvParams:
         """No slipping, reward 1 at the goal, 100 steps."""
         return EnvParams()
-
-    @property
-    def num_actions(self) -> int:
-        """Four."""
-        return len(grid.MOVES)
 
     # gymnax's own `step` splits the key, and draws and computes a reset at every step.
     @partial(jax.jit, static_argnames=("self",))
@@ -186,12 +183,6 @@ class GridWorld(environment.Environment):
         terminated = cell == self._goal(params)
         reward = jnp.where(terminated, params.goal_reward, params.step_reward)
         return EnvState(cell=cell, time=state.time + 1), reward.astype(jnp.float32), terminated
-
-    def _free_cell(self, name: str, value: Any) -> grid.Cell:
-        cell = grid.checked_cell(name, value, self.shape)
-        if self.is_wall[cell]:
-            raise ValueError(f"{name} = {cell} is on a wall")
-        return cell
 
 
 def _checked_shape(size: Any) -> tuple[int, int]:

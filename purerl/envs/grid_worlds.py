@@ -105,7 +105,7 @@ class GridWorlds(GridWorld):
 
     def render(self, state: EnvState, params: EnvParams | None = None) -> np.ndarray:
         """Return a picture of the state, uint8 [height, width, 3]."""
-        layout = _layout_of(self.default_params if params is None else params)
+        layout = (self.default_params if params is None else params).layout
         is_wall = np.asarray(layout.is_wall).reshape(self.shape)
         goal, cell = (divmod(int(index), self.shape[1]) for index in (layout.goal, state.cell))
         return grid.paint(is_wall, goal, cell)
@@ -120,14 +120,14 @@ class GridWorlds(GridWorld):
         return jax.lax.fori_loop(0, is_wall.size, spread, is_goal)
 
     def _goal(self, params: PyTree) -> jax.Array:
-        return _layout_of(params).goal
+        return params.layout.goal
 
     def _neighbour(self, cell: jax.Array, action: jax.Array, params: PyTree) -> jax.Array:
         to = super()._neighbour(cell, action, params)
-        return jnp.where(_layout_of(params).is_wall[to], cell, to)
+        return jnp.where(params.layout.is_wall[to], cell, to)
 
     def _start_cell(self, bits: jax.Array, params: PyTree) -> jax.Array:
-        layout = _layout_of(params)
+        layout = params.layout
         return layout.cells[bits % layout.num_starts]
 
 
@@ -135,8 +135,3 @@ def _layout(is_wall: Any, goal: Any, starts: Any) -> Layout:
     xp: Any = jnp if isinstance(starts, jax.Array) else np
     order = xp.argsort(~starts).astype(np.int32)  # the order of equal values does not matter
     return Layout(is_wall, goal, order, xp.sum(starts).astype(np.uint32))
-
-
-def _layout_of(params: PyTree) -> Layout:
-    layout: Layout = params.layout
-    return layout

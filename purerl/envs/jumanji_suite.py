@@ -174,8 +174,7 @@ class Jumanji(SuiteEnvironment):
 
     def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return jumanji's mask [num_actions]."""
-        mask: jax.Array = state.inner.legal
-        return mask
+        return state.inner.legal
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the board, uint8 [height, width, 3]."""

@@ -54,6 +54,8 @@ class Pgx(SuiteEnvironment):
     """
 
     suite = "pgx"
+    num_actions = 0
+    """of the game"""
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class Pgx(SuiteEnvironment):
         pgx = imported("pgx", "pgx", VERSION)
         with quiet():
             self.game = pgx.make(name)
-            self._num_actions = int(self.game.num_actions)
+            self.num_actions = int(self.game.num_actions)
         if sticky_action_prob is not None:
             self.game.sticky_action_prob = float(sticky_action_prob)
         self._observe = jax.jit(self.game.observe)
@@ -95,19 +97,13 @@ class Pgx(SuiteEnvironment):
 
     def legal_actions(self, state: SuiteState, params: SuiteParams) -> jax.Array:
         """Return pgx's mask [num_actions]; an illegal action would end the game."""
-        mask: jax.Array = state.inner.legal_action_mask
-        return mask
+        return state.inner.legal_action_mask
 
     def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
         """Draw the observation of a MinAtar game, or the board of 2048."""
         if self.name == "pgx/2048":
             return drawing.board_2048(np.asarray(state.inner._board).reshape(4, 4))
         return drawing.planes(np.asarray(self._observe(state.inner)))
-
-    @property
-    def num_actions(self) -> int:
-        """Number of actions of the game."""
-        return self._num_actions
 
 
 def check_sticky(name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 from flax import struct
 
-from purerl.envs.adapter import ObservationAdapter
+from purerl.envs.adapter import Adapter
 from purerl.types import EnvParams, PyTree
 
 
@@ -18,7 +18,7 @@ class ScaledParams(struct.PyTreeNode):
     """factor on rewards"""
 
 
-class ScaledRewards(ObservationAdapter):
+class ScaledRewards(Adapter):
     """Rewards times a factor; observations, states and actions are unchanged.
 
     Returns and rewards that a learner reports are scaled, too.
@@ -40,14 +40,6 @@ class ScaledRewards(ObservationAdapter):
     def with_inner(self, params: ScaledParams, inner: EnvParams) -> ScaledParams:
         """Return parameters with others of the wrapped environment."""
         return params.replace(env=inner)
-
-    def observation_space(self, params: ScaledParams) -> Any:
-        """Return the wrapped environment's observation space."""
-        return self.env.observation_space(params.env)
-
-    def observe(self, obs: jax.Array, params: ScaledParams) -> jax.Array:
-        """Return the observation as it is."""
-        return obs
 
     def step(
         self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams | None = None

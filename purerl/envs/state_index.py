@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
-from purerl.envs.adapter import ObservationAdapter
+from purerl.envs.adapter import Adapter
 from purerl.types import PyTree
 
 Index = Callable[[jax.Array], jax.Array]
 """From an observation to the number of its state, int32."""
 
 
-class StateIndex(ObservationAdapter):
+class StateIndex(Adapter):
     """Observations as state numbers 0 .. num_states - 1; all else is the wrapped environment's.
 
     Example with a custom index:

@@ -76,6 +76,8 @@ class SuiteEnvironment(Environment):
 
     suite: str
     """name of the suite and of its extra"""
+    name = ""
+    """`suite/name`"""
     planes: tuple[int, ...] | None = None
     """number of values of each channel of a symbolic image; None for numeric observations"""
     _params: Any
@@ -86,7 +88,7 @@ class SuiteEnvironment(Environment):
             raise ValueError(f"pool = {pool!r} must be at least 1, or null for none")
         if not isinstance(pool_seed, int) or isinstance(pool_seed, bool) or pool_seed not in SEEDS:
             raise ValueError(f"pool_seed = {pool_seed!r} must be an integer of 0 .. {SEEDS[-1]}")
-        self._name = f"{self.suite}/{name}"
+        self.name = f"{self.suite}/{name}"
         self.pool, self.pool_seed = pool, pool_seed
         self._starts: dict[Any, Any] = {}
         self._seen: jax.ShapeDtypeStruct | None = None
@@ -119,11 +121,6 @@ class SuiteEnvironment(Environment):
         assert self.pool is not None
         keys = jax.random.split(key, self.pool)
         return jax.lax.map(lambda each: self.begin(each, params), keys, batch_size=16)
-
-    @property
-    def name(self) -> str:
-        """`suite/name`."""
-        return self._name
 
     @property
     def default_params(self) -> Any:

@@ -8,7 +8,7 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
-from purerl.envs.adapter import ObservationAdapter
+from purerl.envs.adapter import Adapter
 from purerl.types import Channel, EnvParams, MetaParams
 
 
@@ -23,7 +23,7 @@ class TalkParams(struct.PyTreeNode):
     """factor on messages"""
 
 
-class Talking(ObservationAdapter):
+class Talking(Adapter):
     """Observations with a message appended; states, rewards and actions are unchanged.
 
     A message is a function of the observation alone, so it adds no information to the observation.

@@ -61,6 +61,8 @@ class XMiniGrid(SuiteEnvironment):
 
     suite = "xminigrid"
     planes = (13, 12)
+    num_actions = 6
+    """forward, turn right, turn left, pick up, put down, toggle"""
 
     def __init__(self, name: str, pool: int | None = 256, pool_seed: int = 0):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
@@ -90,19 +92,11 @@ class XMiniGrid(SuiteEnvironment):
         """Return xminigrid's picture of the state, uint8 [height, width, 3]."""
         drawing = imported("xminigrid", "xminigrid.rendering.rgb_render", VERSION)
         inner = jax.device_get(state.inner)
-        picture: np.ndarray = drawing.render(
-            inner.grid, inner.agent, self._static.view_size, tile_size=PIXELS
-        )
-        return picture
+        return drawing.render(inner.grid, inner.agent, self._static.view_size, tile_size=PIXELS)
 
     def _own(self, params: XMiniGridParams) -> Any:
         """Return xminigrid's parameters with a traced limit, because rewards depend on it."""
         return self._static.replace(max_steps=params.max_steps_in_episode)
-
-    @property
-    def num_actions(self) -> int:
-        """Forward, turn right, turn left, pick up, put down, toggle."""
-        return 6
 
 
 class XLand(XMiniGrid):

@@ -64,14 +64,9 @@ def orthogonal(scale: float = 1.0) -> Initializer:
 
     All axes but the last are the kernel's inputs, as in flax. The kernel has orthonormal columns
     (or rows, where it has more columns than rows), times `scale`.
-
-    Raises:
-        ValueError: for a shape with fewer than two axes.
     """
 
     def init(key, shape, dtype=jnp.float32, out_sharding=None):
-        if len(shape) < 2:
-            raise ValueError(f"orthogonal needs at least two axes, got shape {tuple(shape)}")
         return _orthogonal(key, tuple(shape), scale, dtype)
 
     return init

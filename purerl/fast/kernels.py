@@ -1,6 +1,6 @@
 """Kernels in which a block of a GPU's threads computes for one agent, in Triton.
 
-`differentiable` turns a kernel into a function of one agent under `jax.vmap`. On a CPU, Pallas
+`differentiable` turns kernels into a function of one agent under `jax.vmap`. On a CPU, Pallas
 interprets kernels, which is for tests.
 """
 
@@ -31,15 +31,42 @@ def can_compute(arrays: PyTree) -> bool:
 
 
 def differentiable(
-    plain: Callable[..., Any], many: Callable[..., Any], fewest: int
+    plain: Callable[..., Any],
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    fewest: int,
 ) -> Callable[..., Any]:
-    """Return `plain`, computed by `many` under `jax.vmap` and differentiated as `plain`.
+    """Return `plain`, computed by kernels under `jax.vmap`, and so are its gradients.
+
+    To differentiate a second time, JAX uses `plain`.
 
     Args:
         plain: function of one agent's arrays.
-        many: the same function of arrays [agents, ...], as by `call`.
-        fewest: agents for whom `many` is used; what agents share is computed by `plain`.
+        forward: the same function of arrays [agents, ...], as by `call`.
+        backward: `(*arguments, result, gradient) -> gradients` of the arguments, [agents, ...].
+        fewest: agents for whom kernels are used; what agents share is computed by `plain`.
     """
+
+    def plain_backward(*arguments):
+        *inputs, _, gradient = arguments
+        return jax.vjp(plain, *inputs)[1](gradient)
+
+    forward = _by_kernel(plain, forward, fewest)
+    backward = _by_kernel(plain_backward, backward, fewest)
+
+    def forward_and_inputs(*inputs):
+        result = forward(*inputs)
+        return result, (*inputs, result)
+
+    function = jax.custom_vjp(forward)
+    function.defvjp(forward_and_inputs, lambda inputs, gradient: backward(*inputs, gradient))
+    return function
+
+
+def _by_kernel(
+    plain: Callable[..., Any], many: Callable[..., Any], fewest: int
+) -> Callable[..., Any]:
+    """Return `plain`, computed by `many` under `jax.vmap` and differentiated as `plain`."""
     function = jax.custom_jvp(_for_agents(plain, many, fewest, None))
     function.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
     return function

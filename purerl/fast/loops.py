@@ -52,7 +52,6 @@ class Packing:
     """A tree of arrays as one vector for each of their types."""
 
     def __init__(self, shapes: PyTree):
-        """Take the shapes and types of the arrays."""
         self.leaves, self.structure = jax.tree.flatten(shapes)
         self.types = list(dict.fromkeys(leaf.dtype for leaf in self.leaves))
 

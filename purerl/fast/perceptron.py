@@ -66,31 +66,11 @@ def perceptron(layers: Layers, x: jax.Array, activation: str) -> jax.Array:
 
     The activation is `tanh` or `relu`. It has reverse-mode derivatives of any order.
     """
-    rows = x.reshape(-1, x.shape[-1])
-    return _as_kernel(activation)(layers, rows).reshape(*x.shape[:-1], -1)
-
-
-def _as_kernel(activation: str) -> Callable[[Layers, jax.Array], jax.Array]:
-    """Return `(layers, x [B, in]) -> [B, out]`.
-
-    To differentiate a second time, JAX uses the plain function.
-    """
-    plain = functools.partial(_plain, activation=activation)
-
-    def plain_backward(layers, x, gradient):
-        return jax.vjp(plain, layers, x)[1](gradient)
-
-    forward = differentiable(plain, functools.partial(_forward, activation=activation), MANY)
-    backward = differentiable(
-        plain_backward, functools.partial(_backward, activation=activation), MANY
+    plain, forward, backward = (
+        functools.partial(part, activation=activation) for part in (_plain, _forward, _backward)
     )
-
-    network = jax.custom_vjp(forward)
-    network.defvjp(
-        lambda layers, x: (forward(layers, x), (layers, x)),
-        lambda inputs, gradient: backward(*inputs, gradient),
-    )
-    return network
+    network = differentiable(plain, forward, backward, MANY)
+    return network(layers, x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
 
 
 def _plain(layers: Layers, x: jax.Array, *, activation: str) -> jax.Array:
@@ -111,13 +91,12 @@ def _forward(layers: Layers, x: jax.Array, *, activation: str) -> jax.Array:
 
 
 def _backward(
-    layers: Layers, x: jax.Array, gradient: jax.Array, *, activation: str
+    layers: Layers, x: jax.Array, y: jax.Array, gradient: jax.Array, *, activation: str
 ) -> tuple[Layers, jax.Array]:
-    """Return the gradients of layers and inputs; `gradient` is the outputs' [A, B, out]."""
+    """Return the gradients of layers and inputs, from that of the outputs y [A, B, out]."""
     kernel = functools.partial(_backward_kernel, activation=activation)
     inputs, outputs = (layers, x, gradient), (layers, x)
-    result: tuple[Layers, jax.Array] = call(kernel, inputs, outputs, _warps(x))
-    return result
+    return call(kernel, inputs, outputs, _warps(x))
 
 
 def _warps(x: jax.Array) -> int:

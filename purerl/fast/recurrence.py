@@ -15,7 +15,7 @@ all steps come first; then a block of threads goes through all steps of one agen
 through them from the last, where it computes each step a second time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -74,28 +74,9 @@ def _in_one_loop(
     keeps = (~done).astype(entering.dtype)  # kernels load numbers
     inputs = entering, *known, memory, keeps
     fits = can_compute(inputs) and max(memory.shape) <= WIDEST
-    along: Callable[..., jax.Array] = _as_kernel() if fits else _plain
-    return along(*inputs)
-
-
-def _as_kernel() -> Callable[..., jax.Array]:
-    """Return `_plain` as a kernel. To differentiate a second time, JAX uses `_plain`."""
-
-    def plain_backward(*arguments):
-        *inputs, _, gradient = arguments
-        return jax.vjp(_plain, *inputs)[1](gradient)
-
     # Step by step, kernels of XLA would take longer for a single agent, too.
-    forward = differentiable(_plain, _forward, fewest=1)
-    backward = differentiable(plain_backward, _backward, fewest=1)
-
-    def forward_and_inputs(*inputs):
-        remembered = forward(*inputs)
-        return remembered, (*inputs, remembered)
-
-    along = jax.custom_vjp(forward)
-    along.defvjp(forward_and_inputs, lambda inputs, gradient: backward(*inputs, gradient))
-    return along
+    along = differentiable(_plain, _forward, _backward, 1) if fits else _plain
+    return along(*inputs)
 
 
 def _plain(
@@ -152,8 +133,7 @@ def _forward(*inputs: jax.Array) -> jax.Array:
     entering = inputs[0]
     agents, steps, _, sequences, units = entering.shape
     out = jax.ShapeDtypeStruct((agents, steps, sequences, units), entering.dtype)
-    remembered: jax.Array = call(_forward_kernel, inputs, out, WARPS)
-    return remembered
+    return call(_forward_kernel, inputs, out, WARPS)
 
 
 def _backward(*inputs: jax.Array) -> tuple[jax.Array, ...]:

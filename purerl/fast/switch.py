@@ -45,9 +45,9 @@ def has_triton() -> bool:
     """
     if _platform is not None:
         return _platform == "cuda"
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    device = jax.devices(default if isinstance(default, str) else None)[0]
-    device = device if default is None or isinstance(default, str) else default
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if not isinstance(device, jax.Device):  # None, or the name of a backend
+        device = jax.devices(device)[0]
     try:
         return device.platform == "gpu" and float(device.compute_capability) >= 8.0
     except (AttributeError, ValueError):  # not NVIDIA's

@@ -34,10 +34,9 @@ class Messenger(nn.Module):
         features = Torso(1, tuple(self.hidden_sizes), "relu", LECUN_NORMAL)(obs)
         return jnp.tanh(nn.Dense(self.width, kernel_init=LECUN_NORMAL, name="out")(features))
 
-    def message(self, weights: Weights, obs: jax.Array) -> jax.Array:
+    def message(self, weights: Weights, obs: jax.Array) -> Any:
         """Apply the network; as a `Channel`, its meta-parameters are the weights."""
-        found: Any = self.apply(weights, obs)
-        return found
+        return self.apply(weights, obs)
 
 
 class Speaker(struct.PyTreeNode):

@@ -57,17 +57,23 @@ def evaluate_in_gymnasium(
     spaces: Any = gymnasium.spaces
     obs_space: Any = env.observation_space
     own_space = learner.env.observation_space(learner.env.default_params)
-    tabular = hasattr(own_space, "n")
     index = getattr(learner.env, "index", None)  # of a StateIndex: from an observation to a number
-    if index is not None:
-        obs_shape = obs_space.shape
-    else:
-        obs_shape = (own_space.n,) if tabular else own_space.shape
+    tabular = hasattr(own_space, "n") and index is None
+    obs_shape = obs_space.shape if index is not None else own_space.shape
+    if tabular:
+        obs_shape = (own_space.n,)
     if spaces.flatdim(obs_space) != math.prod(obs_shape):
         raise ValueError(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
             f"the agent's are of shape {tuple(obs_shape)}"
         )
+
+    def seen(obs: Any) -> np.ndarray:
+        if tabular:
+            return np.asarray(obs, np.int32)
+        features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
+        features = np.asarray(features, np.float32).reshape(obs_shape)
+        return features if index is None else np.asarray(index(features), np.int32)
 
     @jax.jit
     def act(memory, key, obs, legal):
@@ -81,17 +87,10 @@ def evaluate_in_gymnasium(
         done, memory = False, acting.begin(learner)
         while not done:
             key, act_key = jax.random.split(key)
-            features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
-            features = np.asarray(features, np.float32).reshape(obs_shape)
-            seen: np.ndarray
-            if index is not None:
-                seen = np.asarray(index(features), np.int32)
-            else:
-                seen = np.asarray(obs, np.int32) if tabular else features
             if is_masked and "action_mask" not in info:
                 raise ValueError(f"Gymnasium's {name} has no action_mask, which the agent needs")
             legal = np.asarray(info["action_mask"], bool) if is_masked else None
-            chosen, memory = act(memory, act_key, seen, legal)
+            chosen, memory = act(memory, act_key, seen(obs), legal)
             action = np.asarray(chosen)
             obs, reward, terminated, truncated, info = env.step(
                 int(action) if action.ndim == 0 else action

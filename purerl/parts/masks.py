@@ -45,8 +45,7 @@ def draw(env: Environment, key: jax.Array, env_state: PyTree, env_params: EnvPar
     """Draw a legal action uniformly."""
     legal = of_state(env, env_state, env_params)
     if legal is None:
-        action: jax.Array = env.action_space(env_params).sample(key)
-        return action
+        return env.action_space(env_params).sample(key)
     return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
 
 
@@ -66,6 +65,7 @@ def legal_mask(env: Environment, legal: jax.Array | None) -> jax.Array | None:
     return usable(jnp.asarray(legal, bool))
 
 
+@cache
 def check(env: Environment) -> None:
     """Check that learners can use the masks of an environment.
 
@@ -73,12 +73,8 @@ def check(env: Environment) -> None:
         ValueError: if actions are not discrete, if the masks are not as described above, or if the
             first state of any of 16 episodes has no legal action.
     """
-    if getattr(env, "legal_actions", None) is not None:
-        _check(env)
-
-
-@cache
-def _check(env: Environment) -> None:
+    if getattr(env, "legal_actions", None) is None:
+        return
     params = env.default_params
     space = env.action_space(params)
     if not hasattr(space, "n"):

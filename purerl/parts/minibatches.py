@@ -25,7 +25,6 @@ class MinibatchConfig(RolloutConfig):
     """minibatches, and gradient steps, of each pass"""
 
     def __post_init__(self) -> None:
-        """Check that minibatches fill a batch."""
         super().__post_init__()
         if self.num_minibatches > 0 and self.batch_size % self.num_minibatches:
             raise ValueError(

@@ -105,10 +105,7 @@ class OwnTask:
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets of the agent in its task."""
         learner: Any = self.learner
-        found: tuple[jax.Array, jax.Array] = learner.value_targets(
-            state.agent, hyperparams, state.env_params
-        )
-        return found
+        return learner.value_targets(state.agent, hyperparams, state.env_params)
 
     def policy(self, state: State) -> PyTree:
         """Return the policy parameters."""

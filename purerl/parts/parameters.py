@@ -95,8 +95,7 @@ def _layer_outputs(network: Any, params: PyTree, obs: jax.Array) -> dict[str, An
         capture_intermediates=lambda module, _: isinstance(module, kinds),
         mutable=["intermediates"],
     )
-    found: dict[str, Any] = seen["intermediates"]
-    return found
+    return seen["intermediates"]
 
 
 def _entering(outputs: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the network computes is unchanged. Training optimizers on random scales is from 
 """
 
 from collections.abc import Callable
+from operator import mul, truediv
 
 import jax
 import optax
@@ -24,24 +25,16 @@ def reparametrised(make_optimizer: MakeOptimizer, scales_of: ScalesOf) -> MakeOp
         inner = optax.with_extra_args_support(make_optimizer(meta_params, context))
 
         def init(params):
-            return inner.init(divided(params, scales_of(meta_params, params)))
+            scales = scales_of(meta_params, params)
+            return inner.init(jax.tree.map(truediv, params, scales))
 
         def update(gradients, state, params=None, **extra_args):
             scales = scales_of(meta_params, gradients)
-            seen = None if params is None else divided(params, scales)
-            updates, state = inner.update(multiplied(gradients, scales), state, seen, **extra_args)
-            return multiplied(updates, scales), state
+            seen = None if params is None else jax.tree.map(truediv, params, scales)
+            scaled = jax.tree.map(mul, gradients, scales)
+            updates, state = inner.update(scaled, state, seen, **extra_args)
+            return jax.tree.map(mul, updates, scales), state
 
         return optax.GradientTransformationExtraArgs(init, update)
 
     return of_slot
-
-
-def multiplied(tree: PyTree, scales: PyTree) -> PyTree:
-    """Return every array times its scale."""
-    return jax.tree.map(lambda leaf, scale: leaf * scale, tree, scales)
-
-
-def divided(tree: PyTree, scales: PyTree) -> PyTree:
-    """Return every array divided by its scale."""
-    return jax.tree.map(lambda leaf, scale: leaf / scale, tree, scales)

@@ -46,7 +46,6 @@ class ReplayConfig(RolloutConfig):
     """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
 
     def __post_init__(self) -> None:
-        """Check how the counts fit together."""
         if min(self.num_envs, self.num_steps, self.train_interval, self.n_step) < 1:
             return  # the ranges of single fields are checked elsewhere
         super().__post_init__()

@@ -34,7 +34,6 @@ class RolloutConfig:
     """steps in every environment between two updates"""
 
     def __post_init__(self) -> None:
-        """Check the number of updates."""
         if self.frames_per_update > 0 and self.num_updates < 1:
             raise ValueError(
                 f"total_timesteps = {self.total_timesteps} must be at least one update, "

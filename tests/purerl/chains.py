@@ -2,6 +2,12 @@
 
 import numpy as np
 
+from purerl.games import Game
+
+DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
+CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)
+PENNIES = Game.of([[1, -1], [-1, 1]], [[-1, 1], [1, -1]], 0.96)
+
 
 def chances(own, other):
     """The distribution of the first state [4], and the transition matrix [4, 4]."""

@@ -1,5 +1,7 @@
 """Environments with values and policies known in closed form."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -18,6 +20,31 @@ class State:
     x: jax.Array
     """what `observe` shows"""
     time: jax.Array
+
+
+class Always(NamedTuple):
+    """A policy that takes an action of two, or the other one if it is not greedy."""
+
+    action: Any
+
+    def mode(self, key):
+        return jnp.asarray(self.action)
+
+    def sample(self, key):
+        return 1 - self.mode(key)
+
+    def bounded(self, action, space):
+        return action
+
+
+class Fixed(NamedTuple):
+    """A learner that only acts, always the same."""
+
+    env: Any
+    action: Any = 0
+
+    def action_distribution(self, policy, obs, memory=None, legal=None):
+        return Always(self.action), None
 
 
 class Probe(Environment):

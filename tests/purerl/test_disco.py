@@ -204,10 +204,3 @@ def test_bad_input(content, env, complaint, tmp_path, capsys):
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert complaint in line
-
-
-def test_counts_must_fit():
-    with pytest.raises(ValueError, match="buffer_trajectories = 6 must be at least num_traj"):
-        config(num_trajectories=8)
-    with pytest.raises(ValueError, match="buffer_trajectories = 6 must be a multiple of num_envs"):
-        config(num_envs=4)

@@ -63,20 +63,6 @@ def test_observations_flat_and_raw():
     np.testing.assert_array_equal(np.ravel(image), vector)
 
 
-def test_discrete_observations_are_one_hot():
-    env, env_params = envs.make("FrozenLake-misc")
-    raw, _ = envs.make("FrozenLake-misc", observations="raw")
-    key, state = KEY, raw.reset(KEY, env_params)[1]
-    step, raw_step = jax.jit(env.step), jax.jit(raw.step)
-    for _ in range(12):
-        key, step_key = jax.random.split(key)
-        obs, _, _, _, _, info = step(step_key, state, 2, env_params)
-        index, state, _, _, _, raw_info = raw_step(step_key, state, 2, env_params)
-        np.testing.assert_array_equal(obs, np.eye(16)[index])
-        final = np.eye(16)[raw_info["final_observation"]]
-        np.testing.assert_array_equal(info["final_observation"], final)
-
-
 @pytest.mark.parametrize("name", ["DeepSea-bsuite", "CartPole-v1"])
 def test_all_but_the_observations_is_the_wrapped_environment(name):
     # DeepSea has a `step` of its own, which keeps counts over resets.

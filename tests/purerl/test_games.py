@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from purerl.games import Game, values, visits
-from tests.purerl.chains import chances
-
-DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
-CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)
-PENNIES = Game.of([[1, -1], [-1, 1]], [[-1, 1], [1, -1]], 0.96)
+from tests.purerl.chains import CHICKEN, DILEMMA, PENNIES, chances
 
 
 @pytest.fixture(scope="module")

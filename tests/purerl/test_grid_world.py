@@ -108,9 +108,8 @@ def test_distances():
     ],
 )
 def test_mistakes(overrides, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message):
         make(**overrides)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_grid_that_is_not_slippery_never_slips():

@@ -112,6 +112,5 @@ def test_other_environments_are_no_distributions():
     ],
 )
 def test_mistakes(overrides, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message):
         make(**overrides)
-    assert "\n" not in str(caught.value)

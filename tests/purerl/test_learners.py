@@ -24,14 +24,6 @@ LEARNERS = {
         ),
         ppo.Hyperparams(learning_rate=3e-3, annealing_steps=1e3),
     ),
-    "ppo with memory": (
-        ppo.PPO,
-        ppo.Config(
-            total_timesteps=4 * 32, num_envs=4, num_steps=8, update_epochs=2, num_minibatches=2,
-            hidden_sizes=(4,), recurrent_size=3,
-        ),
-        ppo.Hyperparams(learning_rate=3e-3, annealing_steps=1e3),
-    ),
     "dqn": (
         dqn.DQN,
         dqn.Config(
@@ -56,6 +48,12 @@ LEARNERS = {
         lpg.Hyperparams(annealing_steps=1e3),
     ),
 }  # fmt: skip
+_, _CONFIG, _HYPERPARAMS = LEARNERS["ppo"]
+LEARNERS["ppo with memory"] = (
+    ppo.PPO,
+    dataclasses.replace(_CONFIG, hidden_sizes=(4,), recurrent_size=3),
+    _HYPERPARAMS,
+)
 
 
 class Case:

@@ -12,6 +12,7 @@ from purerl import envs, lpg
 from purerl.parts import optimizers, update_rules
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+from tests.purerl.reference import drawn
 
 KEY = jax.random.key(0)
 T, N = 6, 3
@@ -99,8 +100,7 @@ def test_a_tabular_update_by_hand(rule):
     learner = lpg.LPG(CONFIG, env, rule, optimizers.sgd)
     hyperparams = HYPERPARAMS.replace(entropy_coef=0.2)
     state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
-    rng = np.random.default_rng(1)
-    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
+    params = drawn(learner.network, state.envs.obs)
     state = state.replace(params=params, update=jnp.int32(2))
     state, experience, _ = jax.jit(learner.collect)(state, env_params)
     after, _ = jax.jit(learner.learn)(state, experience, hyperparams, None)
@@ -131,8 +131,7 @@ def test_what_a_rule_sees():
     env, env_params = grid_world(slip_probability=0.3)
     learner = lpg.LPG(CONFIG, env)
     state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
+    params = drawn(learner.network, state.envs.obs)
     _, experience, sums = jax.jit(learner.collect)(state.replace(params=params), env_params)
     seen, states = experience.trajectory, np.argmax(experience.obs, axis=-1)
     policy, prediction = (
@@ -206,11 +205,3 @@ def test_agents_with_tasks_and_lengths_of_their_own():
     )
     result = jax.jit(train)(jax.random.split(KEY, 2), jnp.array([1, 3]))
     np.testing.assert_array_equal(np.sum(result.episodes.steps > 0, axis=1), [1, 3])
-
-
-def test_mistakes():
-    with pytest.raises(ValueError, match=r"total_timesteps = 10 must be at least one update"):
-        lpg.Config(total_timesteps=10, num_envs=4, num_steps=8)
-    env, _ = envs.make("Pendulum-v1")
-    with pytest.raises(ValueError, match=r"Pendulum-v1: LPG needs a discrete action space"):
-        lpg.LPG(CONFIG, env)

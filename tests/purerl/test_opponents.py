@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from purerl import opponents
-from purerl.games import Game, values
-from tests.purerl.chains import slope, total
+from purerl.games import values
+from tests.purerl.chains import CHICKEN, DILEMMA, PENNIES, slope, total
 
-DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
-CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)
-PENNIES = Game.of([[1, -1], [-1, 1]], [[-1, 1], [1, -1]], 0.96)
 OWN, OTHER = jnp.array([0.5, 1.0, -1.0, 2.0, -0.5]), jnp.array([-0.5, 2.0, 0.0, -1.0, 1.0])
 FIRST = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])
 

@@ -11,22 +11,9 @@ import pytest
 
 from purerl import envs, ppo
 from tests.purerl import probes
+from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, KEY
 
 pytestmark = pytest.mark.long
-
-CONFIG = ppo.Config(
-    total_timesteps=4 * 32,
-    num_envs=4,
-    num_steps=8,
-    update_epochs=2,
-    num_minibatches=2,
-    hidden_sizes=(8,),
-    normalize_observations=True,
-    normalize_rewards=True,
-)
-HYPERPARAMS = ppo.Hyperparams(learning_rate=3e-3)
-KEY = jax.random.key(0)
-
 
 POPULATION = """
 import jax

@@ -29,15 +29,7 @@ class Rollouts(test_ppo.Rollouts):
     """Two rollouts in a row, of arbitrary parameters, and the same by an unrolled loop."""
 
     def __init__(self, **changes):
-        rng = np.random.default_rng(0)
-
-        def shifted(params):
-            return jax.tree.map(
-                lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), params
-            )
-
-        super().__init__(replace(CONFIG, **changes), shifted)
-        self.params = self.states[0].params
+        super().__init__(replace(CONFIG, **changes))
         exact, memory = reference.to_float64(self.params), np.asarray(self.states[0].envs.memory)
         self.unrolled = []
         for t in self.transitions:

@@ -219,21 +219,3 @@ def test_value_targets_are_those_of_an_agent_that_does_not_learn(trained):
     known = set(np.asarray(state.q).ravel().tolist())
     assert set(np.asarray(predictions).tolist()) <= known
     assert abs(float(jnp.mean(predictions - targets))) < 0.02  # it has converged
-
-
-# --- What has no table --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("CartPole-v1", r"CartPole-v1.*discrete observations"), ("Pendulum-v1", "Pendulum-v1")],
-)
-def test_vectors_are_refused(name, words):
-    env, _ = envs.make(name)
-    with pytest.raises(ValueError, match=words):
-        QLearning(Config(), env)
-
-
-def test_a_run_shorter_than_an_update_is_refused():
-    with pytest.raises(ValueError, match="total_timesteps = 10"):
-        Config(total_timesteps=10, num_steps=20)

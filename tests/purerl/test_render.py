@@ -9,27 +9,10 @@ from PIL import Image
 from purerl import envs
 from purerl.envs import grid_world
 from purerl.envs.render import record_episode, renderer, save_gif
+from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(0)
 AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (70, 70, 78), (96, 190, 104), (246, 246, 242)
-
-
-class Route:
-    def mode(self, key):
-        return jnp.int32(0)
-
-    def sample(self, key):
-        return jnp.int32(1)
-
-
-class RightThenDown:
-    """A learner that goes right for ever, or down if it is not greedy."""
-
-    def __init__(self, env):
-        self.env = env
-
-    def action_distribution(self, policy, obs, memory=None, legal=None):
-        return Route(), None
 
 
 def shown(frame, row, col):
@@ -53,14 +36,14 @@ def test_grid_world():
 
 def test_record_episode(tmp_path):
     env, params = envs.make("GridWorld", size=(2, 4), goal=(0, 3))
-    frames = record_episode(RightThenDown(env), (), KEY, params)
+    frames = record_episode(Fixed(env), (), KEY, params)
     assert len(frames) == 4  # the last shows the goal, not the next episode's start
     for col, frame in enumerate(frames):
         assert shown(frame, 0, col)[0] == AGENT
     params = params.replace(max_steps_in_episode=2)
-    assert len(record_episode(RightThenDown(env), (), KEY, params)) == 3  # truncated
-    assert len(record_episode(RightThenDown(env), (), KEY, params, max_steps=1)) == 2
-    down = record_episode(RightThenDown(env), (), KEY, greedy=False)  # default parameters
+    assert len(record_episode(Fixed(env), (), KEY, params)) == 3  # truncated
+    assert len(record_episode(Fixed(env), (), KEY, params, max_steps=1)) == 2
+    down = record_episode(Fixed(env), (), KEY, greedy=False)  # default parameters
     assert len(down) == 101
     assert shown(down[-1], 1, 0)[0] == AGENT
 
@@ -89,8 +72,6 @@ def test_an_environment_of_the_user_draws_itself():
 
     draw = renderer(Wrapper(Drawn()))
     np.testing.assert_array_equal(draw(1, {"inner": 2}), np.full((2, 2, 3), 3))
-    Drawn.render = lambda self, state, params: jnp.full((2, 2, 3), state, jnp.uint8)
-    assert isinstance(draw(1, {"inner": 2}), np.ndarray)
     Drawn.render = lambda self, state, params: jnp.zeros((2, 2))
     with pytest.raises(ValueError, match=r"Drawn: render returns float32 \[2, 2\]"):
         draw(1, {"inner": 2})

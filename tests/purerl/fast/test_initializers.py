@@ -53,16 +53,3 @@ def test_kernels_are_uniformly_distributed():
     counts, _ = np.histogram(angle, bins=8, range=(-np.pi, np.pi))
     assert np.abs(counts - 500).max() < 5 * np.sqrt(500)
     assert abs(np.mean(np.linalg.det(kernels) > 0) - 0.5) < 5 * 0.5 / np.sqrt(4000)
-
-
-def test_one_key_one_kernel():
-    init = jax.jit(jax.vmap(lambda key: orthogonal()(key, (16, 16))))
-    keys = jax.random.split(jax.random.key(0), 8)
-    kernels = init(keys)
-    assert np.unique(np.asarray(kernels[:, 0, 0])).size == 8
-    np.testing.assert_allclose(kernels[3], orthogonal()(keys[3], (16, 16)), atol=1e-5)
-
-
-def test_vectors_are_refused():
-    with pytest.raises(ValueError, match=r"at least two axes, got shape \(3,\)"):
-        orthogonal()(jax.random.key(0), (3,))

@@ -39,15 +39,6 @@ def test_layers_are_those_of_flax(batch, inputs, outputs):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_by_hand():
-    """d sum(x w) / dw[i, j] is the sum of column i of x; d / dx[b, i] the sum of row i of w."""
-    x, w = jnp.array([[1.0, 2.0], [3.0, 5.0]]), jnp.array([[1.0, 10.0, 100.0], [2.0, 20.0, 200.0]])
-    total = lambda x, w: jnp.sum(products.dot_general(x, w, DIMENSIONS))  # noqa: E731
-    of_x, of_w = jax.grad(total, (0, 1))(x, w)
-    np.testing.assert_array_equal(of_w, [[4.0, 4.0, 4.0], [7.0, 7.0, 7.0]])
-    np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (9, 6)])
 def test_second_derivatives(inputs, outputs):

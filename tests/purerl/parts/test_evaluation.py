@@ -1,7 +1,6 @@
 """Scores of policies with known returns, in purerl and in Gymnasium."""
 
 import functools
-from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -15,31 +14,10 @@ from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.parts.normalization import RunningStatistics
 from purerl.types import EpisodeSums
 from tests.purerl import probes
+from tests.purerl.probes import Fixed
 from tests.purerl.reference import drawn
 
 KEY = jax.random.key(0)
-
-
-class Always(NamedTuple):
-    """A distribution with one action."""
-
-    action: Any
-
-    def mode(self, key):
-        return jnp.asarray(self.action)
-
-    def bounded(self, action, space):
-        return action
-
-
-class Fixed(NamedTuple):
-    """A learner that only acts, always the same."""
-
-    env: Any
-    action: Any = 0
-
-    def action_distribution(self, policy, obs, memory=None, legal=None):
-        return Always(self.action), None
 
 
 class OnePerStep(probes.Cycle):

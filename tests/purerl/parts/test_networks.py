@@ -7,9 +7,8 @@ import pytest
 import scipy.stats
 
 from purerl import envs
-from purerl.fast import activations
 from purerl.parts import networks, parameters, policies
-from tests.purerl.probes import GridAction, TargetAction
+from tests.purerl.probes import TargetAction
 from tests.purerl.reference import drawn
 
 
@@ -103,30 +102,6 @@ def test_gaussian():
     std = np.broadcast_to(np.exp(log_std), (3, 2))
     assert (np.abs(sample.mean(0) - mean) < 5 * std / np.sqrt(4000)).all()
     np.testing.assert_allclose(sample.std(0), std, rtol=0.06)
-
-
-@pytest.mark.parametrize("activation", list(activations.ACTIVATIONS))
-def test_activations(activation):
-    network = networks.Torso(1, (5,), activation, networks.LECUN_NORMAL)
-    x = jnp.linspace(-1, 1, 3)
-    features, params = network.init_with_output(jax.random.key(0), x)
-    kernel = params["params"]["Dense_0"]["kernel"]
-    functions = {
-        "tanh": np.tanh,
-        "relu": lambda z: np.maximum(z, 0),
-        "elu": lambda z: np.where(z > 0, z, np.expm1(z)),
-        "gelu": lambda z: z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3))),
-        "silu": lambda z: z / (1 + np.exp(-z)),
-    }
-    expected = functions[activation](np.asarray(x @ kernel, np.float64))
-    np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_unsuitable_actions_are_refused():
-    env, config = GridAction(), networks.ActorCriticConfig(hidden_sizes=(8,))
-    with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
-        networks.actor_critic(env, config)
-    assert networks.actor_critic(TargetAction(), config).continuous
 
 
 def test_with_layer_norm_the_scale_of_observations_does_not_matter():

@@ -64,19 +64,6 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
 
 
-def test_what_a_reset_shows_has_no_influence():
-    # Nothing after an end, and no value of a terminal state, reaches back over it: not even a NaN.
-    reward, value = jnp.ones(4), jnp.arange(4.0)
-    ends = jnp.array([False, True, False, False]), jnp.zeros(4, bool)
-    final = jnp.array([1.0, jnp.nan, 3.0, 9.0])
-    advantage, _ = generalized_advantages(reward, value, final, *ends, gamma=0.9, gae_lambda=0.8)
-    expected = brute_force(
-        np.ones(2), [0.0, 1.0], [1.0, 0.0], [False, True], [False, False], 0.9, 0.8
-    )
-    np.testing.assert_allclose(advantage[:2], expected, rtol=1e-6)
-    assert np.isfinite(advantage).all()
-
-
 OTHERS = np.array([0, 1, 4, 5])
 """Steps of the first and the last of three episodes of two steps."""
 

@@ -1,0 +1,62 @@
+"""What learners refuse before anything is compiled, in one line."""
+
+import pytest
+
+from purerl import disco, dqn, envs, lpg, ppo, q_learning
+from tests.purerl import probes
+
+
+def vectors():
+    return envs.make("CartPole-v1")[0]
+
+
+def continuous():
+    return envs.make("Pendulum-v1")[0]
+
+
+DQN = {
+    "total_timesteps": 288, "num_envs": 4, "num_steps": 6, "train_interval": 8, "batch_size": 16,
+    "buffer_size": 72, "learning_starts": 24,
+}  # fmt: skip
+DISCO = {"num_envs": 2, "num_steps": 3, "num_trajectories": 4, "buffer_trajectories": 6}
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "message"),
+    [
+        (ppo.Config, {"total_timesteps": 511}, "must be at least one update, .* = 512"),
+        (ppo.Config, {"num_minibatches": 5}, "num_envs x num_steps = 512 must be divisible by"),
+        (
+            ppo.Config,
+            {"num_minibatches": 8, "recurrent_size": 3},
+            "num_envs = 4 must be divisible by num_minibatches = 8",
+        ),
+        (dqn.Config, {**DQN, "total_timesteps": 23}, "must be at least one update, .* = 24"),
+        (dqn.Config, {**DQN, "train_interval": 6}, "6 must be a multiple of num_envs = 4"),
+        (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),
+        (q_learning.Config, {"total_timesteps": 10, "num_steps": 20}, "total_timesteps = 10"),
+        (lpg.Config, {"total_timesteps": 10}, "total_timesteps = 10 must be at least one update"),
+        (disco.Config, {**DISCO, "num_trajectories": 8}, "6 must be at least num_trajectories"),
+        (disco.Config, {**DISCO, "num_envs": 4}, "6 must be a multiple of num_envs = 4"),
+    ],
+)
+def test_settings_that_do_not_fit(config, settings, message):
+    with pytest.raises(ValueError, match=message) as error:
+        config(**settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "make_env", "message"),
+    [
+        (ppo, probes.GridAction, "GridAction: PPO needs a discrete or a vector action space"),
+        (dqn, probes.GridAction, "GridAction: DQN needs a discrete action space"),
+        (dqn, probes.TargetAction, "TargetAction: DQN needs a discrete action space"),
+        (lpg, continuous, "Pendulum-v1: LPG needs a discrete action space"),
+        (q_learning, vectors, "CartPole-v1.*discrete observations"),
+        (q_learning, continuous, "Pendulum-v1"),
+    ],
+)
+def test_environments_that_do_not_fit(module, make_env, message):
+    with pytest.raises(ValueError, match=message):
+        module.make_train(module.Config(), make_env())
