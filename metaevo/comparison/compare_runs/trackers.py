@@ -34,8 +34,9 @@ def read(text: str) -> list[Source]:
         found = _read_wandb(text) if tracker == "wandb" else _read_mlflow(text)
     except ConfigError:
         raise
-    except ImportError as error:
-        raise ConfigError(f"{text}: {error}: pip install 'metaevo[{tracker}]'") from None
+    except ImportError:
+        reason = "MLflow is not installed: pip install 'metaevo[mlflow]'"
+        raise ConfigError(f"{text}: {reason}") from None
     except Exception as error:  # of the client, its database or the network
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"{text}: {tracker} cannot be read: {reason}") from None
