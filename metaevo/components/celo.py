@@ -28,7 +28,6 @@ from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
 from metaevo.components.component import Component
-from metaevo.components.signals import normalised
 from metaevo.config.plain import PlainDict
 from purerl.types import Context, PyTree
 
@@ -110,7 +109,7 @@ def make(config: Config) -> Component:
             sizes = [leaf.size for leaf in arrays]
             scales = [jnp.sqrt(jnp.mean(jnp.square(leaf)) + 1e-9) for leaf in arrays]
             inputs, state = _inputs(params, gradients, state)
-            direction, exponent = _network(meta_params, normalised(inputs, sizes))
+            direction, exponent = _network(meta_params, _normalised(inputs, sizes))
             scale = jnp.concatenate([jnp.full(n, x) for n, x in zip(sizes, scales, strict=True)])
             steps = STEP * factor * scale * direction * jnp.exp(STEP * exponent)
             return ravel_pytree(updates)[1](-steps), state._replace(schedule=schedule)
@@ -248,6 +247,14 @@ def _inputs(params: PyTree, gradients: PyTree, state: State) -> tuple[jax.Array,
         momenta * of_momenta,
     ]
     return jnp.concatenate(inputs), State(state.schedule, momenta, square, factors)
+
+
+def _normalised(rows: jax.Array, sizes: list[int]) -> jax.Array:
+    """Divide rows [30, P] by their root mean square over each array of so many parameters."""
+    parts = jnp.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    squares = (jnp.mean(jnp.square(part), axis=1, keepdims=True) for part in parts)
+    scaled = [part * jax.lax.rsqrt(mean + 1e-5) for part, mean in zip(parts, squares, strict=True)]
+    return jnp.concatenate(scaled, axis=1)
 
 
 def _network(weights: PlainDict, x: jax.Array) -> jax.Array:

@@ -24,7 +24,6 @@ from jax.flatten_util import ravel_pytree
 
 from metaevo.components.component import Ablation, Component, Found
 from metaevo.components.optimizer import without_inputs
-from metaevo.components.signals import normalised
 from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
@@ -112,9 +111,9 @@ def make(config: Config) -> Component:
 
             sizes = [leaf.size for leaf in jax.tree.leaves(params)]
             floor = 1e-13 if config.published else 1e-8
-            inputs = normalised(_inputs(values, momenta, gradient, floor), sizes)
+            normalised = _normalised(_inputs(values, momenta, gradient, floor), sizes)
             others = jnp.stack([of_all(progress), layer, of_all(epoch), active])
-            memory = _gru(meta_params["gru"], jnp.concatenate([inputs, others]), state.memory)
+            memory = _gru(meta_params["gru"], jnp.concatenate([normalised, others]), state.memory)
             outputs = jnp.clip(_mlp(meta_params, memory), -LARGEST, LARGEST)
             size, exponent, spread = outputs
             exponent = jnp.clip(STEP * exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
@@ -126,6 +125,12 @@ def make(config: Config) -> Component:
         return optax.GradientTransformationExtraArgs(init, update)
 
     return Component(lambda key: _init(config, key), make_optimizer)
+
+
+def size(config: Config) -> int:
+    """Return how many numbers it has."""
+    shapes = jax.eval_shape(lambda key: _init(config, key), jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
 def ablations(found: Found) -> list[Ablation]:
@@ -210,6 +215,14 @@ def _inputs(values: jax.Array, momenta: jax.Array, gradient: jax.Array, floor: f
     seen = jnp.concatenate([momenta, gradient[None]])
     both = jnp.stack([jnp.sign(seen), jnp.log(jnp.abs(seen) + floor)], axis=1)
     return jnp.concatenate([values[None], both.reshape(-1, values.size)])
+
+
+def _normalised(rows: jax.Array, sizes: list[int]) -> jax.Array:
+    """Divide rows [15, P] by their root mean square over each array of so many parameters."""
+    parts = jnp.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    squares = (jnp.mean(jnp.square(part), axis=1, keepdims=True) for part in parts)
+    scaled = [part * jax.lax.rsqrt(mean + 1e-5) for part, mean in zip(parts, squares, strict=True)]
+    return jnp.concatenate(scaled, axis=1)
 
 
 def _gru(weights: dict[str, jax.Array], inputs: jax.Array, memory: jax.Array) -> jax.Array:

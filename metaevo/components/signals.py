@@ -150,11 +150,3 @@ def _mean_of_network(numbers: jax.Array, policy: jax.Array) -> jax.Array:
         return jnp.sum(numbers * of) / jnp.maximum(jnp.sum(of), 1)
 
     return jnp.where(policy > 0, mean(policy), mean(1 - policy))
-
-
-def normalised(rows: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Divide rows [N, P] by their root mean square over each array of so many parameters."""
-    parts = jnp.split(rows, np.cumsum(sizes)[:-1], axis=1)
-    squares = (jnp.mean(jnp.square(part), axis=1, keepdims=True) for part in parts)
-    scaled = [part * jax.lax.rsqrt(mean + 1e-5) for part, mean in zip(parts, squares, strict=True)]
-    return jnp.concatenate(scaled, axis=1)
