@@ -8,7 +8,7 @@ SHAPING_CASES = {
     "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs"),
     "an unknown player": ({"opponent": {"names": "niave"}}, "opponent.names: 'niave'"),
     "not in the zoo": ({"opponent": {"names": "zoo:dpp"}}, "opponent.names: 'zoo:dpp'"),
-    "an entry for learners": ({"opponent": {"names": "zoo:dpo"}}, "opponent.names: zoo:dpo"),
+    "an entry for learners": ({"opponent": {"names": "zoo:dpo"}}, "opponent.names: 'zoo:dpo'"),
     "too long": ({"opponent": {"names": "a" * 5000}}, "opponent.names"),
     "twice": ({"opponent": {"names": ["naive", "naive"]}}, "opponent.names: 'naive'"),
     "nobody learns": ({"opponent": {"names": "tit_for_tat"}}, "opponent.names: tit_for_tat"),
