@@ -111,7 +111,8 @@ def load(
         (slot,) = parts
     if slot not in parts:
         has = " and ".join(parts)
-        raise ConfigError(f"{run_dir} holds parts for {has}, not for slot = {slot!r}")
+        wanted = "say which slot" if slot is None else f"not for slot = {slot!r}"
+        raise ConfigError(f"{run_dir} holds parts for {has}: {wanted}")
     part = parts[slot]
     reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
     before = published.LEARNER if about is None else about.get("learner")  # None in older files

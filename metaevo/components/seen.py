@@ -62,9 +62,12 @@ def by_rule(rule: str | Path) -> list[SeenTask]:
         ConfigError: if the entry or the directory cannot be read.
     """
     try:
-        return _read(rule)
+        found = _read(rule)
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{rule}: the tasks that it has seen are damaged: {error}") from None
+    if not all(isinstance(each.env, str) for each in found):
+        raise ConfigError(f"{rule}: the tasks that it has seen are damaged: envs must be names")
+    return found
 
 
 def _read(rule: str | Path) -> list[SeenTask]:
@@ -82,7 +85,10 @@ def _read(rule: str | Path) -> list[SeenTask]:
     about = load_tree(run.meta_params)[1]
     if "task" in about or about.get("tasks"):
         return in_settings(about)
-    return [SeenTask(name, name, None, {}, {}) for name in about.get("envs", [])]
+    envs = about.get("envs", [])
+    return [
+        SeenTask(name, name, None, {}, {}) for name in ([envs] if isinstance(envs, str) else envs)
+    ]
 
 
 def environments(tasks: list[SeenTask]) -> tuple[str, ...]:

@@ -151,11 +151,17 @@ def _wanted(argv: Sequence[str]) -> PlainDict | None:
     if args.heartbeat < 1:
         raise ConfigError(f"--heartbeat {args.heartbeat}: must be at least 1 second")
     heartbeat = {"heartbeat_timeout_seconds": args.heartbeat}
-    if (args.coordinator, args.processes, args.process) == (None, None, None):
+    names = "coordinator", "processes", "process"
+    missing = [f"--{name}" for name in names if getattr(args, name) is None]
+    if len(missing) == len(names):
         return heartbeat if args.distributed or _tasks() > 1 else None
-    host, _, port = (args.coordinator or "").rpartition(":")
+    if missing:
+        raise ConfigError(f"several processes also need {', '.join(missing)}")
+    host, _, port = args.coordinator.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
+    if not 0 <= args.process < args.processes:
+        raise ConfigError(f"--process {args.process}: must be from 0 to {args.processes - 1}")
     return {
         "coordinator_address": args.coordinator,
         "num_processes": args.processes,

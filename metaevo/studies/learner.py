@@ -292,4 +292,9 @@ class LearnerStudy(Study):
         bounds = measured.get("normalisation")
         if bounds is None:
             return None
-        return Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
+        found = Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
+        if {len(each) for each in found} != {len(self.tasks)}:
+            raise ConfigError(
+                f"resolved.normalisation: must have {len(self.tasks)} numbers of each kind"
+            )
+        return found

@@ -15,7 +15,7 @@ from metaevo.comparison.compare_runs.seed_run import (
     seed_name,
     seed_run,
 )
-from metaevo.config import files, flatten
+from metaevo.config import ConfigError, files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import evolutions_in
 from metaevo.runs.metrics import Records, numbers
@@ -71,6 +71,8 @@ def read(path: Path) -> Source:
             records = Records(row | {"best_value": b} for row, b in zip(records, best, strict=True))
         seed = seed_run(str(run.path), config, records, "0")
         if seed is not None:
+            if "steps" not in seed.axes:
+                raise ConfigError(f"{run.metrics_path}: no record has frames")
             seeds = _agents(seed, records, notes) if kind == "update" else [seed]
             progress = _progress(config, kind, seed, len(records))
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")

@@ -1,6 +1,5 @@
 """One seed of a run: settings and recorded metrics; and which values of a metric are better."""
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -59,7 +58,7 @@ _SOURCES = {
 }  # fmt: skip
 """Columns that hold the positions on an axis, the first of which is used."""
 _DEFAULTS = (
-    "mean_return", "fitness_of_mean", "fitness_mean", "best_value", "value", "episodic_return",
+    "fitness_of_mean", "fitness_mean", "best_value", "mean_return", "value", "episodic_return",
     "episode_return", "charts/episodic_return", "return", "reward", "rollout/ep_rew_mean",
     "fitness",
 )  # fmt: skip
@@ -175,7 +174,7 @@ def seed_run(
         identity: name of the seed if the settings contain none.
     """
     own = {key: value for key, value in config.items() if not key.startswith("_")}
-    settings = flatten({key: _literal(value) for key, value in flatten(own).items()})
+    settings = flatten(own)
     prefixes = {key.partition("/")[0] for row in rows for key in row if "/" in key}
     kind = next((kind for kind in _KINDS if kind in prefixes), None)
     columns = _columns(rows, kind)
@@ -189,7 +188,8 @@ def seed_run(
     if "_timestamp" in columns and axes.get("seconds") is columns["_timestamp"]:
         axes["seconds"] = axes["seconds"] - np.nanmin(axes["seconds"])
     agents = settings.get("seeds")
-    if (kind == "update" or "update" in columns) and isinstance(agents, int) and agents > 0:
+    is_ours = kind == "update" or "update" in columns
+    if is_ours and "steps" in axes and isinstance(agents, int) and agents > 0:
         axes["steps"] = axes["steps"] / agents  # our frames count all agents
     metrics = {key: values for key, values in columns.items()
                if key not in _NOT_METRICS and not key.startswith("_")}  # fmt: skip
@@ -199,7 +199,8 @@ def seed_run(
 
 def seed_name(settings: PlainMapping, identity: str) -> str:
     """Return the name of a seed, which is the same in a run directory and in a tracker."""
-    seeds = [settings[key] for key in sorted(settings) if key.rpartition(".")[2] == "seed"]
+    own = ["run.seed"] if "run.seed" in settings else sorted(settings)
+    seeds = [settings[key] for key in own if key.rpartition(".")[2] == "seed"]
     if RUN_ID in settings and AGENT in settings:
         seeds.append(settings[AGENT])
     return "/".join(map(str, seeds)) if seeds else identity
@@ -212,14 +213,3 @@ def _columns(rows: Sequence[PlainMapping], kind: str | None) -> dict[str, FloatA
     keys = sorted(set().union(*rows))
     columns = {key.removeprefix(f"{kind}/"): numbers(row.get(key) for row in rows) for key in keys}
     return {name: values for name, values in columns.items() if np.isfinite(values).any()}
-
-
-def _literal(value: Any) -> Any:
-    """Parse a setting from text, because MLflow stores all settings as text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        read = ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return value
-    return read if isinstance(read, int | float | bool | list | dict | None) else value

@@ -1,16 +1,17 @@
 """Runs in wandb and MLflow, of metaevo and of other programs."""
 
+import ast
 import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.compare_runs.seed_run import AGENT, RUN_ID, SeedRun, Source, seed_run
-from metaevo.config import ConfigError
-from metaevo.config.plain import PlainDict
+from metaevo.comparison.compare_runs.seed_run import AGENT, RUN_ID, Source, seed_run
+from metaevo.config import ConfigError, flatten
+from metaevo.config.plain import PlainDict, PlainMapping
 
 WANDB, MLFLOW = "wandb:", "mlflow:"
 _SQLITE = "sqlite:///"
@@ -56,8 +57,28 @@ def without_means(sources: list[Source]) -> list[Source]:
     return [each for each in sources if run_id(each) not in single or AGENT in each.seeds[0].config]
 
 
-def _source(name: str, kind: str, seed: SeedRun | None, state: str) -> Source:
+def _source(
+    name: str,
+    kind: str,
+    config: PlainMapping,
+    rows: Sequence[PlainMapping],
+    identity: str,
+    state: str,
+) -> Source:
+    settings = {key: _literal(value) for key, value in flatten(dict(config)).items()}
+    seed = seed_run(name, settings, rows, identity)
     return Source(name, kind, [seed] if seed else [], _STATES.get(state.lower(), state))
+
+
+def _literal(value: Any) -> Any:
+    """Parse a setting from text, because MLflow stores all settings as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read = ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return value
+    return read if isinstance(read, int | float | bool | list | dict | None) else value
 
 
 # --- wandb --------------------------------------------------------------------------------------
@@ -76,8 +97,8 @@ def _read_wandb(text: str) -> list[Source]:
     found = []
     for run in [api.run(where)] if len(parts) == 3 else api.runs(where):
         name = f"{WANDB}{parts[0]}/{parts[1]}/{run.id}"
-        seed = seed_run(name, run.config, list(run.scan_history()), run.id)
-        found.append(_source(name, "wandb", seed, run.state))
+        rows = list(run.scan_history())
+        found.append(_source(name, "wandb", run.config, rows, run.id, run.state))
     return found
 
 
@@ -106,7 +127,7 @@ def _from_file(path: Path) -> Source:
             case "exit":
                 state = "failed" if record["exit"].get("exit_code", 0) else "finished"
     name, identity = f"{WANDB}{path.parent}", path.stem.removeprefix("run-")
-    return _source(name, "wandb offline", seed_run(name, config, rows, identity), state)
+    return _source(name, "wandb offline", config, rows, identity, state)
 
 
 def _records(path: Path) -> Iterator[PlainDict]:
@@ -172,5 +193,5 @@ def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
     if parent and not name.startswith(f"{parent.info.run_name}/"):
         name = f"{parent.info.run_name}/{name}"
     name = f"{MLFLOW}{experiment}/{name}"
-    seed = seed_run(name, config, [rows[step] for step in sorted(rows)], run.info.run_id)
-    return _source(name, "mlflow", seed, run.info.status)
+    ordered = [rows[step] for step in sorted(rows)]
+    return _source(name, "mlflow", config, ordered, run.info.run_id, run.info.status)

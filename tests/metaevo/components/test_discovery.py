@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components import Component, discovery, parts, value_loss
+from metaevo.components import Component, discovery, parts, seen, value_loss
 from metaevo.components.registry import IMPORTED
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
@@ -163,3 +163,15 @@ def test_a_run_without_a_discovery_says_so(tmp_path):
             discovery.load(path)
     with pytest.raises(ConfigError, match="run_dir = 3"):
         metaevo.load(3)
+
+
+@pytest.mark.parametrize("about", [{"envs": [["x"]]}, {"envs": [1]}, {"tasks": {"a": {"env": 3}}}])
+def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
+    save_tree(tmp_path / "meta_params", {"a": jnp.zeros(1)}, about)
+    with pytest.raises(ConfigError, match="damaged"):
+        seen.by_rule(tmp_path)
+
+
+def test_one_seen_environment_may_be_text(tmp_path):
+    save_tree(tmp_path / "meta_params", {"a": jnp.zeros(1)}, {"envs": "CartPole-v1"})
+    assert seen.environments(seen.by_rule(tmp_path)) == ("CartPole-v1",)

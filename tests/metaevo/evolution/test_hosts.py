@@ -72,7 +72,9 @@ def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     ("argv", "reason"),
     [
         (["--coordinator", "node1", *FLAGS[2:]], "--coordinator node1: must be HOST:PORT"),
-        (FLAGS[2:], "--coordinator None: must be HOST:PORT"),
+        (FLAGS[2:], "--coordinator"),
+        ([*FLAGS[:2], "--process", "1"], "--processes"),
+        ([*FLAGS[:2], "--processes", "2", "--process", "2"], "--process 2"),
         (["--processes", "many"], "invalid int value: 'many'"),
     ],
 )
