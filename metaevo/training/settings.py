@@ -183,6 +183,12 @@ def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> N
 def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Learner, Any]:
     """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
 
+    Examples:
+        >>> learner, policies = load_policies("runs/train/my_run")
+        >>> first = jax.tree.map(lambda leaf: leaf[0], policies)
+        >>> memory = acting.begin(learner)  # None, unless the policy is recurrent
+        >>> action, memory = acting.act(learner, first, memory, key, obs, greedy=True)
+
     Raises:
         ConfigError: if the directory holds no policies, or damaged ones.
     """
