@@ -27,7 +27,7 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
     sections = {key: value for key, value in experiment.items() if key != "functions"}
     raw = {"learner": learner, **sections, **experiment["functions"], slot: rule}
     settings: Any = from_dict(training_class(raw), raw)
-    task, meta_params = make_task(settings)
+    task, meta_params = make_task(settings, distributions=True)
     population = Population(
         task,
         settings.hyperparams,

@@ -133,6 +133,7 @@ def make_task(
     *,
     trust_source: bool = False,
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
+    distributions: bool = False,
 ) -> tuple[Task, PlainDict]:
     """Build the learner in its environment, and its functions.
 
@@ -141,6 +142,7 @@ def make_task(
         run_path: an existing run; its copies of evolved functions are used.
         trust_source: whether source code that a run has saved may be executed.
         given: functions with their meta-parameters, by slot, which override the settings.
+        distributions: accept an environment that is a distribution of tasks.
 
     Returns:
         the task, and the meta-parameters of the functions by slot.
@@ -153,7 +155,7 @@ def make_task(
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     environments = channels.hear(settings.channel, environments, settings.learner, run_path)
     ((env_name, env, env_params),) = environments
-    if sampler(env) is not None:
+    if sampler(env) is not None and not distributions:
         raise ConfigError(
             f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "
             "own: evolve in it, but train in a single task"
