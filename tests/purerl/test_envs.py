@@ -63,6 +63,19 @@ def test_observations_flat_and_raw():
     np.testing.assert_array_equal(np.ravel(image), vector)
 
 
+def test_state_numbers_are_one_hot():
+    env, env_params = envs.make("FrozenLake-misc")
+    raw, _ = envs.make("FrozenLake-misc", observations="raw")
+    _, state = raw.reset(KEY, env_params)
+    step, raw_step = jax.jit(env.step), jax.jit(raw.step)
+    for key in jax.random.split(KEY, 12):
+        obs, _, _, _, _, info = step(key, state, 2, env_params)
+        index, state, _, _, _, raw_info = raw_step(key, state, 2, env_params)
+        np.testing.assert_array_equal(obs, np.eye(16)[index])
+        final = np.eye(16)[raw_info["final_observation"]]
+        np.testing.assert_array_equal(info["final_observation"], final)
+
+
 @pytest.mark.parametrize("name", ["DeepSea-bsuite", "CartPole-v1"])
 def test_all_but_the_observations_is_the_wrapped_environment(name):
     # DeepSea has a `step` of its own, which keeps counts over resets.

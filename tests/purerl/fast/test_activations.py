@@ -1,4 +1,4 @@
-"""The hyperbolic tangent against NumPy in double precision and against closed forms.
+"""Activations against NumPy in double precision, the hyperbolic tangent also in closed forms.
 
 The tests run with the arithmetic for CPUs.
 """
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast.activations import tanh
+from purerl.fast.activations import ACTIVATIONS, tanh
 
 
 def test_accuracy():
@@ -52,3 +52,16 @@ def test_other_numbers_are_left_to_jax():
     assert tanh(half).dtype == jnp.bfloat16
     np.testing.assert_array_equal(tanh(half), jnp.tanh(half))
     assert tanh(jnp.array([1, 2])).dtype == jnp.float32
+
+
+def test_the_others_by_their_formulas():
+    x = np.linspace(-3, 3, 61)
+    expected = {
+        "relu": np.maximum(x, 0),
+        "elu": np.where(x > 0, x, np.expm1(x)),
+        "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        "silu": x / (1 + np.exp(-x)),
+    }
+    assert expected.keys() | {"tanh"} == ACTIVATIONS.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(ACTIVATIONS[name](jnp.asarray(x)), values, rtol=1e-4, atol=1e-6)

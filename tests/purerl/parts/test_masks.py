@@ -279,6 +279,14 @@ def test_where_nothing_is_legal_everything_is(module, config):
     np.testing.assert_array_equal(masks.usable(jnp.arange(3) == 1), [False, True, False])
 
 
+def test_an_environment_without_masks_needs_no_hash():
+    class Equal(probes.Cycle):
+        def __eq__(self, other):
+            return isinstance(other, Equal)
+
+    ppo.PPO(PPO_CONFIG, Equal())
+
+
 def test_what_cannot_be_used_is_refused():
     refused = {
         NeverLegal(): "NeverLegal: its mask of legal actions forbids all of them at first",
