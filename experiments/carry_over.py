@@ -226,7 +226,7 @@ def show(rows: Sequence[PlainDict]) -> Table:
 
 def draw(rows: Sequence[PlainDict], path: Path) -> None:
     """Draw the scores against the number of training tasks, a line for each size."""
-    figure = plots._figure(3.6)
+    figure = plots.new_figure(3.6)
     panels = figure.subplots(1, 2, sharey=True)
     sizes = sorted({row["size"] for row in rows})
     ticks = sorted({row["tasks"] for row in rows})
@@ -234,7 +234,7 @@ def draw(rows: Sequence[PlainDict], path: Path) -> None:
         panels, ("training", "unseen"), ("tasks it was evolved on", "unseen tasks"), strict=True
     ):
         label = "" if part == "unseen" else "score: 0 random play, 1 tuned PPO"
-        plots._style(axes, "training tasks", label)
+        plots.style_axes(axes, "training tasks", label)
         for index, size in enumerate(sizes):
             of_size = [row for row in rows if row["size"] == size]
             x = [row["tasks"] for row in of_size]
@@ -247,8 +247,8 @@ def draw(rows: Sequence[PlainDict], path: Path) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(each) for each in ticks])
         axes.set_title(title)
-    plots._legend(figure, *panels)
-    plots._save(figure, path)
+    plots.add_legend(figure, *panels)
+    plots.save_figure(figure, path)
 
 
 def _grid(args: argparse.Namespace) -> Iterator[Cell]:

@@ -87,7 +87,7 @@ def _difference(differences: np.ndarray) -> str:
 
 def draw(found: dict[str, list[Estimate]], path: Path) -> None:
     """Draw the noise, the truncation's bias and the gain of a step over the window."""
-    figure = plots._figure(4.2)
+    figure = plots.new_figure(4.2)
     panels = figure.subplots(1, 3)
     columns = {
         "noise": "agents until signal = noise",
@@ -96,7 +96,7 @@ def draw(found: dict[str, list[Estimate]], path: Path) -> None:
     }
     colors = plots.BLUE, plots.LEARNED, plots.GREEN
     for axes, (key, label) in zip(panels, columns.items(), strict=True):
-        plots._style(axes, "window (updates)", label).set_xscale("log", base=2)
+        plots.style_axes(axes, "window (updates)", label).set_xscale("log", base=2)
         for (name, (*rows, evolution)), color in zip(found.items(), colors, strict=False):
             name = name.replace("_", " ")
             windows = [row.window for row in rows]
@@ -111,5 +111,5 @@ def draw(found: dict[str, list[Estimate]], path: Path) -> None:
         axes.minorticks_off()
     panels[0].set_yscale("log")
     panels[2].axhline(0, color=plots.GREY, linewidth=0.8)
-    plots._legend(figure, *panels)
-    plots._save(figure, path)
+    plots.add_legend(figure, *panels)
+    plots.save_figure(figure, path)

@@ -34,17 +34,17 @@ def plot_curves(
 ) -> None:
     """Draw means over seeds with 95% intervals against x, and against time if it is known."""
     timed = any(curve.seconds is not None for curve in curves.values())
-    figure = plots._figure(4.8, title=title)
+    figure = plots.new_figure(4.8, title=title)
     panels = np.atleast_1d(figure.subplots(1, 1 + timed, sharey=True))
-    plots._style(panels[0], xlabel, ylabel)
+    plots.style_axes(panels[0], xlabel, ylabel)
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     if timed:
-        plots._style(panels[1], "seconds of all agents together (log)", "").set_xscale("log")
+        plots.style_axes(panels[1], "seconds of all agents together (log)", "").set_xscale("log")
     for index, (name, curve) in enumerate(curves.items()):
         color = COLORS[index % len(COLORS)]
         dash = "solid" if index < len(COLORS) else "dashed"
         for axes, x in zip(panels, (curve.x, curve.seconds), strict=False):
             if x is not None:
-                plots._draw_mean(axes, x, curve.returns, name, color=color, linestyle=dash)
-    plots._legend(figure, *panels)
-    plots._save(figure, path)
+                plots.draw_mean(axes, x, curve.returns, name, color=color, linestyle=dash)
+    plots.add_legend(figure, *panels)
+    plots.save_figure(figure, path)

@@ -47,15 +47,15 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
             settings, a run uses a preset for its component.
         description: text for `--help`.
     """
-    with hosts.together():
-        given = hosts.of_first(lambda: _parse(argv, component, description))
+    with hosts.multi_process():
+        given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
         kind = registry.find(data)
         settings = from_dict(kind.settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume, trusts = given["resume"], given["trust_source"]
-        study = hosts.agreed(
+        study = hosts.raise_on_all(
             lambda: kind.make(settings, run_path if resume else None, trust_source=trusts)
         )
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)

@@ -32,7 +32,7 @@ def run_parser(command: str, description: str | None) -> Parser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="tiny sizes: a whole run and its report in seconds, whose numbers mean nothing",
+        help="tiny sizes: a whole run and its report in seconds; the numbers mean nothing",
     )
     parser.add_argument(
         "--wandb",

@@ -28,7 +28,7 @@ WITHOUT = "without"
 """Key of evaluation.json: scores with one learned part replaced by its reference."""
 
 
-class Laboratory:
+class PartInspector:
     """Draws and ablates learned parts."""
 
     def __init__(self, settings: JudgedSettings, parts: Parts):
@@ -113,7 +113,7 @@ def run_ablations(
     contender: MakeContender,
     progress: Progress,
 ) -> PlainDict:
-    """Train the rows of `Laboratory.ablations` on held-out seeds.
+    """Train the rows of `PartInspector.ablations` on held-out seeds.
 
     Returns:
         tables by key, with `iqm`, `interval` and `seeds` in every row, and further keys for

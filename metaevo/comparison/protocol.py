@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from metaevo.comparison.ablations import Laboratory, run_ablations
+from metaevo.comparison.ablations import PartInspector, run_ablations
 from metaevo.comparison.comparison import Comparison, digest
 from metaevo.comparison.entries import Functions, MakeContender, Replacement, entries_of
 from metaevo.comparison.evaluation import REWARD, Contender, JudgedSettings, Scores, curve_frames
@@ -28,7 +28,7 @@ from purerl.types import PyTree
 def compare(
     settings: JudgedSettings,
     parts: Parts,
-    laboratory: Laboratory,
+    inspector: PartInspector,
     *,
     learned: PlainMapping,
     path: Path,
@@ -41,7 +41,7 @@ def compare(
     Args:
         settings: settings of the run.
         parts: the evolved parts and the environments.
-        laboratory: describes and ablates the parts of the first evolution.
+        inspector: describes and ablates the parts of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison and, in `figures`, the curves.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
@@ -59,7 +59,7 @@ def compare(
     tasks = found.contender.tasks
     ablations = []
     if config.ablation_seeds:
-        ablations = laboratory.ablations(found.meta_params, len(tasks) == 1)
+        ablations = inspector.ablations(found.meta_params, len(tasks) == 1)
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
     with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
@@ -76,7 +76,7 @@ def compare(
     result["curves"] = found.contender.measure
     others = comparison.discovered[1:]
     _draw_curves(settings, tasks, path / "figures", result, scores, without=others)
-    observed = laboratory.observations(found.meta_params)
+    observed = inspector.observations(found.meta_params)
     return cast(HeldOut, {**result, **more, "observed": observed})
 
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import entries
+from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import LEARNED, JudgedSettings
-from metaevo.comparison.kept import kept_in
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
@@ -215,7 +215,7 @@ def judge(
             def train(task: BuiltTask = task, this: Comparison = this) -> PlainDict:
                 return _scores_of(task, this, path / kept, progress, stage)
 
-            scores = kept_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
+            scores = cached_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
             done += end
             bar.update(done - bar.n)  # of a finished task, all at once
             results[task.name] = _result(scores, this)

@@ -145,7 +145,7 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     described = metadata["components"] if is_dict else {"": metadata}
     valid = isinstance(described, dict) and described
     if not valid or not all(isinstance(each, dict) for each in described.values()):
-        raise CheckpointError(f"{path}: says nothing of its components")
+        raise CheckpointError(f"{path}: does not name its components")
     parts = [_part(run, each, trust_source, entry) for each in described.values()]
     evolved = Evolved({part.name: part for part in parts}, is_dict)
     if isinstance(seed := metadata.get("evolution_seed"), int):

@@ -14,9 +14,9 @@ from metaevo.evolution.problem import (
     Evaluation,
     MetaProblem,
     draw_task,
-    evaluate_beside,
+    evaluate_with_mean,
+    fix_task,
     has_tasks,
-    on_task,
     tasks_per_generation,
     validation_tasks,
 )
@@ -136,7 +136,7 @@ def check_evaluation(problem: MetaProblem) -> list[str]:
 
     def evaluate(key):
         meta_params, task = problem.init(key), draw_task(problem, key, 0)
-        return evaluate_beside(on_task(problem, task), key, meta_params, meta_params)
+        return evaluate_with_mean(fix_task(problem, task), key, meta_params, meta_params)
 
     found: Any = jax.eval_shape(evaluate, jax.random.key(0))
     if not isinstance(found, Evaluation):

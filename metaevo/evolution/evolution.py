@@ -28,8 +28,8 @@ from metaevo.evolution.problem import (
     MetaProblem,
     bytes_per_evaluation,
     draw_task,
+    fix_task,
     frames_per_evaluation,
-    on_task,
     tasks_per_generation,
     validation_tasks,
 )
@@ -72,7 +72,7 @@ class EvolutionConfig:
     num_devices: Annotated[int, Gt(0)] | None = None
     """devices to use; by default all"""
     block_seconds: Annotated[float, Gt(0)] = 10.0
-    """the longest time between two looks at the host (at least one generation)"""
+    """maximum seconds on the devices between two returns to the host (at least one generation)"""
 
 
 class State(struct.PyTreeNode):
@@ -350,7 +350,7 @@ class Evolution:
             if strategy.common_keys:
                 index = jnp.where(validating, index, index % config.seeds_per_candidate)
             key = key_of(validating, number, index)
-            return strategy.evaluate(on_task(self.problem, *task), key, meta_params, mean)
+            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params, mean)
 
         evaluation = devices.map_rows(
             evaluate,

@@ -218,7 +218,7 @@ def gather(message: Any) -> list[PyTree]:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def agreed(f: Callable[[], T]) -> T:
+def raise_on_all(f: Callable[[], T]) -> T:
     """Run a function in every process; a `ConfigError` in any process is raised in all."""
     if not _connected:
         return f()
@@ -232,13 +232,13 @@ def agreed(f: Callable[[], T]) -> T:
     return result  # type: ignore[return-value]
 
 
-def of_first(f: Callable[[], T]) -> T:
+def broadcast_from_first(f: Callable[[], T]) -> T:
     """Run a function in the first process; return its JSON-serialisable result in all.
 
     Raises:
         ConfigError: in all, if the function raised one.
     """
-    result = agreed(lambda: f() if is_first() else None)
+    result = raise_on_all(lambda: f() if is_first() else None)
     answer: T = gather(result)[0]
     return answer
 
@@ -258,7 +258,7 @@ def share(tree: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, copies)
 
 
-def leave() -> None:
+def disconnect() -> None:
     """Disconnect the processes once all have called this; each continues or ends on its own."""
     global _connected
     if _connected:
@@ -267,7 +267,7 @@ def leave() -> None:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def multi_process() -> Iterator[None]:
     """End this process at once if it fails, so that the processes waiting for it end too.
 
     An orderly exit would wait for the others. They notice after the heartbeat timeout at the
@@ -275,12 +275,12 @@ def together() -> Iterator[None]:
     """
     try:
         yield
-        leave()
+        disconnect()
     except (ConfigError, SystemExit) as error:
         if _connected and isinstance(error, DiskError):  # only the first process has a disk
             print(f"error: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
-        leave()  # all processes raise the others
+        disconnect()  # all processes raise the others
         raise
     except BaseException as error:
         if not _connected:

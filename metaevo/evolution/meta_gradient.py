@@ -20,7 +20,7 @@ from metaevo.evolution.problem import (
     MetaProblem,
     ascend,
     draw_task,
-    on_task,
+    fix_task,
 )
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
@@ -105,7 +105,7 @@ class MetaGradient(Strategy):
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the problem has no derivatives."""
         task = draw_task(problem, jax.random.key(0), 0)
-        climb = partial(ascend, on_task(problem, task), window=self.window)
+        climb = partial(ascend, fix_task(problem, task), window=self.window)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         try:
             jax.eval_shape(climb, jax.random.key(0), shapes)

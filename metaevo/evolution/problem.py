@@ -80,7 +80,7 @@ TASK = 2**31 - 1
 """Number by which the key of tasks derives from the key of their generation or evaluation."""
 
 
-class OnTask:
+class FixedTask:
     """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
 
     def __init__(self, problem: Any, task: PyTree, *reference: jax.Array):
@@ -120,17 +120,17 @@ def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
     return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
 
 
-def on_task(problem: MetaProblem, task: PyTree, *reference: jax.Array) -> MetaProblem:
+def fix_task(problem: MetaProblem, task: PyTree, *reference: jax.Array) -> MetaProblem:
     """Return the problem with a task from `draw_task`, and the score of the reference on it."""
-    return OnTask(problem, task, *reference) if has_tasks(problem) else problem
+    return FixedTask(problem, task, *reference) if has_tasks(problem) else problem
 
 
 def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
     """Evaluate one candidate, on a task that depends on the key."""
-    return on_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
+    return fix_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
 
 
-def evaluate_beside(
+def evaluate_with_mean(
     problem: MetaProblem, key: jax.Array, meta_params: MetaParams, mean: MetaParams
 ) -> Evaluation:
     """Evaluate a candidate, for self-play against the strategy's mean.

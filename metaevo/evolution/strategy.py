@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_beside
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_with_mean
 from purerl.types import PyTree
 
 
@@ -36,7 +36,7 @@ class Strategy(Protocol):
     """
 
     population_size: int
-    """candidates a generation"""
+    """candidates per generation"""
     has_mean: bool = False
     """whether `best` is a mean, and so the result of a run; otherwise the result is the `best` of
     any generation that scored highest on the validation keys"""
@@ -81,7 +81,7 @@ class Strategy(Protocol):
         self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
     ) -> Evaluation:
         """Evaluate one candidate on one key; `best` is the result before this generation."""
-        return evaluate_beside(problem, key, meta_params, best)
+        return evaluate_with_mean(problem, key, meta_params, best)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
@@ -114,7 +114,7 @@ class StrategyConfig:
     """any of evosax's, by its name there, meta_gradient, genetic_programming, or a strategy of your
     own as FILE.py:CLASS or MODULE:CLASS"""
     population_size: Annotated[int, Gt(1)] = 64
-    """candidates a generation"""
+    """candidates per generation"""
     sigma: Annotated[float, Gt(0)] = 0.1
     """standard deviation of the perturbations at generation 0"""
     sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0

@@ -91,10 +91,10 @@ def _share_limits(figures: Sequence[Figure]) -> None:
 
 def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
     """Draw the fitness until a generation, with the rest of the curve in grey."""
-    figure = plots._figure(5.0, _FITNESS_WIDTH, title=f"generation {generation}")
-    axes = plots._style(figure.subplots(), "generation", "fitness")
-    number = plots._column(records, "generation") + 1
-    of_mean, mean = (plots._column(records, f"fitness_{key}") for key in ("of_mean", "mean"))
+    figure = plots.new_figure(5.0, _FITNESS_WIDTH, title=f"generation {generation}")
+    axes = plots.style_axes(figure.subplots(), "generation", "fitness")
+    number = plots.read_column(records, "generation") + 1
+    of_mean, mean = (plots.read_column(records, f"fitness_{key}") for key in ("of_mean", "mean"))
     known = np.isfinite(of_mean)
     for x, y, colour, label in (
         (number, mean, plots.BLUE, "candidates"),
@@ -108,7 +108,7 @@ def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
         if past.any():
             axes.plot(x[past][-1], y[past][-1], "o", color=colour, markersize=6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    plots._legend(figure, axes)
+    plots.add_legend(figure, axes)
     return figure
 
 

@@ -36,8 +36,8 @@ def plot_formulas(
         networks: smaller ones, like `learned`, which comes last.
         ylabel: name of the score.
     """
-    figure = plots._figure(4.6)
-    axes = plots._style(figure.subplots(), "length of the formula", ylabel)
+    figure = plots.new_figure(4.6)
+    axes = plots.style_axes(figure.subplots(), "length of the formula", ylabel)
     known = [each for each in hand_written if each["length"] is not None]
     lengths = [each["length"] for each in [*formulas, *known]]
     step = max(lengths, default=1) * 0.12 + 1
@@ -69,7 +69,7 @@ def plot_formulas(
         )
     for row in known:
         axes.annotate(
-            plots._plain(row["name"]),
+            plots.plain_text(row["name"]),
             (row["length"], row["iqm"]),
             textcoords="offset points",
             xytext=(3, 7),
@@ -82,8 +82,8 @@ def plot_formulas(
     numbers = [f"{row['numbers']:,}\nnumbers" for row in [*networks, learned]]
     axes.set_xticks([*kept, *ends], [*map(str, kept), *numbers])
     axes.margins(x=0.05)
-    plots._legend(figure, axes)
-    return plots._save(figure, path)
+    plots.add_legend(figure, axes)
+    return plots.save_figure(figure, path)
 
 
 def plot_front(rows: Sequence[PlainMapping], path: plots.PathLike) -> Path:
@@ -93,8 +93,8 @@ def plot_front(rows: Sequence[PlainMapping], path: plots.PathLike) -> Path:
         rows: with length and score, ascending in both; optionally program and generations.
         path: output path of the PNG.
     """
-    figure = plots._figure(5.2)
-    axes = plots._style(figure.subplots(), "length of the program", "score on search seeds")
+    figure = plots.new_figure(5.2)
+    axes = plots.style_axes(figure.subplots(), "length of the program", "score on search seeds")
     length, score = ([row[key] for row in rows] for key in ("length", "score"))
     color = plots.LEARNED
     axes.step(length, score, where="post", color=color, linewidth=1.8, zorder=2)
@@ -107,7 +107,7 @@ def plot_front(rows: Sequence[PlainMapping], path: plots.PathLike) -> Path:
         axes.text(
             1.02,
             1.0 - index / max(8, len(rows)),
-            plots._plain(f"{row['length']:3}  " + "\n     ".join(lines)),
+            plots.plain_text(f"{row['length']:3}  " + "\n     ".join(lines)),
             transform=axes.transAxes,
             verticalalignment="top",
             family="monospace",
@@ -116,4 +116,4 @@ def plot_front(rows: Sequence[PlainMapping], path: plots.PathLike) -> Path:
         )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.03, y=0.05)
-    return plots._save(figure, path)
+    return plots.save_figure(figure, path)

@@ -53,20 +53,20 @@ def plot_meta_episode(
     `probabilities` of cooperating are [steps, 2, 5] and `payoffs` [steps, 2], ours first.
     """
     steps = np.arange(1, len(probabilities) + 1)
-    figure = plots._figure(7.4, plots.NARROW)
+    figure = plots.new_figure(7.4, plots.NARROW)
     panels = figure.subplots(3, sharex=True)
     for player, (axes, who) in enumerate(zip(panels[:2], ("we", opponent), strict=True)):
-        plots._style(axes, "", f"{who}: P(cooperate)")
+        plots.style_axes(axes, "", f"{who}: P(cooperate)")
         for place, (name, color) in enumerate(zip(SITUATIONS, _COLORS, strict=True)):
             label = name if name == "start" else f"after {name}"
             chances = probabilities[:, player, place]
             axes.plot(steps, chances, color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
-    plots._style(panels[2], "joint move", "payoff a step")
+    plots.style_axes(panels[2], "joint move", "payoff a step")
     _plot_sides(panels[2], payoffs, "we earn", f"{opponent} earns")
     figure.align_ylabels()
-    plots._legend(figure, panels[0], panels[2])
-    return plots._save(figure, path)
+    plots.add_legend(figure, panels[0], panels[2])
+    return plots.save_figure(figure, path)
 
 
 def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
@@ -82,17 +82,17 @@ def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots
     `players` has, by name, the rewards per step [episodes, 2] and the shares of coins of the own
     colour [episodes, 2], ours first.
     """
-    figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
+    figure = plots.new_figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
     for row, (name, sides) in zip(panels, players.items(), strict=True):
         for axes, values, text in zip(
             row, sides, ("reward a step", "share of own coins"), strict=True
         ):
-            plots._style(axes, "episode" if row is panels[-1] else "", text)
+            plots.style_axes(axes, "episode" if row is panels[-1] else "", text)
             axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
             _plot_sides(axes, values, "we", "the opponent")
-    plots._legend(figure, panels[0, 0])
-    return plots._save(figure, path)
+    plots.add_legend(figure, panels[0, 0])
+    return plots.save_figure(figure, path)
 
 
 def plot_reach(
@@ -112,10 +112,10 @@ def plot_reach(
             lines pass near it; None for no lines.
     """
     corners = np.asarray(corners, float)
-    figure, panels = plots._panels(len(reaches), 2.9, plots.NARROW, sharex=True, sharey=True)
+    figure, panels = plots.new_panels(len(reaches), 2.9, plots.NARROW, sharex=True, sharey=True)
     for axes, reach in zip(panels, reaches, strict=True):
         bottom, left = axes in panels[-2:], axes in panels[::2]
-        plots._style(axes, "opponent earns" if bottom else "", "we earn" if left else "")
+        plots.style_axes(axes, "opponent earns" if bottom else "", "we earn" if left else "")
         axes.set_title(f"joint move {reach.step}: factor {reach.line.factor:.2f}", fontsize=11,
                        color=plots.INK)  # fmt: skip
         other, own = reach.pairs.T
@@ -132,8 +132,8 @@ def plot_reach(
         if predicted is not None and near:
             axes.axline(predicted, slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
                         label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
-    plots._legend(figure, *panels)
-    return plots._save(figure, path)
+    plots.add_legend(figure, *panels)
+    return plots.save_figure(figure, path)
 
 
 def _ring(corners: np.ndarray) -> np.ndarray:
@@ -172,18 +172,18 @@ def plot_messages(
     said = say(grid).reshape(SIDE, SIDE, -1)
     count = min(SHOWN, said.shape[-1])
     names = COORDINATES.get(env, [f"observation {place}" for place in range(len(middle))])
-    figure = plots._figure(3.4, plots.NARROW if count < 3 else plots.WIDTH)
+    figure = plots.new_figure(3.4, plots.NARROW if count < 3 else plots.WIDTH)
     panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
     limit = float(np.abs(said).max()) or 1.0
     extent = (low[across], high[across], low[up], high[up])
     for place, axes in enumerate(panels):
-        plots._style(axes, names[across], names[up] if not place else "")
+        plots.style_axes(axes, names[across], names[up] if not place else "")
         axes.grid(visible=False)
         image = axes.imshow(said[..., place], origin="lower", extent=extent, aspect="auto",
                             cmap="RdBu_r", vmin=-limit, vmax=limit)  # fmt: skip
         axes.set_title(f"message {place + 1}", fontsize=11, color=plots.INK)
     figure.colorbar(image, ax=list(panels), shrink=0.9).outline.set_visible(False)
-    return plots._save(figure, path)
+    return plots.save_figure(figure, path)
 
 
 def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> np.ndarray:
@@ -198,14 +198,14 @@ def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.Pa
 
     `place` is [victims, goals, steps], NaN after the end of an episode; `what` is its name.
     """
-    figure = plots._figure(4.2, plots.NARROW)
-    axes = plots._style(figure.subplots(), "step", what)
+    figure = plots.new_figure(4.2, plots.NARROW)
+    axes = plots.style_axes(figure.subplots(), "step", what)
     colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
     steps = np.arange(1, place.shape[-1] + 1)
     for courses, goal, color in zip(place.swapaxes(0, 1), goals, colors, strict=True):
         axes.plot(steps, courses.T, color=color, linewidth=1.2, alpha=0.7)
         axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
-    return plots._save(figure, path)
+    return plots.save_figure(figure, path)
 
 
 def plot_traces(
@@ -219,11 +219,11 @@ def plot_traces(
     `measured` has curves [seeds, updates] by measure and channel; `steps` [updates] are those of
     the environment.
     """
-    figure, panels = plots._panels(len(measured), 2.9, sharex=True)
+    figure, panels = plots.new_panels(len(measured), 2.9, sharex=True)
     for axes, (measure, curves) in zip(panels, measured.items(), strict=True):
         is_last = axes in panels[-2:]
-        plots._style(axes, "environment steps" if is_last else "", labels[measure])
-        plots._plot_means(axes, curves, steps)
+        plots.style_axes(axes, "environment steps" if is_last else "", labels[measure])
+        plots.plot_means(axes, curves, steps)
         axes.tick_params(labelbottom=is_last)
-    plots._legend(figure, panels[0])
-    return plots._save(figure, path)
+    plots.add_legend(figure, panels[0])
+    return plots.save_figure(figure, path)

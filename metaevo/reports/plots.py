@@ -46,20 +46,21 @@ WIDTH, NARROW = 9.0, 6.5  # inches
 DPI = 200
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text from configs, drawn as it is: matplotlib would read a formula between dollar signs."""
     return text.replace("$", r"\$")
 
 
-def _figure(height: float, width: float = WIDTH, title: str = "") -> Figure:
+def new_figure(height: float, width: float = WIDTH, title: str = "") -> Figure:
+    """Return an empty figure, in inches, with the layout of all plots."""
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.07)
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     if title:
-        figure.suptitle(_plain(title), fontsize=13, fontweight="bold", color=INK, wrap=True)
+        figure.suptitle(plain_text(title), fontsize=13, fontweight="bold", color=INK, wrap=True)
     return figure
 
 
-def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "both") -> Axes:
+def style_axes(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "both") -> Axes:
     """The one look of all axes: two spines, a light grid behind the data, labels."""
     axes.set_facecolor("white")
     axes.spines[["top", "right"]].set_visible(False)
@@ -67,26 +68,26 @@ def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "b
     axes.set_axisbelow(True)
     axes.grid(visible=True, axis=grid, color=LIGHT, linewidth=0.6)
     axes.tick_params(colors=GREY, labelcolor=INK, labelsize=10)
-    axes.set_xlabel(_plain(xlabel), fontsize=11, color=INK)
-    axes.set_ylabel(_plain(ylabel), fontsize=11, color=INK)
+    axes.set_xlabel(plain_text(xlabel), fontsize=11, color=INK)
+    axes.set_ylabel(plain_text(ylabel), fontsize=11, color=INK)
     axes.margins(x=0.01)
     return axes
 
 
-def _panels(
+def new_panels(
     count: int, height: float, width: float = WIDTH, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with panels in at most two columns; `height` is that of a panel."""
     columns = min(2, count)
     rows = -(-count // columns)
-    figure = _figure(0.9 + height * rows, width)
+    figure = new_figure(0.9 + height * rows, width)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)
     return figure, list(grid[:count])
 
 
-def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
+def add_legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     """One legend below all axes, each label once, in as many columns as fit the width."""
     entries: PlainDict = {}
     for one in axes:
@@ -99,7 +100,7 @@ def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     columns = max(1, min(len(entries), columns))
     figure.legend(
         list(entries.values()),
-        [_plain(label) for label in entries],
+        [plain_text(label) for label in entries],
         loc="outside lower center",
         ncols=columns,
         frameon=False,
@@ -124,7 +125,7 @@ def collected() -> Iterator[dict[str, Figure]]:
         _COLLECTED.reset(token)
 
 
-def _save(figure: Figure, path: PathLike) -> Path:
+def save_figure(figure: Figure, path: PathLike) -> Path:
     """Write the PNG atomically: a report or a viewer never sees half of a figure."""
     path = Path(path)
     if (figures := _COLLECTED.get()) is not None:
@@ -142,7 +143,7 @@ def is_learned(name: str) -> bool:
     return name.partition(" ")[0] == "learned"
 
 
-def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
+def line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
     """Return the line style of each variant; the learned variant is thick and on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, PlainDict] = {}
@@ -162,33 +163,33 @@ def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
     return styles
 
 
-def _draw_curves(axes: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
+def draw_curves(axes: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
     """Draw the curve (x, y) of each variant in its style."""
-    styles = _line_styles(curves)
+    styles = line_styles(curves)
     for name, (x, y) in curves.items():
         axes.plot(np.asarray(x), np.asarray(y), label=name, **styles[name])
 
 
-def _line(axes: Axes, x: FloatArray, y: FloatArray, **style: Any) -> None:
+def draw_line(axes: Axes, x: FloatArray, y: FloatArray, **style: Any) -> None:
     """Draw a line; a single known point, which would not show, gets a marker."""
     marker = "o" if np.isfinite(x + y).sum() == 1 else ""
     axes.plot(x, y, marker=marker, **style)
 
 
-def _draw_mean(axes: Axes, x: ArrayLike, curves: ArrayLike, name: str, **style: Any) -> None:
+def draw_mean(axes: Axes, x: ArrayLike, curves: ArrayLike, name: str, **style: Any) -> None:
     """Draw the mean of curves [seeds, points] and its 95% bootstrap interval."""
     mean, low, high = mean_curve(curves)
     axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-    _line(axes, np.asarray(x, dtype=np.float64), mean, label=name, **style)
+    draw_line(axes, np.asarray(x, dtype=np.float64), mean, label=name, **style)
 
 
-def _cross(axes: Axes, x: float = 0.0) -> None:
+def draw_cross(axes: Axes, x: float = 0.0) -> None:
     """Draw thin lines through (x, 0)."""
     axes.axvline(x, color=GREY, linewidth=0.8, zorder=1)
     axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
 
 
-def _baselines(axes: Axes, values: Mapping[str, float]) -> None:
+def draw_baselines(axes: Axes, values: Mapping[str, float]) -> None:
     """Draw dashed horizontal lines."""
     for (name, value), (color, dash) in zip(
         values.items(), cycle(_BASELINE_STYLES[1:]), strict=False
@@ -196,7 +197,7 @@ def _baselines(axes: Axes, values: Mapping[str, float]) -> None:
         axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
 
 
-def _column(records: Sequence[PlainMapping], key: str) -> FloatArray:
+def read_column(records: Sequence[PlainMapping], key: str) -> FloatArray:
     """A metric of all records [records]; NaN where it is missing, None or not finite."""
     values = (record.get(key) for record in records)
     column = np.array([np.nan if value is None else float(value) for value in values])
@@ -220,21 +221,21 @@ def plot_fitness(
     records = [record for record in records if record.get("kind", "generation") == "generation"]
     if not records:
         raise ValueError("no generation to plot")
-    generation, mean = _column(records, "generation"), _column(records, "fitness_mean")
-    best = _column(records, "fitness_best")
-    of_mean, diverged = _column(records, "fitness_of_mean"), _column(records, "diverged")
+    generation, mean = read_column(records, "generation"), read_column(records, "fitness_mean")
+    best = read_column(records, "fitness_best")
+    of_mean, diverged = read_column(records, "fitness_of_mean"), read_column(records, "diverged")
     any_diverged = bool(np.nansum(diverged) > 0)
 
-    figure = _figure(5.6 if any_diverged else 5.0)
+    figure = new_figure(5.6 if any_diverged else 5.0)
     upper = figure.subplots(
         1 + any_diverged, sharex=True, squeeze=False, height_ratios=[6, 1][: 1 + any_diverged]
     )[:, 0]
-    axes = _style(upper[0], "" if any_diverged else "generation", "fitness")
-    low, high = _column(records, "fitness_low"), _column(records, "fitness_high")
+    axes = style_axes(upper[0], "" if any_diverged else "generation", "fitness")
+    low, high = read_column(records, "fitness_low"), read_column(records, "fitness_high")
     label = "middle 80% of candidates"
     axes.fill_between(generation, low, high, color=SKY, alpha=0.3, linewidth=0, label=label)
-    _line(axes, generation, mean, color=BLUE, linewidth=1.8, label="population mean")
-    _line(axes, generation, best, color=GREY, linewidth=1.0, label="best candidate (noisy)")
+    draw_line(axes, generation, mean, color=BLUE, linewidth=1.8, label="population mean")
+    draw_line(axes, generation, best, color=GREY, linewidth=1.0, label="best candidate (noisy)")
     shown = np.isfinite(of_mean)
     if shown.any():
         axes.plot(
@@ -248,16 +249,16 @@ def plot_fitness(
             zorder=4,
             label="strategy's mean, validation seeds",
         )
-    _baselines(axes, baseline or {})
+    draw_baselines(axes, baseline or {})
     if any_diverged:
-        lower = _style(upper[1], "generation", "diverged")
+        lower = style_axes(upper[1], "generation", "diverged")
         lower.fill_between(generation, np.nan_to_num(diverged), step="mid", color=PURPLE)
         lower.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         lower.set_ylim(bottom=0)
         figure.align_ylabels()
     upper[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    _legend(figure, axes)
-    return _save(figure, path)
+    add_legend(figure, axes)
+    return save_figure(figure, path)
 
 
 class LossCurve(NamedTuple):
@@ -281,11 +282,11 @@ def plot_losses(
     same factor, so that shapes compare: the scale is a coefficient, which tuning chooses anyway.
     `density` are observed errors of any shape, which are shaded in the background.
     """
-    figure = _figure(6.2, NARROW)
+    figure = new_figure(6.2, NARROW)
     upper, lower = figure.subplots(2, sharex=True)
-    _style(upper, "", "loss, drawn equally high")
-    _style(lower, "error: prediction - target", "slope of the curve above")
-    styles = _line_styles(curves)
+    style_axes(upper, "", "loss, drawn equally high")
+    style_axes(lower, "error: prediction - target", "slope of the curve above")
+    styles = line_styles(curves)
     window = [np.inf, -np.inf]
     for name, curve in curves.items():
         error, loss, derivative = (np.asarray(part, dtype=np.float64) for part in curve)
@@ -296,13 +297,13 @@ def plot_losses(
         window = [min(window[0], error.min()), max(window[1], error.max())]
     backgrounds = []
     for axes in (upper, lower):
-        _cross(axes)
+        draw_cross(axes)
         axes.set_xlim(*window)
         if density is not None:
             backgrounds.append(_background_histogram(axes, np.ravel(density), window))
     figure.align_ylabels((upper, lower))
-    _legend(figure, upper, *backgrounds)
-    return _save(figure, path)
+    add_legend(figure, upper, *backgrounds)
+    return save_figure(figure, path)
 
 
 def _background_histogram(axes: Axes, values: NDArray[Any], window: Sequence[float]) -> Axes:
@@ -345,9 +346,9 @@ def plot_learning_curves(
         ValueError: if there are no curves, or a shape does not match ``frames``.
     """
     steps = np.asarray(frames, dtype=np.float64)
-    figure = _figure(5.0, title=title)
-    axes = _style(figure.subplots(), "environment steps", ylabel)
-    _plot_means(axes, curves, steps)
+    figure = new_figure(5.0, title=title)
+    axes = style_axes(figure.subplots(), "environment steps", ylabel)
+    plot_means(axes, curves, steps)
     if complete_from is not None and steps[0] < complete_from:
         axes.axvspan(
             0,
@@ -358,17 +359,17 @@ def plot_learning_curves(
             label="the longest episodes cannot have ended yet",
         )
         axes.set_xlim(left=min(0.9 * steps[0], steps[0] - 0.01 * np.ptp(steps)))
-    _legend(figure, axes)
-    return _save(figure, path)
+    add_legend(figure, axes)
+    return save_figure(figure, path)
 
 
-def _plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) -> None:
+def plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) -> None:
     """Draw the mean over seeds and its 95% interval of curves [seeds, points] by name."""
-    styles = _line_styles(curves)
+    styles = line_styles(curves)
     for name, curve in curves.items():
         scores = np.asarray(curve, dtype=np.float64)
         if scores.shape[1:] != steps.shape:
             raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
         label = f"{name} ({counted(len(scores), 'seed')})"
-        _draw_mean(axes, steps, scores, label, **styles[name])
+        draw_mean(axes, steps, scores, label, **styles[name])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -57,19 +57,19 @@ def plot_scores(
     """
     below = [row for row in rows if row.name in (differences or {})]
     heights = [len(rows)] + [len(below)] * bool(below)
-    figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
+    figure = plots.new_figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     _rows(panels[0], rows, learned, [(r.iqm, r.interval) for r in rows], estimate)
-    plots._style(panels[0], xlabel, "", grid="x").margins(x=0.05)
+    plots.style_axes(panels[0], xlabel, "", grid="x").margins(x=0.05)
     if below and differences is not None:
         found = [differences[row.name] for row in below]
         window = _window(found, differences.get(learned))
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
         _rows(panels[1], below, learned, found, partial(estimate, sign=True), window)
-        plots._style(panels[1], f"difference from {reference}", "", grid="x").set_xlim(*window)
+        plots.style_axes(panels[1], f"difference from {reference}", "", grid="x").set_xlim(*window)
     _explain(panels[0], rows, learned)
-    plots._legend(figure, panels[0])
-    return plots._save(figure, path)
+    plots.add_legend(figure, panels[0])
+    return plots.save_figure(figure, path)
 
 
 def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[float, float]:
@@ -107,7 +107,7 @@ def _rows(
         text = written(middle, low, high)
         place = axes.get_yaxis_transform()
         axes.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
-    names = [plots._plain(row.name).replace(" (", "\n(") for row in rows]
+    names = [plots.plain_text(row.name).replace(" (", "\n(") for row in rows]
     axes.set_yticks(np.arange(len(rows)), names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_fontweight("bold" if row.name == learned else "normal")

@@ -29,26 +29,26 @@ class Rollout(NamedTuple):
 
 def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
     """Draw how a reward changes the weights [steps] of the steps before it; return the path."""
-    figure = plots._figure(3.6, plots.NARROW)
-    axes = plots._style(figure.subplots(), "steps before the reward", "change of the weight")
+    figure = plots.new_figure(3.6, plots.NARROW)
+    axes = plots.style_axes(figure.subplots(), "steps before the reward", "change of the weight")
     axes.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-    styles = plots._line_styles(curves)
+    styles = plots.line_styles(curves)
     own = [name for name in curves if plots.is_learned(name)]
     for name, curve in curves.items():
         fading = 1.0 - 0.75 * own.index(name) / len(own) if name in own else 1.0
         axes.plot(np.asarray(curve), label=name, alpha=fading, **styles[name])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    plots._legend(figure, axes)
-    return plots._save(figure, path)
+    plots.add_legend(figure, axes)
+    return plots.save_figure(figure, path)
 
 
 def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
     """Draw weights with the rewards that followed, and predictions with their targets."""
-    figure = plots._figure(5.4, plots.NARROW)
+    figure = plots.new_figure(5.4, plots.NARROW)
     above, *below = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
-    plots._style(above, "", "weight")
+    plots.style_axes(above, "", "weight")
     steps = np.arange(len(rollout.weight))
-    styles = plots._line_styles(("learned", "rewards that followed"))
+    styles = plots.line_styles(("learned", "rewards that followed"))
     above.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
     above.plot(steps, rollout.weight, label="learned", **styles["learned"])
     name = "rewards that followed"
@@ -62,14 +62,14 @@ def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
         axes.set_ylabel(name, fontsize=11, color=plots.INK)
     above.xaxis.set_major_locator(MaxNLocator(integer=True))
     below[-1].set_xlabel("step of the rollout", fontsize=11, color=plots.INK)
-    plots._legend(figure, above)
-    return plots._save(figure, path)
+    plots.add_legend(figure, above)
+    return plots.save_figure(figure, path)
 
 
 def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
     """Draw the probabilities [rows, columns, classes] of each class in every cell of a grid."""
     classes = probabilities.shape[-1]
-    figure = plots._figure(3.9, plots.NARROW)
+    figure = plots.new_figure(3.9, plots.NARROW)
     grid = figure.subplots(2, -(-classes // 2), squeeze=False).ravel()
     for axes in grid[classes:]:
         axes.set_visible(False)
@@ -77,7 +77,7 @@ def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
         _image(axes, probabilities[..., index], float(probabilities.max()), aspect="equal")
         axes.set_title(f"class {index + 1}", fontsize=10, color=plots.INK)
         axes.set_xticks([])
-    return plots._save(figure, path)
+    return plots.save_figure(figure, path)
 
 
 def _image(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from metaevo.reports.plots import INK, _figure, _save
+from metaevo.reports.plots import INK, new_figure, save_figure
 from purerl.envs import grid
 from purerl.types import Environment
 
@@ -58,7 +58,7 @@ def plot_value_map(
     """
     rows, cols = cells.shape
     seen = visits.sum(axis=1) > 0
-    figure = _figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
+    figure = new_figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
     left, right = figure.subplots(1, 2)
     values = np.where(seen, q.max(axis=1), np.nan).reshape(rows, cols)
     _map(left, values, "highest action value, greedy actions")
@@ -72,7 +72,7 @@ def plot_value_map(
         for action in best:
             if action < len(cells.moves):
                 _arrow(left, row, col, cells.moves[action])
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def _map(axes: Axes, values: np.ndarray, label: str) -> None:

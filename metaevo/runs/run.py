@@ -226,18 +226,18 @@ def open_run(
         run_dir: defaults to a new directory under `runs/`.
         resume: continue the run in this directory.
         exclusively: prevent other processes from writing to the directory.
-        alone: whether this process may exit by itself; `hosts.together` ends several processes.
+        alone: whether this process may exit by itself; `hosts.multi_process` ends several.
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.
         DiskError: if the directory can no longer be written.
     """
     directory = find_directory(run_dir, kind.name, resume=resume)
-    way_on = f"continue with: {how_to_continue(directory, settings)}"
-    with directory.held(f"finished work is saved; {way_on}", exclusively=exclusively):
+    resume_hint = f"continue with: {how_to_continue(directory, settings)}"
+    with directory.held(f"finished work is saved; {resume_hint}", exclusively=exclusively):
         saved = directory.read_config() if resume else None
         failing = _device_errors(directory, settings) if alone else contextlib.nullcontext()
-        with StopOnSignal(way_on) as stop, failing:
+        with StopOnSignal(resume_hint) as stop, failing:
             yield Run(kind, settings, directory, saved, stop)
 
 
@@ -311,13 +311,13 @@ def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], N
         (folder / subfolder).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {folder}", error) from None
-    way_on = "the same command continues with what is done"
-    with RunDirectory(folder).held(way_on), StopOnSignal(way_on, PATIENCE) as stop:
+    resume_hint = "the same command continues with what is done"
+    with RunDirectory(folder).held(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)
         try:
             work(stop.check)
         except StopRequestedError:
-            print(f"stopped; {way_on}", file=sys.stderr)
+            print(f"stopped; {resume_hint}", file=sys.stderr)
         return stop.exit_code
 
 

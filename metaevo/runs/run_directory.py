@@ -101,11 +101,11 @@ class RunDirectory:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def held(self, way_out: str, *, exclusively: bool = True) -> Iterator[None]:
+    def held(self, resume_hint: str, *, exclusively: bool = True) -> Iterator[None]:
         """Lock the directory while a run writes to it.
 
         Args:
-            way_out: instructions to continue after a disk error, for the error message.
+            resume_hint: instructions to continue after a disk error, for the error message.
             exclusively: whether to exclude other processes from writing to the directory.
 
         Raises:
@@ -121,7 +121,9 @@ class RunDirectory:
                 raise
             kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
             where = error.filename or self.path
-            raise kind(f"{where} cannot be written: {files.reason(error)}; {way_out}") from error
+            raise kind(
+                f"{where} cannot be written: {files.reason(error)}; {resume_hint}"
+            ) from error
 
     def _owns(self, path: Any) -> bool:
         return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)

@@ -30,7 +30,7 @@ class RecordConfig:
     track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
     """most seconds that a run waits at its end for its trackers"""
     quick: bool = False
-    """a quick look with tiny sizes and meaningless numbers; set by --quick"""
+    """tiny sizes, to see that a run works; its numbers mean nothing; set by --quick"""
 
     def __post_init__(self) -> None:
         """Check the tracking URI."""

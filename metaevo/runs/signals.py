@@ -51,18 +51,18 @@ class StopOnSignal:
     Works in the main thread only (elsewhere Python raises ValueError).
     """
 
-    def __init__(self, way_on: str = "", patience: float | None = None) -> None:
+    def __init__(self, resume_hint: str = "", patience: float | None = None) -> None:
         """Wait for a signal.
 
         Args:
-            way_on: instructions to continue the run, for the message after a second signal.
+            resume_hint: instructions to continue the run, for the message after a second signal.
             patience: seconds after which one signal stops immediately; None while results may be
                 unsaved. Can be changed later.
         """
         self.requested: int | None = None
         self.patience = patience
         self._timer: threading.Timer | None = None
-        self._way_on = way_on
+        self._resume_hint = resume_hint
         self._time = 0.0
         self._old_handlers: dict[int, Any] = {}
         self._is_leaving = False
@@ -128,8 +128,8 @@ class StopOnSignal:
         if self._is_leaving:  # `interrupt_main` arrives here, too
             return
         self._is_leaving = True
-        if self._way_on:
-            print(f"\nstopped at once; {self._way_on}", file=sys.stderr, flush=True)
+        if self._resume_hint:
+            print(f"\nstopped at once; {self._resume_hint}", file=sys.stderr, flush=True)
         if _end_command in self._old_handlers.values():
             os._exit(128 + number)
         interrupt_main(signal.Signals(number))  # calls `_handle`

@@ -79,7 +79,7 @@ class Evolutions:
         low, high = number(min(self.validation)), number(max(self.validation))
         return (
             f"{len(self.members)} evolutions, on validation seeds from {low} to {high}; the best "
-            f"there, seed {self.chosen.seed}, is what the run stands for."
+            f"there, seed {self.chosen.seed}, is the result of the run."
         )
 
     def table(self, result: HeldOut | None) -> page.Table:

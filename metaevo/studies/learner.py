@@ -8,7 +8,7 @@ from typing import Any, Self
 import jax
 
 from metaevo.comparison import entries, protocol, unseen
-from metaevo.comparison.ablations import Laboratory, table_of_parts
+from metaevo.comparison.ablations import PartInspector, table_of_parts
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.components.parts import Part
@@ -111,7 +111,7 @@ class LearnerStudy(Study):
         if settings.evaluation.unseen:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
-        self._laboratory = Laboratory(self.first, self.parts)
+        self._inspector = PartInspector(self.first, self.parts)
         self.captions = {}
         for _, captions in self._hooks("CAPTIONS"):
             self.captions |= captions
@@ -210,7 +210,7 @@ class LearnerStudy(Study):
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
         for part, draw in self._hooks("draw"):
-            draw(self._laboratory.found(part, meta_params), figures)
+            draw(self._inspector.found(part, meta_params), figures)
 
     def compare(
         self,
@@ -248,7 +248,7 @@ class LearnerStudy(Study):
             result = protocol.compare(
                 self.settings,
                 self.parts,
-                self._laboratory,
+                self._inspector,
                 learned=learned,
                 path=path,
                 evolution_frames=evolution_frames,
@@ -277,7 +277,7 @@ class LearnerStudy(Study):
         found: list[str] = []
         for part, findings in self._hooks("findings"):
             observed = result.get("observed", {}).get(part.name, {})
-            found += findings(self._laboratory.found(part, meta_params), observed)
+            found += findings(self._inspector.found(part, meta_params), observed)
         return found
 
     def tables(self, result: PlainMapping) -> list[Table]:

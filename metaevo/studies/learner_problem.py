@@ -99,7 +99,7 @@ class LearnerProblem:
         return found
 
     def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """Do the same with a gradient, through `window` updates; see `meta_gradient`."""
+        """Evaluate with a gradient through `window` updates; see `meta_gradient`."""
         found: Evaluation = self._problem.ascend(key, meta_params, window)
         return found
 

@@ -75,15 +75,15 @@ def run_evolutions(
             f"run.evolution_seeds = {count}: must be 1 with several processes; start a run for "
             "each seed (--run.seed)"
         )
-    hosts.agreed(study.check)
+    hosts.raise_on_all(study.check)
     if not hosts.is_first():
-        hosts.agreed(_listen)
+        hosts.raise_on_all(_stand_by)
         return _follow(study, settings)
     kind = Kind(study.name, "evolution", "generation", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
-        run = hosts.agreed(lambda: stack.enter_context(alive))
+        run = hosts.raise_on_all(lambda: stack.enter_context(alive))
         return _lead(study, run)
 
 
@@ -92,7 +92,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     count = settings.run.evolution_seeds
     members = members_of(path, settings)
     directories = [each.directory for each in members] if count > 1 else [run.directory]
-    resolved = hosts.of_first(lambda: _resolve(study, run, directories))
+    resolved = hosts.broadcast_from_first(lambda: _resolve(study, run, directories))
     if resolved is None:
         generations = len(directories[0].read_metrics("generation"))
         evolutions = f"{count} evolutions, " if count > 1 else ""
@@ -110,10 +110,10 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
                 for member in members:
                     run.check_stop()
                     evolution = _evolve_one(study, run, member, evolution, resolved)
-            hosts.leave()  # the rest is done by this process alone
+            hosts.disconnect()  # the rest is done by this process alone
             conclude(study, run, Evolutions(path, settings) if count > 1 else None)
         except StopRequestedError:
-            hosts.leave()
+            hosts.disconnect()
             raise
     return run.exit_code
 
@@ -154,17 +154,17 @@ def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
 def _follow(study: Study, settings: EvolutionSettings) -> int:
     """Run in another process, which receives resolved values from the first one."""
     with StopOnSignal() as stop:
-        resolved = hosts.of_first(_listen)
+        resolved = hosts.broadcast_from_first(_stand_by)
         if resolved is None:
             return 0
         evolution = make_evolution(study, settings, resolved)
-        hosts.agreed(_listen)  # the first process reads a checkpoint
+        hosts.raise_on_all(_stand_by)  # the first process reads a checkpoint
         for _ in _blocks(evolution, evolution.start(), settings, stop):
             pass
         return stop.exit_code
 
 
-def _listen() -> Any:
+def _stand_by() -> Any:
     """Stand by while the first process runs code that can fail."""
 
 
@@ -234,7 +234,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = hosts.agreed(lambda: run.restore(evolution.template) if run.before else None)
+    restored = hosts.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
     state, done, seconds = restored or (evolution.start(), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)

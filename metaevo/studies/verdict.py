@@ -107,7 +107,7 @@ def budget(result: HeldOut, tasks: str) -> str:
             f"of them {how} in all)."
         )
     who, other = names if tuned[0] is learned else names[::-1]
-    return f"{who} was tuned {how}); {other} is strongest with the run's hyperparameters."
+    return f"{who} was tuned {how}); {other} has the highest score with the run's hyperparameters."
 
 
 def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:

@@ -339,13 +339,13 @@ def _totals(agents: Agents) -> EpisodeSums:
 def _draw(entries: dict[str, Entry], history: History, schedule: Schedule, path: Path) -> None:
     panels = {"fitness of the round": history.scores, **history.hyperparams}
     best = {"fitness of the round": history.scores.max(axis=1), **schedule}
-    figure = plots._figure(1.0 + 1.9 * len(panels))
+    figure = plots.new_figure(1.0 + 1.9 * len(panels))
     rounds = np.arange(1, len(history.scores) + 1)
     rows = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values) in zip(rows, panels.items(), strict=True):
-        plots._style(axes, "round" if axes is rows[-1] else "", name)
+        plots.style_axes(axes, "round" if axes is rows[-1] else "", name)
         axes.plot(rounds, np.where(np.isfinite(values), values, np.nan), color=plots.LIGHT)
         axes.plot(rounds, best[name], color=plots.LEARNED, linewidth=2.2)
         if getattr(entries.get(name), "log", False):
             axes.set_yscale("log")
-    plots._save(figure, path)
+    plots.save_figure(figure, path)

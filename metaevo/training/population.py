@@ -43,7 +43,7 @@ from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 MAX_POINTS = 200
 """Default limit for the points of a learning curve."""
 BLOCK_SECONDS = 5.0
-"""The longest time between two looks at the host (at least one update)."""
+"""Maximum seconds on the devices between two returns to the host (at least one update)."""
 
 
 class Population:

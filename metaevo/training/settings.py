@@ -66,7 +66,7 @@ class RunConfig(RecordConfig):
     checkpoint_seconds: Annotated[float, Ge(0)] = 60.0
     """the least time between two checkpoints"""
     block_seconds: Annotated[float, Gt(0)] = 2.0
-    """the longest time between two looks at the host (at least one update)"""
+    """maximum seconds on the devices between two returns to the host (at least one update)"""
     chunk_size: Annotated[int, Gt(0)] | None = None
     """agents trained at once on a device; by default chosen by metaevo.devices"""
     num_devices: Annotated[int, Gt(0)] | None = None

@@ -94,7 +94,7 @@ class TrainLearner:
         return Evaluation(total, metrics)
 
     def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """Do the same with a gradient through `window` updates of every training.
+        """Evaluate with a gradient through `window` updates of every training.
 
         Raises:
             ValueError: if a learner has no derivatives, or its updates do not fill windows.

@@ -93,7 +93,7 @@ def _save(plot: Callable[[], object], path: Path) -> None:
                 each.grid(visible=False)
             elif each.get_label() != "<colorbar>":
                 shown = each.get_xlim()
-                plots._style(each, each.get_xlabel(), each.get_ylabel())
+                plots.style_axes(each, each.get_xlabel(), each.get_ylabel())
                 each.set_xlim(shown)
         if len(axes) > 1:
             figure.set_layout_engine("constrained")

@@ -18,12 +18,12 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
     styles = [(color, dash) for dash in _DASHES for color in _COLORS]
     shown = dict(zip([each.label for each in result.groups], styles, strict=False))
     tasks = list(dict.fromkeys(row.task for row in result.efficiency))[:_MOST_TASKS]
-    figure, panels = plots._panels(len(tasks), 3.9)
+    figure, panels = plots.new_panels(len(tasks), 3.9)
     names = AXES[result.selection.axis], result.selection.metric.replace("_", " ")
     for axes, task in zip(panels, tasks, strict=True):
-        plots._style(axes, *names)
+        plots.style_axes(axes, *names)
         if len(tasks) > 1:
-            axes.set_title(plots._plain(task), fontsize=11, wrap=True)
+            axes.set_title(plots.plain_text(task), fontsize=11, wrap=True)
         for row in result.efficiency:
             if row.task != task or row.group not in shown or not len(row.middle.x):
                 continue
@@ -33,5 +33,5 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
             axes.plot(part.x, part.iqm, color=color, linestyle=dash, marker=marker, linewidth=2,
                       label=row.group)  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    plots._legend(figure, *panels, letters=10)
-    return plots._save(figure, path)
+    plots.add_legend(figure, *panels, letters=10)
+    return plots.save_figure(figure, path)

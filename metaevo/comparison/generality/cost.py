@@ -8,11 +8,11 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Len
 
+from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import digest_of_text
 from metaevo.comparison.generality.measure import Bench, key_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark
-from metaevo.comparison.kept import kept_in
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict
 
@@ -51,7 +51,7 @@ def measure_cost(benchmark: Benchmark, task: str, rule: Rule, folder: Path) -> P
         return {"task": task, "ratio": float(np.median(ratios)), "range": found}
 
     key = digest_of_text(str([key_of(benchmark, task, rule.learner), rule.slot, rule.key]))
-    kept: PlainDict = kept_in(folder / "cost.json", _Cost, key, work)
+    kept: PlainDict = cached_in(folder / "cost.json", _Cost, key, work)
     return {name: kept[name] for name in ("task", "ratio", "range")}
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from annotated_types import Len
 
 from metaevo import statistics
+from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import digest_of_text
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import DEFAULT, LEARNER, Benchmark
-from metaevo.comparison.kept import kept_in
 from metaevo.config import ConfigError, from_dict
 from metaevo.config.checks import Measure, Number, Text
 from metaevo.config.plain import PlainDict
@@ -165,7 +165,7 @@ def measure(
         found = {"learning_rate": best["learning_rate"], "others": others}
         return {**found, "tuning": tuned, "scores": scores}
 
-    found: PlainDict = kept_in(file, _Kept, key, work)
+    found: PlainDict = cached_in(file, _Kept, key, work)
     return found
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metaevo import statistics
+from metaevo.comparison.cache import cached_in
 from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of, settings_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark, Reference
-from metaevo.comparison.kept import kept_in
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose
@@ -47,7 +47,7 @@ def measure_references(
                 return {"learning_rates": rates, **best, "tuning": tuned, **scores}
 
             file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
-            tasks[name] = kept_in(file, Reference, key, work)
+            tasks[name] = cached_in(file, Reference, key, work)
             bar.update(1)
     flat = [name for name, each in tasks.items() if not _has_scale(each)]
     if flat:

@@ -176,11 +176,11 @@ def interval_of(part: PlainMapping) -> str:
 def draw(found: PlainMapping, path: Path) -> Path:
     """Draw the normalised score of every task, and the performance profile over all tasks."""
     tasks = found["tasks"]
-    figure = plots._figure(4.4 + 0.3 * len(tasks), plots.NARROW)
+    figure = plots.new_figure(4.4 + 0.3 * len(tasks), plots.NARROW)
     above, below = figure.subplots(2, height_ratios=[0.3 * len(tasks) + 0.8, 2.6])
     label = f"score of {found['rule']}: 0 random play, 1 tuned PPO"
-    plots._style(above, label, "", grid="x")
-    plots._style(below, label, "share of agents above it")
+    plots.style_axes(above, label, "", grid="x")
+    plots.style_axes(below, label, "share of agents above it")
     for at, each in enumerate(tasks.values()):
         scores = np.clip(each["normalised"], *RANGE)
         above.plot(scores, np.full(len(scores), at), "|", color=plots.GREY, alpha=0.8)
@@ -198,4 +198,4 @@ def draw(found: PlainMapping, path: Path) -> Path:
         axes.set_xlim(*RANGE)
         for value in (0.0, 1.0):
             axes.axvline(value, color=plots.INK, linewidth=1, linestyle=":")
-    return plots._save(figure, path)
+    return plots.save_figure(figure, path)

@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 
 from metaevo import statistics
 from metaevo.comparison import entries
+from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, Variant, digest_of_text
 from metaevo.comparison.evaluation import LEARNED, Contender
-from metaevo.comparison.kept import kept_in
 from metaevo.comparison.protocol import comparison_of, contender_maker
 from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
@@ -154,7 +154,7 @@ class Trials:
             return {"rows": rows, **ends}
 
         key = digest_of_text(str([this.context, to_dict(this.config), len(self.tasks) > 1]))
-        found: Baselines = kept_in(folder / f"{task.name}.json", Baselines, key, work)
+        found: Baselines = cached_in(folder / f"{task.name}.json", Baselines, key, work)
         return found
 
     @functools.cached_property

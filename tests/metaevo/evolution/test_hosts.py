@@ -105,13 +105,13 @@ def test_alone_everything_is_ones_own():
 
     assert hosts.is_first()
     assert hosts.gather({"a": (1,)}) == [{"a": (1,)}]
-    assert hosts.of_first(lambda: 3) == hosts.agreed(lambda: 3) == 3
+    assert hosts.broadcast_from_first(lambda: 3) == hosts.raise_on_all(lambda: 3) == 3
     tree = {"x": np.arange(3)}
     assert hosts.share(tree) is tree
-    for run in (hosts.of_first, hosts.agreed):
+    for run in (hosts.broadcast_from_first, hosts.raise_on_all):
         with pytest.raises(ConfigError, match=r"^no$"):
             run(refuse)
-    with pytest.raises(ZeroDivisionError), hosts.together():
+    with pytest.raises(ZeroDivisionError), hosts.multi_process():
         1 / 0  # noqa: B018
 
 
@@ -142,7 +142,7 @@ def test_the_death_of_another_process_is_one_line(others, monkeypatch, capfd, er
         raise SystemExit(code)
 
     monkeypatch.setattr(hosts.os, "_exit", end)
-    with pytest.raises(SystemExit, match="1"), hosts.together():
+    with pytest.raises(SystemExit, match="1"), hosts.multi_process():
         raise error
     said = capfd.readouterr().err
     assert ("Traceback" in said) == traceback
@@ -157,12 +157,12 @@ def test_an_error_in_one_process_is_raised_in_all(others):
     def refuse():
         raise ConfigError("no")
 
-    assert hosts.agreed(lambda: 3) == 3
+    assert hosts.raise_on_all(lambda: 3) == 3
     with pytest.raises(ConfigError, match=r"^no$"):
-        hosts.agreed(refuse)
+        hosts.raise_on_all(refuse)
     assert told == [None, "no"]  # the others hear of it
     answers[1] = "theirs"
-    for run in (hosts.agreed, hosts.of_first):
+    for run in (hosts.raise_on_all, hosts.broadcast_from_first):
         with pytest.raises(ConfigError, match=r"^theirs$"):
             run(lambda: 3)
 

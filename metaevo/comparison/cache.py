@@ -9,7 +9,7 @@ from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 
 
-def kept_in(file: Path | None, kind: Any, key: str, work: Callable[[], PlainDict]) -> Any:
+def cached_in(file: Path | None, kind: Any, key: str, work: Callable[[], PlainDict]) -> Any:
     """Return what a file holds under a key, or else do the work and write its result there.
 
     A damaged file is replaced, with a warning.
