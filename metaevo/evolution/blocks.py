@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, State
 from purerl.types import PyTree
@@ -83,6 +84,29 @@ def run_generations(
         done += length
         needed = evolution.compile() if evolution.chunk_size != chunk_size else None
         yield Block(evolution, state, metrics, done, seconds, needed)
+
+
+def records_of(block: Block, frames: int) -> list[PlainDict]:
+    """Return a record for each generation of a block.
+
+    Args:
+        block: the block.
+        frames: environment steps before it; a record has the number after its generation.
+    """
+    metrics = dict(block.metrics)
+    if not metrics:
+        return []
+    first = block.done - len(metrics["fitness_mean"])
+    if "frames" in metrics:  # they depend on the drawn tasks
+        ends = (frames + np.cumsum(metrics.pop("frames"), dtype=np.int64)).tolist()
+    else:
+        steps = block.evolution.frames
+        ends = [frames + steps(each) - steps(first) for each in range(first + 1, block.done + 1)]
+    return [
+        {"generation": first + index, "frames": end}
+        | {name: values[index] for name, values in metrics.items()}
+        for index, end in enumerate(ends)
+    ]
 
 
 def in_lockstep(length: int, stop: Stop | None) -> int:

@@ -12,7 +12,7 @@ from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping, listed
-from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.blocks import records_of, run_generations
 from metaevo.evolution.checks import check_problem
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
@@ -285,10 +285,9 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             for block in run_generations(evolution, evolution.start(), keep_chunks=keep):
                 evolution, state = block.evolution, block.state
                 bar.stage("evolving")
-                for values in zip(*block.metrics.values(), strict=True):
-                    own = dict(zip(block.metrics, values, strict=True))
-                    records.append({"generation": len(records), **own})
-                    bar.update()
+                new = records_of(block, records[-1]["frames"] if records else 0)
+                records += new
+                bar.update(len(new))
             frames = evolution.frames_per_generation
             result = evolution.result(state)
             if lesson := trouble(records, evolution.population_size):

@@ -30,7 +30,7 @@ from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
-from metaevo.evolution.blocks import Block, as_text, run_generations
+from metaevo.evolution.blocks import Block, as_text, records_of, run_generations
 from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
@@ -301,28 +301,14 @@ class _Logbook:
 
     def _log(self, block: Block) -> None:
         since = time.monotonic() - self.started - block.seconds
-        length = len(block.metrics["fitness_mean"])
-        first = block.done - length
-        own = dict(block.metrics)
-        if "frames" in own:  # they depend on the drawn tasks
-            frames = self.frames + np.cumsum(own.pop("frames"), dtype=np.int64)
-        else:
-            ends = [block.evolution.frames(each) for each in range(first, block.done + 1)]
-            frames = self.frames + np.array(ends[1:], np.int64) - ends[0]
-        for index in range(length):
-            self.run.log(
-                {
-                    "kind": "generation",
-                    "generation": first + index,
-                    "frames": int(frames[index]),
-                    "seconds": round(since + block.seconds * (index + 1) / length, 3),
-                    **{key: values[index] for key, values in own.items()},
-                }
-            )
+        records = records_of(block, self.frames)
+        for index, record in enumerate(records, start=1):
+            seconds = round(since + block.seconds * index / len(records), 3)
+            self.run.log({"kind": "generation", "seconds": seconds, **record})
         found = block.evolution.result(block.state)
         history.record(self.run.directory.path, block.done, found)
-        self._show(block, length, int(frames[-1]) - self.frames)
-        self.frames = int(frames[-1])
+        self._show(block, len(records), records[-1]["frames"] - self.frames)
+        self.frames = records[-1]["frames"]
         if block.done % self.run.settings.run.checkpoint_every == 0 or block.done == self.total:
             self.save(block.state)
 

@@ -17,7 +17,8 @@ from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
-from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
+from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.strategy import StrategyConfig
@@ -144,12 +145,13 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         scores = []
         for seed in drawn.tolist():
             this = evolution.with_settings(seed, settings.strategy)
-            state, generations = this.init(), settings.evolution.generations
-            for done in range(0, generations, BLOCK_CAPACITY):
-                count = min(BLOCK_CAPACITY, generations - done)
-                state, _ = this.run_block(state, count)
-                progress(this.frames(done + count) - this.frames(done))
-            found = jax.device_get(this.result(state))
+            state, before = this.start(), 0
+            keep = settings.evolution.chunk_size is not None
+            for block in run_generations(this, state, keep_chunks=keep):
+                this, state = block.evolution, block.state
+                progress(this.frames(block.done) - before)
+                before = this.frames(block.done)
+            evolution, found = this, jax.device_get(this.result(state))
             rows = {
                 "key": keys,
                 "meta_params": jax.tree.map(

@@ -99,7 +99,7 @@ def result(
             horizon: of(name for name in core if benchmark.tasks[name].horizon == horizon)
             for horizon in HORIZONS
         },
-        "better_than_ppo": float(np.mean([np.mean(scores[name] > 1) for name in first])),
+        "better_than_ppo": float(np.mean([np.mean(scores[name] > 1) for name in first or scores])),
         "tasks": _by_task(measured, scores),
     }
 

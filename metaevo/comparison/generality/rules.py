@@ -1,6 +1,5 @@
 """Rules to benchmark, by name: hand-written functions, zoo entries and evolved components."""
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from metaevo.components import discovery, filling, learners, parts, published, r
 from metaevo.components.parts import Part
 from metaevo.components.published import Published
 from metaevo.config import ConfigError, files, show, to_dict
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from purerl.custom import is_custom
 from purerl.learners import HAND_WRITTEN, LEARNERS
@@ -97,13 +97,11 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
         known += [entry.name for entry in entries if entry.card["slot"] in slots]
-        close = difflib.get_close_matches(text, [*known, *LEARNERS], n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        known += LEARNERS
         raise ConfigError(
-            f"{show(text)} is no rule{hint}; it must be the directory of a run that evolved one, "
-            "a file of published weights, a component's file (FILE.py), a learner (FILE.py:NAME), "
-            "or one of "
-            f"{', '.join([*known, *LEARNERS])}"
+            f"{show(text)} is no rule{of_value(text, known)}; it must be the directory of a run "
+            "that evolved one, a file of published weights, a component's file (FILE.py), a "
+            f"learner (FILE.py:NAME), or one of {', '.join(known)}"
         )
     if slot not in slots:
         raise ConfigError(f"{text}: fills {slot}; the benchmark has: {', '.join(slots)}")

@@ -1,6 +1,5 @@
 """The benchmark's tasks and its reference scores: random play and tuned PPO on each task."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from annotated_types import Gt, Len
 from metaevo.components import learners
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
 from metaevo.config.checks import Index, Number, Text
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 
 FOLDER = Path(__file__).parent
@@ -106,9 +106,7 @@ class Benchmark:
         """
         for name in names or ():
             if name not in self.tasks:
-                close = difflib.get_close_matches(name, self.tasks, n=1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
-                known = ", ".join(self.tasks)
+                known, hint = ", ".join(self.tasks), of_value(name, self.tasks)
                 raise ConfigError(f"tasks: {name!r} is not in the list{hint}; it has: {known}")
         return [name for name in self.tasks if not names or name in names]
 
