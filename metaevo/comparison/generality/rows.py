@@ -8,6 +8,7 @@ from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import page
 
+NOTE = "All rules have the same random keys, and a lead of a tenth can be due to them."
 FOLDER = Path(__file__).parent / "rows"
 """Folder with one file per rule: the result.json written by the command."""
 
@@ -46,4 +47,4 @@ def table(rows: Iterable[PlainMapping]) -> page.Table:
         parts = parts_of(row)
         columns[3:] = parts
         cells.append([row["rule"], score_of(row), str(row["score"]["tasks"]), *parts.values()])
-    return page.Table("", columns, cells)
+    return page.Table("", columns, cells, note=NOTE)
