@@ -3,8 +3,8 @@
 python experiments/remeasure.py adam schedule_free --tasks cartpole acrobot
 
 The benchmark's random keys are the same for all rules, two agents choose a rule's learning rate on
-a task, and eight are scored. So a high score can be due to these keys. Here all keys are others,
-and 32 agents are scored; random play and the reference stay those of the benchmark.
+a task, and eight are scored. So a high score can be due to these keys. This script uses other keys
+and scores 32 agents. Random play and the reference are not measured again.
 """
 
 import argparse
@@ -26,18 +26,18 @@ from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.config import exit_on_config_error
 
 KEYS = 100
-"""In the place of a task's version, which is part of its random keys."""
+"""Replaces a task's version, which is part of its random keys."""
 
 
 @exit_on_config_error()
 def main(argv: Sequence[str]) -> int:
-    """Measure every rule, and print its score over the tasks and on each of them."""
+    """Measure every rule, and print its scores."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("rules", nargs="+", metavar="RULE", help="as of `metaevo generality`")
+    parser.add_argument("rules", nargs="+", metavar="RULE", help="a rule for `metaevo generality`")
     parser.add_argument("--tasks", nargs="+", help="by default all")
-    parser.add_argument("--seeds", type=int, default=32, help="agents that are scored (32)")
+    parser.add_argument("--seeds", type=int, default=32, help="scored agents (32)")
     args = parser.parse_args(argv)
     if args.seeds < 1:
         parser.error("--seeds: must be at least 1")

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, MaxLen
 from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
+from purerl.fast.convolutions import conv_general_dilated
 from purerl.fast.initializers import orthogonal
 from purerl.fast.perceptron import is_fused, perceptron
 from purerl.fast.products import dot_general
@@ -69,6 +70,16 @@ def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
     return nn.Dense(size, kernel_init=kernel_init, dot_general=dot_general)
 
 
+def _convolution(kernel_init: Initializer) -> nn.Conv:
+    return nn.Conv(
+        16,
+        (3, 3),
+        padding="VALID",
+        kernel_init=kernel_init,
+        conv_general_dilated=conv_general_dilated,
+    )
+
+
 class Torso(nn.Module):
     """Features of an observation: a multilayer perceptron, behind a convolution for images.
 
@@ -89,7 +100,7 @@ class Torso(nn.Module):
         activation = ACTIVATIONS[self.activation]
         batch_shape = x.shape[: x.ndim - self.obs_ndim]
         if self.obs_ndim == 3:
-            x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=self.kernel_init)(x))
+            x = activation(_convolution(self.kernel_init)(x))
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
             x = _dense(size, self.kernel_init)(x)
