@@ -18,7 +18,7 @@ from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import schema
-from metaevo.runs.schema import HeldOut, Judgement
+from metaevo.runs.schema import HeldOut, Judgement, Together
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -256,17 +256,10 @@ def summary(
     }
     if len(learned) > 1:
         together = statistics.together([strata[name] for name in learned.values()], others)
+        better = sum(each["conclusion"] == "better" for each in against)
+        counts = {"evolutions": len(learned), "better": better}
         result["evolutions"] = against
-        result["together"] = {
-            "evolutions": len(learned),
-            "better": sum(each["conclusion"] == "better" for each in against),
-            "iqm": together.mean.value,
-            "interval": list(together.mean.interval),
-            "difference": together.difference.value,
-            "difference_interval": list(together.difference.interval),
-            "p": together.p,
-            "conclusion": together.verdict,
-        }
+        result["together"] = cast(Together, {**counts, **together._asdict()})
     return result
 
 

@@ -38,9 +38,8 @@ from metaevo.statistics.scores import fill_missing as fill_missing
 from metaevo.statistics.scores import iqm as iqm
 from metaevo.statistics.scores import strata_of as strata_of
 from metaevo.statistics.verdict import Comparison as Comparison
-from metaevo.statistics.verdict import Contrast as Contrast
 from metaevo.statistics.verdict import Verdict as Verdict
 from metaevo.statistics.verdict import against_strongest as against_strongest
 from metaevo.statistics.verdict import compare as compare
-from metaevo.statistics.verdict import contrast as contrast
+from metaevo.statistics.verdict import compare_strata as compare_strata
 from metaevo.statistics.verdict import verdict as verdict

@@ -10,7 +10,7 @@ from metaevo.comparison.compare_runs.grouping import Group
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.comparison.compare_runs.selection import Selection
 from metaevo.config.plain import PlainDict
-from metaevo.statistics import Contrast, Estimate, Verdict
+from metaevo.statistics import Estimate, Verdict
 
 TableName = Literal["scores", "groups", "pairs", "tasks", "efficiency", "effects", "runs"]
 
@@ -47,7 +47,12 @@ class PairResult:
     first: str
     second: str
     seeds: tuple[int, int]
-    contrast: Contrast
+    difference: Estimate
+    """in interquartile mean, of the first from the second"""
+    probability: Estimate
+    """probability that a seed of the first is better than a seed of the second"""
+    p: float
+    """of this pair alone"""
     adjusted_p: float
     verdict: Verdict
     needed: float
@@ -126,8 +131,8 @@ class RunComparison:
             ],
             "pairs": [
                 {"group": each.first, "against": each.second, "verdict": each.verdict,
-                 "difference": each.contrast.difference,
-                 "probability_of_improvement": each.contrast.probability,
+                 "difference": each.difference,
+                 "probability_of_improvement": each.probability,
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
             ],
