@@ -11,7 +11,7 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.strategies import has_mean
 from metaevo.reports import page
-from metaevo.reports.numbers import number
+from metaevo.reports.numbers import difference_text, number
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Judgement, Together, Variant, pooled
@@ -94,7 +94,7 @@ class Evolutions:
         cells.append(["all", None])
         scored: list[Variant | Together] = [*self._rows(result), result["together"]]
         for row, each, judged in zip(cells, scored, self._judged(result), strict=True):
-            row += [each["iqm"], each["interval"], verdict.difference(judged)]
+            row += [each["iqm"], each["interval"], difference_text(judged)]
             row.append(judged["conclusion"])
         best = verdict.best_function(result)
         columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
@@ -103,7 +103,7 @@ class Evolutions:
             best = verdict.best_function(everything)
             columns += [f"unseen: difference from {best}", "verdict there"]
             for row, judged in zip(cells, self._judged(everything), strict=True):
-                row += [verdict.difference(judged), carried(judged)]
+                row += [difference_text(judged), carried(judged)]
         note = (
             "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
             "over evolutions; its intervals take the evolution as the unit."

@@ -10,7 +10,7 @@ from metaevo import statistics
 from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
 from metaevo.reports import layout, page, score_plots
-from metaevo.reports.numbers import estimate
+from metaevo.reports.numbers import difference_text, estimate
 from metaevo.reports.plots import is_learned
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies import verdict
@@ -122,7 +122,7 @@ def _verdict(result: HeldOut) -> str:
     if "together" in result:
         found = result["together"]
         count = f", better in {found['better']} of {found['evolutions']}"
-    return f"{judged['conclusion']}{count}: {verdict.difference(judged)}"
+    return f"{judged['conclusion']}{count}: {difference_text(judged)}"
 
 
 def _reference(result: HeldOut) -> str:

@@ -28,11 +28,6 @@ def row_of(rule: str) -> PlainDict | None:
     return next((row for row in entered() if row["rule"] == rule), None)
 
 
-def score_of(row: PlainMapping) -> str:
-    """Return a row's score with its interval."""
-    return interval_of(row["score"])
-
-
 def parts_of(row: PlainMapping) -> dict[str, str]:
     """Return a row's scores by families and horizons of tasks, of added tasks, and all tuned."""
     parts = {**row["families"], **row["horizons"]}
@@ -46,5 +41,6 @@ def table(rows: Iterable[PlainMapping]) -> page.Table:
     for row in rows:
         parts = parts_of(row)
         columns[3:] = parts
-        cells.append([row["rule"], score_of(row), str(row["score"]["tasks"]), *parts.values()])
+        score = row["score"]
+        cells.append([row["rule"], interval_of(score), str(score["tasks"]), *parts.values()])
     return page.Table("", columns, cells, note=NOTE)
