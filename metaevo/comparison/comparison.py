@@ -17,8 +17,7 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress,
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs import schema
-from metaevo.runs.schema import HeldOut, Judgement, Together
+from metaevo.runs.schema import HeldOut, Judgement, Row, StoredRow, Together
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -163,6 +162,18 @@ class Comparison:
             "frames_per_agent": self.frames_per_seed,
         }
 
+    def judge_stored(self, rows: Sequence[StoredRow]) -> HeldOut:
+        """Return the result for stored scores; a missing one counts as the worst of all."""
+        scores = {row["name"]: row["scores"] for row in rows}
+        return self.judge(
+            [
+                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
+                for row in rows
+            ],
+            statistics.fill_missing(scores),
+            {row["name"]: row["diverged"] for row in rows},
+        )
+
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
@@ -263,7 +274,7 @@ def summary(
     return result
 
 
-def _row(variant: Variant, scores: np.ndarray, diverged: int) -> schema.Variant:
+def _row(variant: Variant, scores: np.ndarray, diverged: int) -> Row:
     found = statistics.summarise(scores)
     return {
         "name": variant.name,

@@ -173,7 +173,7 @@ class _Summary(Scored):
     diverged: Index
 
 
-class Variant(_Summary):
+class Row(_Summary):
     """One contender with one choice of hyperparameters."""
 
     function: Text
@@ -211,7 +211,7 @@ class Together(_Pair):
 class HeldOut(TypedDict):
     """evaluation.json of an evolution, with further keys of its study."""
 
-    variants: list[Variant]
+    variants: list[Row]
     pairs: list[Judgement]
     learned: Text
     """name of the variant; of several evolutions, of the best one on validation seeds"""
@@ -295,7 +295,9 @@ class Saved(TypedDict):
     seconds: Seconds
 
 
-class _UnseenVariant(TypedDict):
+class StoredRow(TypedDict):
+    """Scores of a variant on a task, from which a comparison is computed again."""
+
     name: Text
     function: Text
     settings: dict[str, Measure]
@@ -308,7 +310,7 @@ class UnseenScores(TypedDict):
     """unseen/NAME.json: scores on a task unseen during evolution."""
 
     key: Text
-    variants: Annotated[list[_UnseenVariant], Len(2)]
+    variants: Annotated[list[StoredRow], Len(2)]
     random: Annotated[list[Number], Len(1)]
     reference: Annotated[list[Number], Len(1)]
 
