@@ -17,7 +17,7 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress,
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.schema import HeldOut, Judgement, Row, StoredRow, Together
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, StoredRow, Together
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -274,7 +274,7 @@ def summary(
     return result
 
 
-def _row(variant: Variant, scores: np.ndarray, diverged: int) -> Row:
+def _row(variant: Variant, scores: np.ndarray, diverged: int) -> ResultRow:
     found = statistics.summarise(scores)
     return {
         "name": variant.name,

@@ -173,7 +173,7 @@ class _Summary(Scored):
     diverged: Index
 
 
-class Row(_Summary):
+class ResultRow(_Summary):
     """One contender with one choice of hyperparameters."""
 
     function: Text
@@ -211,7 +211,7 @@ class Together(_Pair):
 class HeldOut(TypedDict):
     """evaluation.json of an evolution, with further keys of its study."""
 
-    variants: list[Row]
+    variants: list[ResultRow]
     pairs: list[Judgement]
     learned: Text
     """name of the variant; of several evolutions, of the best one on validation seeds"""

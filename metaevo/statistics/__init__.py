@@ -20,6 +20,7 @@ from metaevo.statistics.evolutions import together as together
 from metaevo.statistics.intervals import Estimate as Estimate
 from metaevo.statistics.intervals import Summary as Summary
 from metaevo.statistics.intervals import estimate as estimate
+from metaevo.statistics.intervals import flat_record as flat_record
 from metaevo.statistics.intervals import optimality_gap as optimality_gap
 from metaevo.statistics.intervals import pooled_iqm as pooled_iqm
 from metaevo.statistics.intervals import probability_of_improvement as probability_of_improvement

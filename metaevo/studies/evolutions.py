@@ -14,7 +14,7 @@ from metaevo.reports import page
 from metaevo.reports.numbers import difference_text, number
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, Judgement, Row, Together, pooled
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, pooled
 from metaevo.studies import verdict
 from metaevo.studies.settings import EvolutionSettings
 
@@ -92,7 +92,7 @@ class Evolutions:
         if result is None:
             return page.Table("Evolutions", columns, cells)
         cells.append(["all", None])
-        scored: list[Row | Together] = [*self._rows(result), result["together"]]
+        scored: list[ResultRow | Together] = [*self._rows(result), result["together"]]
         for row, each, judged in zip(cells, scored, self._judged(result), strict=True):
             row += [each["iqm"], each["interval"], difference_text(judged)]
             row.append(judged["conclusion"])
@@ -110,7 +110,7 @@ class Evolutions:
         )
         return page.Table("Evolutions", columns, cells, note=note, highlight=len(cells) - 1)
 
-    def _rows(self, result: HeldOut) -> list[Row]:
+    def _rows(self, result: HeldOut) -> list[ResultRow]:
         judged = verdict.judgements(result)
         return [verdict.row_of(result, judged[each.name]["learned"]) for each in self.members]
 

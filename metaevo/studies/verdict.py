@@ -6,13 +6,13 @@ The comparison is the content of evaluation.json, or one that pools several task
 
 from metaevo.reports import layout, page
 from metaevo.reports.numbers import difference_text, number, score_text
-from metaevo.runs.schema import HeldOut, Judgement, Row, Together, Unseen, pooled
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, Unseen, pooled
 
 UNSEEN, OF_EVOLUTION = "unseen tasks", "tasks of the evolution"
 """The two kinds of tasks that a comparison can pool."""
 
 
-def row_of(result: HeldOut, name: str) -> Row:
+def row_of(result: HeldOut, name: str) -> ResultRow:
     """Return the variant with a name."""
     return next(row for row in result["variants"] if row["name"] == name)
 
@@ -64,7 +64,7 @@ def sentence(result: HeldOut, tasks: str) -> str:
     )
 
 
-def _of_evolutions(result: HeldOut, found: Together, best: Row, where: str) -> str:
+def _of_evolutions(result: HeldOut, found: Together, best: ResultRow, where: str) -> str:
     tuned = "best tuned" if best["tuning_frames"] else "best"
     worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
     below, above = found["difference_interval"]

@@ -1,6 +1,5 @@
 """Typed results of a comparison of runs."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -113,7 +112,7 @@ class RunComparison:
         tables = self.rows()
         if name not in tables:
             raise ValueError(f"name = {name!r}: must be one of {', '.join(tables)}")
-        return [_flat(row) for row in tables[name]]
+        return [statistics.flat_record(row) for row in tables[name]]
 
     def rows(self) -> dict[str, list[PlainDict]]:
         """Return all tables by name. An interval is a column with its estimate."""
@@ -155,16 +154,3 @@ class RunComparison:
                 for each in self.sources
             ],
         }  # fmt: skip
-
-
-def _flat(row: PlainDict) -> PlainDict:
-    """Return a row with a column for each number of an interval; non-finite ones are None."""
-    found: PlainDict = {}
-    for name, value in row.items():
-        if isinstance(value, Estimate):
-            names = name, f"{name}_low", f"{name}_high"
-            numbers = zip(names, (value.value, *value.interval), strict=True)
-            found |= {key: each if math.isfinite(each) else None for key, each in numbers}
-        else:
-            found[name] = value
-    return found
