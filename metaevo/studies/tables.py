@@ -10,7 +10,7 @@ from metaevo import statistics
 from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
 from metaevo.reports import layout, page, score_plots
-from metaevo.reports.numbers import difference_text, estimate
+from metaevo.reports.numbers import difference_text, estimate, score_text
 from metaevo.reports.plots import is_learned
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies import verdict
@@ -86,10 +86,10 @@ def by_task(judged: Unseen, heading: str) -> page.Table:
         results["all, normalised"] = everything
     rows = []
     for name, result in results.items():
-        cells = [estimate(value, *interval) for _, value, interval in _shown(result)]
-        rows.append([name, *cells, f"{_verdict(result)} against {verdict.best_function(result)}"])
+        scores = map(score_text, _shown(result))
+        rows.append([name, *scores, f"{_verdict(result)} against {verdict.best_function(result)}"])
     first = next(iter(results.values()))
-    names = [name.replace("same hyperparameters", "untuned") for name, *_ in _shown(first)]
+    names = [row["name"].replace("same hyperparameters", "untuned") for row in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
         f"{_reference(first)}."
@@ -105,16 +105,16 @@ def by_task(judged: Unseen, heading: str) -> page.Table:
     return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 
-def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
-    """Return name, IQM and interval of each variant, or of the mean of several evolutions."""
-    rows = [(row["name"], row["iqm"], row["interval"]) for row in result["variants"]]
+def _shown(result: HeldOut) -> Sequence[PlainMapping]:
+    """Return the rows of all variants; of several evolutions, their mean."""
+    rows = result["variants"]
     if "together" not in result:
         return rows
     found = result["together"]
     how = "tuned" if verdict.row_of(result, result["learned"])["tuning_frames"] else "untuned"
-    name = f"{LEARNED} ({how}, {found['evolutions']} evolutions)"
+    mean = {**found, "name": f"{LEARNED} ({how}, {found['evolutions']} evolutions)"}
     own = {each["learned"] for each in result["evolutions"]}
-    return [(name, found["iqm"], found["interval"]), *(row for row in rows if row[0] not in own)]
+    return [mean, *(row for row in rows if row["name"] not in own)]
 
 
 def _verdict(result: HeldOut) -> str:
@@ -177,7 +177,7 @@ def _with_mean(result: HeldOut, evolutions: Sequence[str], name: str) -> list[Pl
     """Return the rows of the evolutions, their mean with a name, and the tuned contenders."""
     own = verdict.judgements(result)
     any_tuned = any(row["tuning_frames"] for row in result["variants"])
-    learned = [verdict.row_of(result, name) for name in evolutions]
+    learned = [verdict.row_of(result, each) for each in evolutions]
     others = [
         row
         for row in result["variants"]
