@@ -13,6 +13,7 @@ from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
+from metaevo.statistics import Verdict
 
 
 def _env(value: Any) -> Any:
@@ -147,9 +148,6 @@ def check_record(record: Any, where: str) -> PlainDict:
 # --- evaluation.json ----------------------------------------------------------------------------
 
 
-Conclusion = Literal["better", "worse", "undecided"]
-
-
 class Scored(TypedDict):
     """The keys of a variant that comparisons of runs read."""
 
@@ -181,7 +179,7 @@ class ResultRow(_Summary):
 
 
 class _Pair(TypedDict):
-    conclusion: Conclusion
+    conclusion: Verdict
     difference: Number
     difference_interval: Interval
 
@@ -216,7 +214,7 @@ class HeldOut(TypedDict):
     learned: Text
     """name of the variant; of several evolutions, of the best one on validation seeds"""
     best_hand_written: Text
-    conclusion: Conclusion
+    conclusion: Verdict
     against_best: Judgement
     evolutions: NotRequired[list[Judgement]]
     together: NotRequired[Together]
