@@ -13,7 +13,7 @@ import yaml
 
 from metaevo.comparison.unseen import carried
 from metaevo.config import from_dict
-from metaevo.reports.numbers import estimate
+from metaevo.reports.numbers import difference_text, estimate, score_text
 from metaevo.reports.page import Table
 from metaevo.studies import registry, tables, verdict
 
@@ -38,9 +38,8 @@ def of_run(run: Path) -> dict[str, Any]:
         better = "" if pair is None else estimate(
             pair["probability_of_improvement"], *pair["probability_interval"], decimals=2
         )  # fmt: skip
-        score = estimate(each["iqm"], *each["interval"])
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
-        rows.append([each["name"], score, better, settings])
+        rows.append([each["name"], score_text(each), better, settings])
     shown: list[dict[str, Any]] = []
     seeds = evaluation["variants"][0]["seeds"] if rows else 0
     note = {}
@@ -76,7 +75,7 @@ def of_run(run: Path) -> dict[str, Any]:
         "command": shlex.join(words),
         **note,
         "verdict": judged["conclusion"],
-        "difference": verdict.difference(best),
+        "difference": difference_text(best),
         "tables": shown,
     }
 
@@ -94,13 +93,11 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for each in evaluation["evolutions"]:
         row = variants[each["learned"]]
-        difference = verdict.difference(each)
-        score = estimate(row["iqm"], *row["interval"])
-        rows.append([f"evolution seed {each['seed']}", score, difference, each["conclusion"]])
+        name = f"evolution seed {each['seed']}"
+        rows.append([name, score_text(row), difference_text(each), each["conclusion"]])
     found = evaluation["together"]
-    score = estimate(found["iqm"], *found["interval"])
-    difference = verdict.difference(found)
-    rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
+    name = "**mean of the evolutions**"
+    rows.append([name, score_text(found), difference_text(found), found["conclusion"]])
     best = evaluation["best_hand_written"]
     columns = ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"]
     if unseen := evaluation.get("unseen"):
@@ -108,7 +105,7 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
         elsewhere = verdict.judgements(unseen)
         judged = [elsewhere[name] for name in verdict.judgements(evaluation)]
         for row, each in zip(rows, [*judged, unseen["together"]], strict=True):
-            row.append(f"{verdict.difference(each)}, {carried(each)}")
+            row.append(f"{difference_text(each)}, {carried(each)}")
     title = f"{len(evaluation['evolutions'])} evolutions"
     return {"title": title, "columns": columns, "rows": rows}
 

@@ -6,9 +6,10 @@ from typing import Any
 from result_tables import ROOT, markdown
 
 from metaevo.comparison.generality import rows
+from metaevo.comparison.generality.result import interval_of
 from metaevo.components.zoo import Entry
 from metaevo.discovery.zoo_card import SEEN, seen_tasks
-from metaevo.reports.numbers import estimate, number
+from metaevo.reports.numbers import estimate, number, score_text
 
 ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
 
@@ -53,7 +54,8 @@ def _card(card: dict[str, Any]) -> str:
         )
     row = rows.row_of(card["function"] or f"zoo:{name}")
     if row is not None:
-        text = f"{rows.score_of(row)} on {row['score']['tasks']} tasks (0 random play, 1 tuned PPO)"
+        score = row["score"]
+        text = f"{interval_of(score)} on {score['tasks']} tasks (0 random play, 1 tuned PPO)"
         facts.append(["[generality](../explanation/generality.md)", text])
     title = card["title"][:1].upper() + card["title"][1:]
     parts = [f"## {name}", f"{title}. Version {card['version']}."]
@@ -70,8 +72,7 @@ def _card(card: dict[str, Any]) -> str:
 def _held_out(found: dict[str, Any]) -> str:
     """Return the table of a card: the entry and the hand-written functions."""
     lines = [
-        [row["name"], estimate(row["iqm"], *row["interval"]), f"{row['tuning_frames']:,}"]
-        for row in found["variants"]
+        [row["name"], score_text(row), f"{row['tuning_frames']:,}"] for row in found["variants"]
     ]
     seeds = found["variants"][0]["seeds"]
     title = f"{found['env']}, {found['frames_per_agent']:,} steps, {seeds} held-out seeds"

@@ -17,8 +17,7 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress,
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs import schema
-from metaevo.runs.schema import HeldOut, Judgement
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, StoredRow, Together
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -163,6 +162,18 @@ class Comparison:
             "frames_per_agent": self.frames_per_seed,
         }
 
+    def judge_stored(self, rows: Sequence[StoredRow]) -> HeldOut:
+        """Return the result for stored scores; a missing one counts as the worst of all."""
+        scores = {row["name"]: row["scores"] for row in rows}
+        return self.judge(
+            [
+                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
+                for row in rows
+            ],
+            statistics.fill_missing(scores),
+            {row["name"]: row["diverged"] for row in rows},
+        )
+
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
@@ -256,21 +267,14 @@ def summary(
     }
     if len(learned) > 1:
         together = statistics.together([strata[name] for name in learned.values()], others)
+        better = sum(each["conclusion"] == "better" for each in against)
+        counts = {"evolutions": len(learned), "better": better}
         result["evolutions"] = against
-        result["together"] = {
-            "evolutions": len(learned),
-            "better": sum(each["conclusion"] == "better" for each in against),
-            "iqm": together.mean.value,
-            "interval": list(together.mean.interval),
-            "difference": together.difference.value,
-            "difference_interval": list(together.difference.interval),
-            "p": together.p,
-            "conclusion": together.verdict,
-        }
+        result["together"] = cast(Together, {**counts, **together._asdict()})
     return result
 
 
-def _row(variant: Variant, scores: np.ndarray, diverged: int) -> schema.Variant:
+def _row(variant: Variant, scores: np.ndarray, diverged: int) -> ResultRow:
     found = statistics.summarise(scores)
     return {
         "name": variant.name,

@@ -34,6 +34,7 @@ from metaevo.runs.schema import (
     HeldOut,
     Judgement,
     Scale,
+    StoredRow,
     Together,
     Unseen,
     UnseenResult,
@@ -53,8 +54,6 @@ SEEN = "seen"
 NOT_WORSE = 0.1
 """A rule is not worse if the whole interval of its difference from the best hand-written one is
 above minus this, on the scale from 0 (random play) to 1 (the tuned reference)."""
-KEPT_OF_VARIANT = "name", "function", "settings", "tuning_frames", "diverged", "scores"
-"""What is stored of a variant's row."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -197,7 +196,8 @@ def judge(
         for task in tasks
     ]
     ends = [each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons]
-    results, done = {}, 0
+    results: dict[str, UnseenResult] = {}
+    done = 0
     with Progress(total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
@@ -218,7 +218,8 @@ def judge(
             scores = cached_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
             done += end
             bar.update(done - bar.n)  # of a finished task, all at once
-            results[task.name] = _result(scores, this)
+            scale = scale_of(scores["random"], scores["reference"])
+            results[task.name] = {**this.judge_stored(scores["variants"]), "scale": scale}
     return aggregate(results, [*learned, *(replacements or {})])
 
 
@@ -322,7 +323,7 @@ def _scores_of(
     tuned = next(row for row in reversed(result["variants"]) if row["function"] == reference)
     return {
         "variants": [
-            {key: value for key, value in row.items() if key in KEPT_OF_VARIANT}
+            {key: value for key, value in row.items() if key in StoredRow.__annotations__}
             for row in result["variants"]
         ],
         **scores_of_ends(task, this, tuned["settings"], progress),
@@ -355,20 +356,6 @@ def scores_of_ends(
         {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
     )
     return {name: each.tolist() for name, each in scores.items()}
-
-
-def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
-    """Compare the scores on one task, and measure its scale."""
-    rows = kept["variants"]
-    found = this.judge(
-        [
-            Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
-            for row in rows
-        ],
-        {row["name"]: np.asarray(row["scores"]) for row in rows},
-        {row["name"]: row["diverged"] for row in rows},
-    )
-    return {**found, "scale": scale_of(kept["random"], kept["reference"])}
 
 
 def scale_of(random: Sequence[float], reference: Sequence[float]) -> Scale | None:

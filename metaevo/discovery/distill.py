@@ -31,7 +31,7 @@ from metaevo.discovery.records import record, values
 from metaevo.discovery.targets import TARGETS
 from metaevo.reports import layout, page
 from metaevo.reports.formula_plots import plot_formulas
-from metaevo.reports.numbers import estimate, interval
+from metaevo.reports.numbers import difference_text, interval, score_text
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
@@ -340,9 +340,8 @@ def _table_of_tasks(found: PlainDict) -> page.Table:
         )
         candidates = [*result["formulas"], *result["networks"]]
         names = [each["name"] for each in candidates]
-        scores = [estimate(each["iqm"], *each["interval"]) for each in (learned, best)]
-        scores[1] = f"{best['name']} {scores[1]}"
-        rows.append([task, *scores, *(_difference(each) for each in candidates)])
+        differences = [difference_text(each["against_learned"]) for each in candidates]
+        rows.append([task, score_text(learned), f"{best['name']} {score_text(best)}", *differences])
     note = (
         "Interquartile means on held-out seeds with 95% intervals; for formulas and networks, the "
         "difference from the learned part."
@@ -361,11 +360,6 @@ def _scores(row: PlainDict) -> list[object]:
     """Return the cells of an evaluated formula or network."""
     if "iqm" not in row:
         return []
-    difference = _difference(row) if "against_learned" in row else ""
+    against = row.get("against_learned")
+    difference = difference_text(against) if against else ""
     return [row["iqm"], interval(*row["interval"]), difference]
-
-
-def _difference(row: PlainDict) -> str:
-    """Return the difference of a formula or network from the learned part."""
-    against = row["against_learned"]
-    return estimate(against["difference"], *against["difference_interval"], sign=True)

@@ -15,11 +15,12 @@ from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
 from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict
 from metaevo.discovery.networks import Network
 from metaevo.discovery.regression import Formula
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import pooled
+from metaevo.runs.schema import HeldOut, pooled
+from metaevo.studies import verdict
 from metaevo.training.task import Parts
 from metaevo.training.train_learner import Normalisation
 from purerl.types import MetaParams
@@ -141,7 +142,7 @@ def judge_on_tasks(
 
 
 def _summary(
-    result: PlainMapping, part: Part, candidates: Sequence[Candidate], meta_params: MetaParams
+    result: HeldOut, part: Part, candidates: Sequence[Candidate], meta_params: MetaParams
 ) -> PlainDict:
     rows: dict[str, PlainDict] = {}
     for row in result["variants"]:  # the untuned row of each function comes first, if any
@@ -150,19 +151,18 @@ def _summary(
         before = rows.get(row["function"])
         untuned = before and {key: before[key] for key in ("iqm", "interval", "diverged")}
         rows[row["function"]] = kept | {"untuned": untuned}
-    judged = result.get("evolutions") or [result["against_best"]]
-    against_best = {each["learned"].partition(" (")[0]: each for each in judged}
+    against_best = verdict.judgements(result)
     learned = rows[LEARNED] | {
         "numbers": sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)),
         "against_best": against_best[LEARNED],
     }
     found = {}
     for each in candidates:
-        row = rows[each.name]
-        compared = statistics.compare(np.asarray(row["scores"]), np.asarray(learned["scores"]))
+        own = rows[each.name]
+        compared = statistics.compare(np.asarray(own["scores"]), np.asarray(learned["scores"]))
         found[each.name] = {
             **each.about,
-            **row,
+            **own,
             "against_learned": compared._asdict(),
             "against_best": against_best[each.name],
         }

@@ -3,10 +3,11 @@
 from typing import Any
 
 from metaevo.comparison.generality import rows
+from metaevo.comparison.generality.result import interval_of
 from metaevo.components import seen, zoo
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.validation import flatten
-from metaevo.reports.numbers import estimate
+from metaevo.reports.numbers import difference_text, score_text
 from metaevo.reports.page import Table
 
 SEEN = ["task", "environment", "changed settings", "drawn in every generation"]
@@ -39,7 +40,7 @@ def text_of(entry: zoo.Entry) -> str:
     row = rows.row_of(entry.function or entry.name)
     if row is not None:
         lines.append(
-            f"  generality {rows.score_of(row)} on {row['score']['tasks']} tasks "
+            f"  generality {interval_of(row['score'])} on {row['score']['tasks']} tasks "
             "(0 random play, 1 tuned PPO)"
         )
     if tasks := seen_tasks(card):
@@ -87,11 +88,10 @@ def _table(held_out: PlainDict) -> str:
     note = f"{best['learned']} against {best['other']}: {_verdict(best)}"
     if together := held_out["together"]:
         note += f"; {together['evolutions']} evolutions together: {_verdict(together)}"
-    rows = [[row["name"], estimate(row["iqm"], *row["interval"])] for row in variants]
+    rows = [[row["name"], score_text(row)] for row in variants]
     score = f"IQM of {variants[0]['seeds']} held-out seeds [95% interval]"
     return Table(held_out["env"], ["", score], rows, note=f"{note}.").text()
 
 
 def _verdict(pair: PlainDict) -> str:
-    difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
-    return f"{difference}, {pair['conclusion']}"
+    return f"{difference_text(pair)}, {pair['conclusion']}"

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 
+from metaevo.config.plain import PlainMapping
+
 MISSING = "-"
 _DIGITS, _FEWEST, _MOST_DECIMALS = 4, 2, 4
 """Significant digits of the largest number of a column and of the smallest, and its decimals."""
@@ -60,6 +62,16 @@ def estimate(
     else:
         middle, *ends = (fixed(each, decimals, sign=sign) for each in (value, low, high))
     return f"{middle} [{', '.join(ends)}]"
+
+
+def score_text(row: PlainMapping, decimals: int | None = None) -> str:
+    """Format the `iqm` and the `interval` of a row, as in evaluation.json, as an `estimate`."""
+    return estimate(row["iqm"], *row["interval"], decimals=decimals)
+
+
+def difference_text(pair: PlainMapping) -> str:
+    """Format the `difference` and the `difference_interval` of a judgement: "+4.2 [+1.0, +7.3]"."""
+    return estimate(pair["difference"], *pair["difference_interval"], sign=True)
 
 
 def _like_width(

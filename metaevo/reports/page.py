@@ -24,7 +24,7 @@ import rich.text
 
 from metaevo.config import files, flatten
 from metaevo.config.plain import PlainMapping
-from metaevo.reports.numbers import MISSING, cells, estimate
+from metaevo.reports.numbers import MISSING, cells, difference_text
 
 PathLike = str | os.PathLike[str]
 
@@ -95,7 +95,7 @@ def difference(pair: PlainMapping) -> str:
         pair: `conclusion`, `difference` and `difference_interval`, as in evaluation.json.
     """
     low, high = pair["difference_interval"]
-    text = f"the difference is {estimate(pair['difference'], low, high, sign=True)}"
+    text = f"the difference is {difference_text(pair)}"
     if pair["conclusion"] == "undecided" and not low <= 0 <= high:
         return f"{text}, which leaves out zero, but a rank test of the seeds does not confirm it"
     return f"{text} (95% interval)"

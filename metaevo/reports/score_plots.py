@@ -3,29 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import plots
 from metaevo.reports.numbers import estimate
-
-Difference = tuple[float, Sequence[float]]
-"""A value and its interval, low and high."""
-
-
-class ScoreRow(NamedTuple):
-    """A variant in the figure."""
-
-    name: str
-    iqm: float
-    interval: Sequence[float]
-    """low, high"""
-    tuned: bool
-    """whether its dot is filled"""
-
+from metaevo.statistics import Estimate
 
 _DOT: PlainDict = {"markersize": 9, "markeredgewidth": 2}
 """Size of the dots, also in the legend."""
@@ -34,12 +19,12 @@ REACH = 2.0
 
 
 def plot_scores(
-    rows: Sequence[ScoreRow],
+    rows: Sequence[PlainMapping],
     path: plots.PathLike,
     *,
     xlabel: str,
     learned: str = "learned",
-    differences: Mapping[str, Difference] | None = None,
+    pairs: Mapping[str, PlainMapping] | None = None,
     reference: str = "",
 ) -> Path:
     """Draw a dot and an interval for each variant, the first row on top; returns `path`.
@@ -48,21 +33,27 @@ def plot_scores(
     variant does not stretch its axis: an arrow points to its position.
 
     Args:
-        rows: the variants.
+        rows: each variant's name, iqm, interval and tuning_frames (0: its dot is hollow), as in
+            evaluation.json.
         path: path of the PNG.
         xlabel: name of the score.
         learned: the variant with the shaded interval.
-        differences: differences by variant name; empty to omit the panel.
+        pairs: difference and difference_interval by variant name; empty to omit the panel.
         reference: the variant that the differences are measured from.
     """
-    below = [row for row in rows if row.name in (differences or {})]
+    differences = {
+        name: Estimate(pair["difference"], pair["difference_interval"])
+        for name, pair in (pairs or {}).items()
+    }
+    below = [row for row in rows if row["name"] in differences]
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots.new_figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _rows(panels[0], rows, learned, [(r.iqm, r.interval) for r in rows], estimate)
+    scores = [Estimate(row["iqm"], row["interval"]) for row in rows]
+    _rows(panels[0], rows, learned, scores, estimate)
     plots.style_axes(panels[0], xlabel, "", grid="x").margins(x=0.05)
-    if below and differences is not None:
-        found = [differences[row.name] for row in below]
+    if below:
+        found = [differences[row["name"]] for row in below]
         window = _window(found, differences.get(learned))
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
         _rows(panels[1], below, learned, found, partial(estimate, sign=True), window)
@@ -72,10 +63,10 @@ def plot_scores(
     return plots.save_figure(figure, path)
 
 
-def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[float, float]:
+def _window(found: Sequence[Estimate], judged: Estimate | None) -> tuple[float, float]:
     """Return limits that show zero, the learned interval and others about as near."""
     spans = [max(abs(end) for end in (value, *interval)) for value, interval in found]
-    reach = max(abs(end) for end in judged[1]) if judged else min(spans)
+    reach = max(abs(end) for end in judged.interval) if judged else min(spans)
     near = [each for each, span in zip(found, spans, strict=True) if span <= REACH * reach]
     ends = [end for _, interval in [*near, *([judged] if judged else [])] for end in interval]
     low, high = min([0.0, *ends]), max([0.0, *ends])
@@ -85,16 +76,16 @@ def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[flo
 
 def _rows(
     axes: Axes,
-    rows: Sequence[ScoreRow],
+    rows: Sequence[PlainMapping],
     learned: str,
-    values: Sequence[Difference],
+    values: Sequence[Estimate],
     written: Callable[..., str],
     window: tuple[float, float] = (-np.inf, np.inf),
 ) -> None:
     """Draw a dot and an interval per row, with their numbers."""
     for at, (row, (middle, (low, high))) in enumerate(zip(rows, values, strict=True)):
-        color = plots.LEARNED if plots.is_learned(row.name) else plots.BLUE
-        if row.name == learned:
+        color = plots.LEARNED if plots.is_learned(row["name"]) else plots.BLUE
+        if row["name"] == learned:
             axes.axvspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
         if not window[0] <= middle <= window[1]:
             edge, arrow = (0.02, "<") if middle < window[0] else (0.98, ">")
@@ -102,26 +93,26 @@ def _rows(
                       transform=axes.get_yaxis_transform())  # fmt: skip
         else:
             axes.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
-            face = color if row.tuned else "white"
+            face = color if row["tuning_frames"] else "white"
             axes.plot(middle, at, "o", color=color, markerfacecolor=face, **_DOT)
         text = written(middle, low, high)
         place = axes.get_yaxis_transform()
         axes.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
-    names = [plots.plain_text(row.name).replace(" (", "\n(") for row in rows]
+    names = [plots.plain_text(row["name"]).replace(" (", "\n(") for row in rows]
     axes.set_yticks(np.arange(len(rows)), names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
-        tick.set_fontweight("bold" if row.name == learned else "normal")
+        tick.set_fontweight("bold" if row["name"] == learned else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
-def _explain(axes: Axes, rows: Sequence[ScoreRow], learned: str) -> None:
+def _explain(axes: Axes, rows: Sequence[PlainMapping], learned: str) -> None:
     """Add legend entries for the marks that occur."""
     for tuned, label in ((True, "tuned"), (False, "not tuned")):
-        if any(row.tuned == tuned for row in rows):
+        if any(bool(row["tuning_frames"]) == tuned for row in rows):
             face, label = plots.GREY if tuned else "white", f"{label}: IQM and 95% interval"
             axes.plot([], [], "o-", color=plots.GREY, linewidth=3, markerfacecolor=face,
                       label=label, **_DOT)  # fmt: skip
-    if any(row.name == learned for row in rows):
+    if any(row["name"] == learned for row in rows):
         name = f"interval of {learned}"
         axes.plot([], [], color=plots.LEARNED, alpha=0.2, linewidth=9, label=name)

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
+from metaevo.statistics import Verdict
 
 
 def _env(value: Any) -> Any:
@@ -147,9 +148,6 @@ def check_record(record: Any, where: str) -> PlainDict:
 # --- evaluation.json ----------------------------------------------------------------------------
 
 
-Conclusion = Literal["better", "worse", "undecided"]
-
-
 class Scored(TypedDict):
     """The keys of a variant that comparisons of runs read."""
 
@@ -173,7 +171,7 @@ class _Summary(Scored):
     diverged: Index
 
 
-class Variant(_Summary):
+class ResultRow(_Summary):
     """One contender with one choice of hyperparameters."""
 
     function: Text
@@ -181,7 +179,7 @@ class Variant(_Summary):
 
 
 class _Pair(TypedDict):
-    conclusion: Conclusion
+    conclusion: Verdict
     difference: Number
     difference_interval: Interval
 
@@ -211,12 +209,12 @@ class Together(_Pair):
 class HeldOut(TypedDict):
     """evaluation.json of an evolution, with further keys of its study."""
 
-    variants: list[Variant]
+    variants: list[ResultRow]
     pairs: list[Judgement]
     learned: Text
     """name of the variant; of several evolutions, of the best one on validation seeds"""
     best_hand_written: Text
-    conclusion: Conclusion
+    conclusion: Verdict
     against_best: Judgement
     evolutions: NotRequired[list[Judgement]]
     together: NotRequired[Together]
@@ -295,7 +293,9 @@ class Saved(TypedDict):
     seconds: Seconds
 
 
-class _UnseenVariant(TypedDict):
+class StoredRow(TypedDict):
+    """Scores of a variant on a task, from which a comparison is computed again."""
+
     name: Text
     function: Text
     settings: dict[str, Measure]
@@ -308,7 +308,7 @@ class UnseenScores(TypedDict):
     """unseen/NAME.json: scores on a task unseen during evolution."""
 
     key: Text
-    variants: Annotated[list[_UnseenVariant], Len(2)]
+    variants: Annotated[list[StoredRow], Len(2)]
     random: Annotated[list[Number], Len(1)]
     reference: Annotated[list[Number], Len(1)]
 

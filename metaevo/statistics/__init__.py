@@ -20,6 +20,7 @@ from metaevo.statistics.evolutions import together as together
 from metaevo.statistics.intervals import Estimate as Estimate
 from metaevo.statistics.intervals import Summary as Summary
 from metaevo.statistics.intervals import estimate as estimate
+from metaevo.statistics.intervals import flat_record as flat_record
 from metaevo.statistics.intervals import optimality_gap as optimality_gap
 from metaevo.statistics.intervals import pooled_iqm as pooled_iqm
 from metaevo.statistics.intervals import probability_of_improvement as probability_of_improvement
@@ -38,9 +39,8 @@ from metaevo.statistics.scores import fill_missing as fill_missing
 from metaevo.statistics.scores import iqm as iqm
 from metaevo.statistics.scores import strata_of as strata_of
 from metaevo.statistics.verdict import Comparison as Comparison
-from metaevo.statistics.verdict import Contrast as Contrast
 from metaevo.statistics.verdict import Verdict as Verdict
 from metaevo.statistics.verdict import against_strongest as against_strongest
 from metaevo.statistics.verdict import compare as compare
-from metaevo.statistics.verdict import contrast as contrast
+from metaevo.statistics.verdict import compare_strata as compare_strata
 from metaevo.statistics.verdict import verdict as verdict

@@ -16,15 +16,15 @@ RESAMPLES = 10_000
 class Together(NamedTuple):
     """Comparison of several evolutions with the best baseline."""
 
-    mean: Estimate
+    iqm: float
     """mean over evolutions of their interquartile means"""
-    place: int
-    """index of the best baseline, which has the highest interquartile mean"""
-    difference: Estimate
-    """mean minus the interquartile mean of the best baseline"""
+    interval: Interval
+    difference: float
+    """mean minus the highest interquartile mean of a baseline"""
+    difference_interval: Interval
     p: float
     """p-value of Student's t test of the evolutions' differences from the best baseline"""
-    verdict: Verdict
+    conclusion: Verdict
     """undecided unless the interval and the test agree"""
 
 
@@ -60,13 +60,13 @@ def together(
     below, above = expanded(len(evolutions))
     low = float(np.quantile(redrawn, below, axis=1).min())
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), above)
-    difference = Estimate(float(values[place]), (low, float(values[place] + margin)))
+    difference, high = float(values[place]), float(values[place] + margin)
     p = _t_test([iqm_of(each) - iqm_of(others[place]) for each in evolutions])
     claim: Verdict = "better" if low > 0 else "worse"
-    if p > 0.05 or low <= 0 <= difference.interval[1]:
+    if p > 0.05 or low <= 0 <= high:
         claim = "undecided"
     mean = mean_of_evolutions(evolutions, resamples=resamples)
-    return Together(mean, place, difference, p, claim)
+    return Together(*mean, difference, (low, high), p, claim)
 
 
 def expanded(count: int) -> Interval:

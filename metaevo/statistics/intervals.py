@@ -1,8 +1,9 @@
 """Stratified bootstrap intervals, and the statistics that have one."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +48,19 @@ class Estimate(NamedTuple):
 
     value: float
     interval: Interval
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with a column for each number of an estimate; a non-finite one is None."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, Estimate):
+            names = name, f"{name}_low", f"{name}_high"
+            numbers = zip(names, (value.value, *value.interval), strict=True)
+            found |= {key: each if math.isfinite(each) else None for key, each in numbers}
+        else:
+            found[name] = value
+    return found
 
 
 def estimate(

@@ -21,20 +21,37 @@ from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, i
 Verdict = Literal["better", "worse", "undecided"]
 
 
-class Contrast(NamedTuple):
-    """A comparison of two groups, not adjusted for other comparisons."""
+class Comparison(NamedTuple):
+    """A comparison of two groups, x and y."""
 
-    difference: Estimate
+    conclusion: Verdict
+    difference: float
     """interquartile mean of x minus interquartile mean of y"""
-    probability: Estimate
+    difference_interval: Interval
+    probability_of_improvement: float
     """probability that a run of x scores higher than a run of y"""
+    probability_interval: Interval
     p: float
     """p-value of the rank test"""
 
 
-def contrast(
+def compare(x: ArrayLike, y: ArrayLike, *, shared_seeds: bool = False) -> Comparison:
+    """Compare two tables of scores, [runs] or [runs, tasks] on the same tasks.
+
+    Args:
+        x: the first one.
+        y: the second.
+        shared_seeds: whether row i of both had the same random numbers.
+
+    Raises:
+        ValueError: as `compare_strata` and `strata_of`.
+    """
+    return compare_strata(strata_of(x), strata_of(y), shared_seeds=shared_seeds)
+
+
+def compare_strata(
     x: Strata, y: Strata, *, shared_seeds: bool = False, resamples: int = RESAMPLES
-) -> Contrast:
+) -> Comparison:
     """Compare two groups on the same tasks, with any numbers of runs.
 
     With `shared_seeds`, x[task][i] and y[task][i] had the same random numbers. The bootstrap then
@@ -48,7 +65,7 @@ def contrast(
     if len(xs) != len(ys):
         raise ValueError(f"scores on {len(xs)} and {len(ys)} tasks cannot be compared")
     of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples)
-    return Contrast(
+    return _concluded(
         Estimate(iqm_of(xs) - iqm_of(ys), interval_of(of_x - of_y)),
         probability_of_improvement(xs, ys, resamples=resamples),
         _test(xs, ys, shared_seeds),
@@ -75,45 +92,27 @@ def _test(x: Strata, y: Strata, shared: bool) -> float:
     return (signed_rank_test if shared else rank_test)(x, y)
 
 
-def verdict(result: Contrast, adjusted_p: float) -> Verdict:
+def _concluded(difference: Estimate, probability: Estimate, p: float) -> Comparison:
+    """Return a comparison with its verdict."""
+    found = Comparison("undecided", *difference, *probability, p)
+    return found._replace(conclusion=verdict(found, p))
+
+
+def verdict(result: Comparison, adjusted_p: float) -> Verdict:
     """Return the verdict, which is undecided unless the interval and the rank test agree.
 
     Bootstrap intervals of few runs are too narrow. The rank test holds its level with any number
     of runs; with fewer than 4 against 4 on one task its p-value is always above 0.05.
     """
-    low, high = result.difference.interval
+    low, high = result.difference_interval
     if adjusted_p > 0.05:
         return "undecided"
     # They can disagree on the direction, because a heavy tail moves the ranks, not the middle.
-    if low > 0 and result.probability.value > 0.5:
+    if low > 0 and result.probability_of_improvement > 0.5:
         return "better"
-    if high < 0 and result.probability.value < 0.5:
+    if high < 0 and result.probability_of_improvement < 0.5:
         return "worse"
     return "undecided"
-
-
-class Comparison(NamedTuple):
-    """A contrast with its verdict, in the fields of a report."""
-
-    conclusion: Verdict
-    difference: float  # IQM of the first minus IQM of the second
-    difference_interval: Interval
-    probability_of_improvement: float
-    probability_interval: Interval
-    p: float  # of the rank test
-
-
-def _flat(result: Contrast, conclusion: Verdict) -> Comparison:
-    """Return a contrast and its verdict as a `Comparison`."""
-    difference, probability = result.difference, result.probability
-    return Comparison(
-        conclusion,
-        difference.value,
-        difference.interval,
-        probability.value,
-        probability.interval,
-        result.p,
-    )
 
 
 def against_strongest(
@@ -136,7 +135,7 @@ def against_strongest(
       each resample (the single-step method of Romano & Wolf 2005). The p-value of the best group is
       adjusted by Holm's method.
 
-    With a single other group both ends equal the ends in `contrast`. The percentiles of
+    With a single other group both ends equal the ends in `compare_strata`. The percentiles of
     IQM(x) - max IQM(others) over the resamples would count the selection bias twice: with five
     equal groups of 128 runs they yield "worse" in 20% of cases.
     """
@@ -152,24 +151,8 @@ def against_strongest(
         p = max(p if is_ahead else 1.0 for p, is_ahead in zip(p_values, ahead, strict=True))
     else:
         p = holm(p_values)[place]
-    found = Contrast(
+    return place, _concluded(
         Estimate(float(values[place]), (float(low), float(values[place] + margin))),
         probability_of_improvement(x, others[place], resamples=resamples),
         p,
     )
-    return place, _flat(found, verdict(found, p))
-
-
-def compare(x: ArrayLike, y: ArrayLike, *, shared_seeds: bool = False) -> Comparison:
-    """Compare two tables of scores, [runs] or [runs, tasks] on the same tasks.
-
-    Args:
-        x: the first one.
-        y: the second.
-        shared_seeds: whether row i of both had the same random numbers.
-
-    Raises:
-        ValueError: as `contrast` and `strata_of`.
-    """
-    result = contrast(strata_of(x), strata_of(y), shared_seeds=shared_seeds)
-    return _flat(result, verdict(result, result.p))

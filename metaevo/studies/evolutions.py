@@ -11,10 +11,10 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.strategies import has_mean
 from metaevo.reports import page
-from metaevo.reports.numbers import number
+from metaevo.reports.numbers import difference_text, number
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, Judgement, Together, Variant, pooled
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, pooled
 from metaevo.studies import verdict
 from metaevo.studies.settings import EvolutionSettings
 
@@ -92,9 +92,9 @@ class Evolutions:
         if result is None:
             return page.Table("Evolutions", columns, cells)
         cells.append(["all", None])
-        scored: list[Variant | Together] = [*self._rows(result), result["together"]]
+        scored: list[ResultRow | Together] = [*self._rows(result), result["together"]]
         for row, each, judged in zip(cells, scored, self._judged(result), strict=True):
-            row += [each["iqm"], each["interval"], verdict.difference(judged)]
+            row += [each["iqm"], each["interval"], difference_text(judged)]
             row.append(judged["conclusion"])
         best = verdict.best_function(result)
         columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
@@ -103,14 +103,14 @@ class Evolutions:
             best = verdict.best_function(everything)
             columns += [f"unseen: difference from {best}", "verdict there"]
             for row, judged in zip(cells, self._judged(everything), strict=True):
-                row += [verdict.difference(judged), carried(judged)]
+                row += [difference_text(judged), carried(judged)]
         note = (
             "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
             "over evolutions; its intervals take the evolution as the unit."
         )
         return page.Table("Evolutions", columns, cells, note=note, highlight=len(cells) - 1)
 
-    def _rows(self, result: HeldOut) -> list[Variant]:
+    def _rows(self, result: HeldOut) -> list[ResultRow]:
         judged = verdict.judgements(result)
         return [verdict.row_of(result, judged[each.name]["learned"]) for each in self.members]
 

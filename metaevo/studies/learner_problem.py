@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import jax
 
@@ -16,6 +16,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaParams, Programs
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.statistics import Verdict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
 from metaevo.training.task import with_task
@@ -178,7 +179,7 @@ class ComparisonResult:
     """A held-out comparison of a learned function with tuned hand-written ones."""
 
     rows: tuple[ContenderResult, ...]
-    verdict: Literal["better", "worse", "undecided"]
+    verdict: Verdict
     """better: against every baseline"""
     baseline: str
     """the row of the best hand-written function"""

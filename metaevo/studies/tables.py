@@ -8,11 +8,11 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.components.component import LEARNED
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import layout, page, score_plots
-from metaevo.reports.numbers import estimate
+from metaevo.reports.numbers import difference_text, estimate, score_text
 from metaevo.reports.plots import is_learned
-from metaevo.reports.score_plots import Difference, ScoreRow
-from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, pooled
+from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies import verdict
 from purerl.types import MetaParams
 
@@ -86,10 +86,10 @@ def by_task(judged: Unseen, heading: str) -> page.Table:
         results["all, normalised"] = everything
     rows = []
     for name, result in results.items():
-        cells = [estimate(value, *interval) for _, value, interval in _shown(result)]
-        rows.append([name, *cells, f"{_verdict(result)} against {verdict.best_function(result)}"])
+        scores = map(score_text, _shown(result))
+        rows.append([name, *scores, f"{_verdict(result)} against {verdict.best_function(result)}"])
     first = next(iter(results.values()))
-    names = [name.replace("same hyperparameters", "untuned") for name, *_ in _shown(first)]
+    names = [row["name"].replace("same hyperparameters", "untuned") for row in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
         f"{_reference(first)}."
@@ -105,16 +105,16 @@ def by_task(judged: Unseen, heading: str) -> page.Table:
     return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 
-def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
-    """Return name, IQM and interval of each variant, or of the mean of several evolutions."""
-    rows = [(row["name"], row["iqm"], row["interval"]) for row in result["variants"]]
+def _shown(result: HeldOut) -> Sequence[PlainMapping]:
+    """Return the rows of all variants; of several evolutions, their mean."""
+    rows = result["variants"]
     if "together" not in result:
         return rows
     found = result["together"]
     how = "tuned" if verdict.row_of(result, result["learned"])["tuning_frames"] else "untuned"
-    name = f"{LEARNED} ({how}, {found['evolutions']} evolutions)"
+    mean = {**found, "name": f"{LEARNED} ({how}, {found['evolutions']} evolutions)"}
     own = {each["learned"] for each in result["evolutions"]}
-    return [(name, found["iqm"], found["interval"]), *(row for row in rows if row[0] not in own)]
+    return [mean, *(row for row in rows if row["name"] not in own)]
 
 
 def _verdict(result: HeldOut) -> str:
@@ -122,7 +122,7 @@ def _verdict(result: HeldOut) -> str:
     if "together" in result:
         found = result["together"]
         count = f", better in {found['better']} of {found['evolutions']}"
-    return f"{judged['conclusion']}{count}: {verdict.difference(judged)}"
+    return f"{judged['conclusion']}{count}: {difference_text(judged)}"
 
 
 def _reference(result: HeldOut) -> str:
@@ -151,49 +151,41 @@ def draw_scores(result: HeldOut, path: Path, xlabel: str) -> None:
     """
     best = verdict.row_of(result, result["best_hand_written"])
     judged = {each["learned"]: each for each in verdict.judgements(result).values()}
-    rows = [_score_row(row) for row in result["variants"]]
-    differences = {name: _difference(each) for name, each in judged.items()}
+    rows: Sequence[PlainMapping] = result["variants"]
+    pairs: dict[str, PlainMapping] = {**judged}
     learned = result["learned"]
     if "together" in result:
-        rows, mean = _with_mean(result, list(judged))
-        learned = mean.name
-        differences[learned] = _difference(result["together"])
+        learned = f"{LEARNED} (all evolutions)"
+        rows = _with_mean(result, list(judged), learned)
+        pairs[learned] = result["together"]
     else:
-        for row in result["variants"]:
+        for row in rows:
             if row["name"] not in (learned, best["name"]):
                 compared = statistics.compare(row["scores"], best["scores"], shared_seeds=True)
-                differences[row["name"]] = compared.difference, compared.difference_interval
+                pairs[row["name"]] = compared._asdict()
     score_plots.plot_scores(
         rows,
         path,
         xlabel=f"{xlabel} on held-out seeds, IQM",
-        differences=differences,
+        pairs=pairs,
         learned=learned,
         reference=best["name"],
     )
 
 
-def _with_mean(result: HeldOut, evolutions: Sequence[str]) -> tuple[list[ScoreRow], ScoreRow]:
-    """Return the rows of the evolutions, their mean and the tuned contenders; and the mean."""
-    found, own = result["together"], verdict.judgements(result)
+def _with_mean(result: HeldOut, evolutions: Sequence[str], name: str) -> list[PlainMapping]:
+    """Return the rows of the evolutions, their mean with a name, and the tuned contenders."""
+    own = verdict.judgements(result)
     any_tuned = any(row["tuning_frames"] for row in result["variants"])
-    learned = [verdict.row_of(result, name) for name in evolutions]
+    learned = [verdict.row_of(result, each) for each in evolutions]
     others = [
         row
         for row in result["variants"]
         if row["function"] not in own and (row["tuning_frames"] or not any_tuned)
     ]
-    tuned = any(row["tuning_frames"] for row in learned)
-    mean = ScoreRow(f"{LEARNED} (all evolutions)", found["iqm"], found["interval"], tuned)
-    return [*map(_score_row, learned), mean, *map(_score_row, others)], mean
-
-
-def _score_row(row: Variant) -> ScoreRow:
-    return ScoreRow(row["name"], row["iqm"], row["interval"], bool(row["tuning_frames"]))
-
-
-def _difference(judged: Judgement | Together) -> Difference:
-    return judged["difference"], judged["difference_interval"]
+    frames = sum(row["tuning_frames"] for row in learned)
+    mean = {**result["together"], "name": name, "tuning_frames": frames}
+    return [*learned, mean, *others]
 
 
 def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:

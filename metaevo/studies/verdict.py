@@ -5,14 +5,14 @@ The comparison is the content of evaluation.json, or one that pools several task
 """
 
 from metaevo.reports import layout, page
-from metaevo.reports.numbers import estimate, number
-from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, pooled
+from metaevo.reports.numbers import difference_text, number, score_text
+from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, Unseen, pooled
 
 UNSEEN, OF_EVOLUTION = "unseen tasks", "tasks of the evolution"
 """The two kinds of tasks that a comparison can pool."""
 
 
-def row_of(result: HeldOut, name: str) -> Variant:
+def row_of(result: HeldOut, name: str) -> ResultRow:
     """Return the variant with a name."""
     return next(row for row in result["variants"] if row["name"] == name)
 
@@ -33,14 +33,9 @@ def judgements(result: HeldOut) -> dict[str, Judgement]:
     return {row_of(result, each["learned"])["function"]: each for each in judged}
 
 
-def difference(judged: Judgement | Together) -> str:
-    """Return the difference from the best hand-written variant: "+4.2 [+1.0, +7.3]"."""
-    return estimate(judged["difference"], *judged["difference_interval"], sign=True)
-
-
 def against(result: HeldOut) -> str:
     """Return the difference and the name of the best hand-written function."""
-    return f"{difference(judgement(result))} against {best_function(result)}"
+    return f"{difference_text(judgement(result))} against {best_function(result)}"
 
 
 def pooled_tasks(judged: Unseen, kind: str) -> str:
@@ -69,7 +64,7 @@ def sentence(result: HeldOut, tasks: str) -> str:
     )
 
 
-def _of_evolutions(result: HeldOut, found: Together, best: Variant, where: str) -> str:
+def _of_evolutions(result: HeldOut, found: Together, best: ResultRow, where: str) -> str:
     tuned = "best tuned" if best["tuning_frames"] else "best"
     worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
     below, above = found["difference_interval"]
@@ -79,8 +74,8 @@ def _of_evolutions(result: HeldOut, found: Together, best: Variant, where: str) 
     return (
         f"Better than the {tuned} hand-written one ({best['function']}, {number(best['iqm'])}) "
         f"in {found['better']} of {found['evolutions']} evolutions, worse in {worse}. Mean of the "
-        f"evolutions {estimate(found['iqm'], *found['interval'])}{where}, difference "
-        f"{difference(found)} (95% intervals, the evolution as the unit){doubt}."
+        f"evolutions {score_text(found)}{where}, difference "
+        f"{difference_text(found)} (95% intervals, the evolution as the unit){doubt}."
     )
 
 

@@ -215,15 +215,17 @@ def _pairs(
     for (first, second, x, y), p in zip(pairs, adjusted, strict=True):
         if len(ranked) > _ALL_PAIRS and first != ranked[0].label:
             continue
-        contrast = statistics.contrast(x, y)
+        found = statistics.compare_strata(x, y)
         shown.append(
             PairResult(
                 first,
                 second,
                 (sum(map(len, x)), sum(map(len, y))),
-                contrast._replace(difference=_signed(contrast.difference, sign)),
+                _signed(Estimate(found.difference, found.difference_interval), sign),
+                Estimate(found.probability_of_improvement, found.probability_interval),
+                found.p,
                 p,
-                statistics.verdict(contrast, p) if decidable else "undecided",
+                statistics.verdict(found, p) if decidable else "undecided",
                 statistics.needed_runs(x, y, alpha=0.05 / len(pairs)),
                 min(1.0, statistics.smallest_p(x, y) * len(pairs)),
             )
@@ -249,7 +251,9 @@ def _effects(seeds: Sequence[SeedRun], scaled: Scores, sign: int) -> list[Effect
             difference, p = Estimate(np.nan, (np.nan, np.nan)), None
             common = _common(own, strata[best])
             if value != best and common[0]:
-                difference, _, p = statistics.contrast(*common)
+                compared = statistics.compare_strata(*common)
+                difference = Estimate(compared.difference, compared.difference_interval)
+                p = compared.p
             count = sum(map(len, own.values()))
             rows.append(
                 EffectResult(

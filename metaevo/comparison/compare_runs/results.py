@@ -1,6 +1,5 @@
 """Typed results of a comparison of runs."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +9,7 @@ from metaevo.comparison.compare_runs.grouping import Group
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.comparison.compare_runs.selection import Selection
 from metaevo.config.plain import PlainDict
-from metaevo.statistics import Contrast, Estimate, Verdict
+from metaevo.statistics import Estimate, Verdict
 
 TableName = Literal["scores", "groups", "pairs", "tasks", "efficiency", "effects", "runs"]
 
@@ -47,7 +46,12 @@ class PairResult:
     first: str
     second: str
     seeds: tuple[int, int]
-    contrast: Contrast
+    difference: Estimate
+    """in interquartile mean, of the first from the second"""
+    probability: Estimate
+    """probability that a seed of the first is better than a seed of the second"""
+    p: float
+    """of this pair alone"""
     adjusted_p: float
     verdict: Verdict
     needed: float
@@ -108,7 +112,7 @@ class RunComparison:
         tables = self.rows()
         if name not in tables:
             raise ValueError(f"name = {name!r}: must be one of {', '.join(tables)}")
-        return [_flat(row) for row in tables[name]]
+        return [statistics.flat_record(row) for row in tables[name]]
 
     def rows(self) -> dict[str, list[PlainDict]]:
         """Return all tables by name. An interval is a column with its estimate."""
@@ -126,8 +130,8 @@ class RunComparison:
             ],
             "pairs": [
                 {"group": each.first, "against": each.second, "verdict": each.verdict,
-                 "difference": each.contrast.difference,
-                 "probability_of_improvement": each.contrast.probability,
+                 "difference": each.difference,
+                 "probability_of_improvement": each.probability,
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
             ],
@@ -150,16 +154,3 @@ class RunComparison:
                 for each in self.sources
             ],
         }  # fmt: skip
-
-
-def _flat(row: PlainDict) -> PlainDict:
-    """Return a row with a column for each number of an interval; non-finite ones are None."""
-    found: PlainDict = {}
-    for name, value in row.items():
-        if isinstance(value, Estimate):
-            names = name, f"{name}_low", f"{name}_high"
-            numbers = zip(names, (value.value, *value.interval), strict=True)
-            found |= {key: each if math.isfinite(each) else None for key, each in numbers}
-        else:
-            found[name] = value
-    return found

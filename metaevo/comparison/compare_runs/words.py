@@ -51,7 +51,7 @@ def conclusion(result: RunComparison) -> str:
         beaten = len(pairs) - len(rivals)
         better = f" It is better than {counted(beaten, 'other group')}." if beaten else ""
         return f"Undecided: {value[best.label]} leads; {_needs(rivals[0])}.{better}"
-    lead = pairs[0].contrast.difference
+    lead = pairs[0].difference
     by = f"by {estimate(abs(lead.value), *sorted(map(abs, lead.interval)))}"
     if len(pairs) == 1:
         return f"{value[best.label]} is better than {value[pairs[0].second]}, {by}."

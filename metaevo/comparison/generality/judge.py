@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from metaevo import statistics
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of, settings_of
 from metaevo.comparison.generality.rules import Rule, rule_of
@@ -54,19 +55,10 @@ class GeneralityResult:
 
     def table(self) -> list[PlainDict]:
         """Return a record for each task."""
-        return [
-            {
-                "task": each.task,
-                "family": each.family,
-                "horizon": each.horizon,
-                "seen": each.seen,
-                "learning_rate": each.learning_rate,
-                "score": each.score.value,
-                "score_low": each.score.interval[0],
-                "score_high": each.score.interval[1],
-            }
-            for each in self.tasks
-        ]
+        records = [statistics.flat_record(vars(each)) for each in self.tasks]
+        for each in records:
+            del each["normalised"]
+        return records
 
     def draw(self, folder: str | Path) -> list[Path]:
         """Draw the score of every task, and the performance profile.

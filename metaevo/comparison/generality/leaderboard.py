@@ -11,6 +11,7 @@ import numpy as np
 
 from metaevo.comparison.generality import cost
 from metaevo.comparison.generality.result import interval_of
+from metaevo.comparison.generality.rows import parts_of
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS
 from metaevo.config.plain import PlainMapping
 from purerl.learners import HAND_WRITTEN
@@ -87,8 +88,8 @@ def _row(row: PlainMapping, part: PlainMapping, view: str) -> str:
         str(part["tasks"]),
     ]
     if view == ALL:
-        parts = [*(row["horizons"][horizon] for horizon in HORIZONS), row.get("added")]
-        cells += ["" if each is None else f"{each['iqm']:.2f}" for each in parts]
+        parts = parts_of(row)
+        cells += [parts[name] for name in (*HORIZONS, "added")]
         cells.append(interval_of(row["tuned"]) if "tuned" in row else "")
         cells.append(cost.text(row.get("cost")))
     inner = "".join(f"<td>{cell}</td>" for cell in cells)

@@ -10,7 +10,7 @@ from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import CORE, FAMILIES, HORIZONS, Benchmark
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import page, plots
-from metaevo.reports.numbers import estimate
+from metaevo.reports.numbers import score_text
 from metaevo.statistics import FloatArray
 
 RANGE = -0.5, 2.0
@@ -170,7 +170,7 @@ def headline(found: PlainMapping) -> str:
 
 def interval_of(part: PlainMapping) -> str:
     """Return a score of a result with its interval."""
-    return estimate(part["iqm"], *part["interval"], decimals=2)
+    return score_text(part, decimals=2)
 
 
 def draw(found: PlainMapping, path: Path) -> Path:

@@ -2,35 +2,78 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated, NotRequired
+
+from annotated_types import Len
+from typing_extensions import TypedDict
 
 from metaevo.comparison.generality.result import interval_of
 from metaevo.config import files
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import page
+from metaevo.runs.schema import Interval
 
 NOTE = "All rules have the same random keys, and a lead of a tenth can be due to them."
 FOLDER = Path(__file__).parent / "rows"
 """Folder with one file per rule: the result.json written by the command."""
 
 
-def entered() -> list[PlainDict]:
+class Part(TypedDict):
+    """The score over some of the tasks."""
+
+    iqm: Number
+    interval: Interval
+    tasks: Index
+    """their number"""
+
+
+class TaskRow(TypedDict):
+    """The result on a task."""
+
+    learning_rate: Number
+    others: NotRequired[dict[str, Number]]
+    """other hyperparameters that tuning has chosen"""
+    scores: Annotated[list[Measure], Len(2)]
+
+
+class Tuned(Part):
+    """The score with all hyperparameters tuned."""
+
+    by_task: dict[str, TaskRow]
+
+
+class Row(TypedDict):
+    """result.json: the keys that are read; see `metaevo.comparison.generality.result.result`."""
+
+    version: Index
+    rule: Text
+    slot: Text
+    key: Text
+    learning_rates: Annotated[list[Number], Len(1)]
+    seeds: Index
+    seen: list[Text]
+    score: Part
+    added: NotRequired[Part | None]
+    tuned: NotRequired[Tuned]
+    families: dict[str, Part | None]
+    horizons: dict[str, Part | None]
+    tasks: dict[str, TaskRow]
+
+
+def entered() -> list[Row]:
     """Return the rows of all rules that were entered, the highest score first."""
-    rows = [files.read_json(path) for path in FOLDER.glob("*.json")]
+    rows: list[Row] = [files.read_json(path, Row) for path in FOLDER.glob("*.json")]
     return sorted(rows, key=lambda row: (-row["score"]["iqm"], row["rule"]))
 
 
-def row_of(rule: str) -> PlainDict | None:
+def row_of(rule: str) -> Row | None:
     """Return the row of a rule, if it was entered.
 
     Args:
         rule: name of the rule as in the rows: `adam`, `zoo:NAME`.
     """
     return next((row for row in entered() if row["rule"] == rule), None)
-
-
-def score_of(row: PlainMapping) -> str:
-    """Return a row's score with its interval."""
-    return interval_of(row["score"])
 
 
 def parts_of(row: PlainMapping) -> dict[str, str]:
@@ -46,5 +89,6 @@ def table(rows: Iterable[PlainMapping]) -> page.Table:
     for row in rows:
         parts = parts_of(row)
         columns[3:] = parts
-        cells.append([row["rule"], score_of(row), str(row["score"]["tasks"]), *parts.values()])
+        score = row["score"]
+        cells.append([row["rule"], interval_of(score), str(score["tasks"]), *parts.values()])
     return page.Table("", columns, cells, note=NOTE)

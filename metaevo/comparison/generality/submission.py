@@ -3,21 +3,20 @@
 import math
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 import jax
 import numpy as np
-from annotated_types import Len
+from typing_extensions import TypedDict
 
 from metaevo import statistics
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, rates_of, settings_of
+from metaevo.comparison.generality.rows import Part, Row, TaskRow
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark
 from metaevo.config import ConfigError, files, show
-from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.checks import Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.run_directory import commit
 
@@ -28,43 +27,13 @@ SAME = 1e-4
 """Relative difference below which scores are the same."""
 
 
-@dataclass(frozen=True)
-class _Task:
-    learning_rate: Number
-    scores: Annotated[list[Measure], Len(2)]
-    others: dict[str, Number] = field(default_factory=dict)
+class Submission(TypedDict):
+    """submission.json."""
 
-
-@dataclass(frozen=True)
-class _Part:
-    iqm: Number
-    interval: Annotated[list[Number], Len(2, 2)]
-    tasks: Index
-
-
-@dataclass(frozen=True)
-class _Tuned(_Part):
-    by_task: dict[str, _Task]
-
-
-@dataclass(frozen=True)
-class _Row:
-    version: Index
-    rule: Text
-    slot: Text
-    key: Text
-    learning_rates: Annotated[list[Number], Len(1)]
-    seeds: Index
-    seen: list[Text]
-    score: _Part
-    tasks: dict[str, _Task]
-    tuned: _Tuned | None = None
-
-
-@dataclass(frozen=True)
-class _Submission:
-    row: _Row
+    row: Row
+    """result.json"""
     tasks: dict[str, Text]
+    """digests of the tasks' settings"""
     command: Text
     versions: dict[str, Text]
 
@@ -93,18 +62,18 @@ def submission(
     }
 
 
-def read(path: Path) -> PlainDict:
+def read(path: Path) -> Submission:
     """Return a submission, of which only the shape is checked.
 
     Raises:
         ConfigError: if it cannot be read, or something is missing.
     """
-    content: PlainDict = files.read_json(path, _Submission)
+    content: Submission = files.read_json(path, Submission)
     return content
 
 
 def check(
-    content: PlainMapping,
+    content: Submission,
     where: str,
     benchmark: Benchmark,
     rule: Rule,
@@ -155,25 +124,25 @@ def check(
     anew = result.result(benchmark, rule, rates, tasks, references, unable, tuned or None)
     if row["seen"] != anew["seen"]:
         refuse("row.seen", row["seen"], f"{anew['seen']}: the environments that the rule has seen")
-    for name in ("score", "tuned"):
-        iqm, said = ((each.get(name) or {"iqm": math.nan})["iqm"] for each in (anew, row))
-        if not np.isclose(iqm, said, rtol=1e-6, equal_nan=True):
-            refuse(f"row.{name}.iqm", said, f"{iqm}, of the scores of its tasks")
+    parts: dict[str, Part | None] = {"score": row["score"], "tuned": row.get("tuned")}
+    for name, said in parts.items():
+        iqm = math.nan if anew.get(name) is None else anew[name]["iqm"]
+        if said is not None and not np.isclose(iqm, said["iqm"], rtol=1e-6):
+            refuse(f"row.{name}.iqm", said["iqm"], f"{iqm}, of the scores of its tasks")
 
 
-def _tuned(row: PlainMapping) -> PlainDict:
+def _tuned(row: Row) -> dict[str, TaskRow]:
     """Return the tasks of a row with all hyperparameters tuned, if it has them."""
-    found: PlainDict = (row.get("tuned") or {}).get("by_task", {})
-    return found
+    return row["tuned"]["by_task"] if "tuned" in row else {}
 
 
-def _setting(task: PlainMapping) -> dict[str, float]:
+def _setting(task: TaskRow) -> dict[str, float]:
     """Return the hyperparameters of the agents that were scored on a task."""
     return {"learning_rate": task["learning_rate"], **task.get("others", {})}
 
 
 def repeat(
-    content: PlainMapping,
+    content: Submission,
     where: str,
     benchmark: Benchmark,
     rule: Rule,

@@ -14,37 +14,28 @@ from typing_extensions import TypedDict
 from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
-from metaevo.comparison.comparison import Comparison, Variant, digest_of_text
+from metaevo.comparison.comparison import Comparison, digest_of_text
 from metaevo.comparison.evaluation import LEARNED, Contender
 from metaevo.comparison.protocol import comparison_of, contender_maker
 from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.proposals.archive import Verdict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import Scale, UnseenResult, pooled
+from metaevo.runs.schema import Scale, StoredRow, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
 from metaevo.training.checks import check_training
-
-
-class _Row(TypedDict):
-    name: Text
-    function: Text
-    settings: dict[str, Measure]
-    tuning_frames: Index
-    diverged: Index
-    scores: Annotated[list[Number], Len(1)]
 
 
 class Baselines(TypedDict):
     """baselines/TASK.json: tuned hand-written functions on a task."""
 
     key: Text
-    rows: Annotated[list[_Row], Len(1)]
+    rows: Annotated[list[StoredRow], Len(1)]
     random: list[Number]
     reference: list[Number]
 
@@ -178,15 +169,15 @@ class Trials:
         scales = self.scales if len(self.tasks) > 1 else [None]
         each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
         for task, this, kept, ((fitness,), diverged), scale in each:
-            learned = Variant(f"{LEARNED} (same hyperparameters)", LEARNED, {}, 0)
-            variants = [learned] + [
-                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
-                for row in kept["rows"]
-            ]
-            values = {learned.name: fitness, **{row["name"]: row["scores"] for row in kept["rows"]}}
-            lost = {learned.name: int(diverged.sum())}
-            lost |= {row["name"]: row["diverged"] for row in kept["rows"]}
-            judged = this.judge(variants, statistics.fill_missing(values), lost)
+            learned: StoredRow = {
+                "name": f"{LEARNED} (same hyperparameters)",
+                "function": LEARNED,
+                "settings": {},
+                "tuning_frames": 0,
+                "diverged": int(diverged.sum()),
+                "scores": fitness.tolist(),
+            }
+            judged = this.judge_stored([learned, *kept["rows"]])
             results[task.name] = {**judged, "scale": scale}
         if len(results) == 1:
             return _summary(*results.values())

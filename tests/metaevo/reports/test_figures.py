@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from metaevo.reports import animation, plots
-from metaevo.reports.score_plots import ScoreRow, plot_scores
+from metaevo.reports.score_plots import plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -22,9 +22,9 @@ def parabola(scale=1.0, offset=0.0):
 def test_hostile_names_are_not_formulas(tmp_path):
     name = r"$\frac{$ costs $1"
     plots.plot_losses({name: parabola()}, tmp_path / "l.png")
-    row = ScoreRow(name, 1.0, (0.0, 2.0), tuned=True)
-    differences = {name: (-9.0, (-10.0, -8.0))}
-    path = plot_scores([row], tmp_path / "s.png", xlabel=name, differences=differences)
+    row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuning_frames": 1}
+    pairs = {name: {"difference": -9.0, "difference_interval": (-10.0, -8.0)}}
+    path = plot_scores([row], tmp_path / "s.png", xlabel=name, pairs=pairs)
     assert path.read_bytes().startswith(PNG)
 
 

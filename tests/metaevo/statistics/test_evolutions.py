@@ -55,15 +55,14 @@ def test_the_strongest_of_the_others_is_told():
     high = [[each + 5.0 for each in one] for one in evolutions(4, 5, spread=0.1)]
     weak, strong = np.zeros(32), np.random.default_rng(5).normal(2.0, 0.5, 32)
     found = statistics.together(high, [[weak], [strong]])
-    assert found.place == 1
-    assert found.difference.value == pytest.approx(found.mean.value - statistics.iqm(strong))
-    assert found.verdict == "better"
+    assert found.difference == pytest.approx(found.iqm - statistics.iqm(strong))
+    assert found.conclusion == "better"
     differences = [statistics.iqm(one[0]) - statistics.iqm(strong) for one in high]
     assert found.p == pytest.approx(stats.ttest_1samp(differences, 0.0).pvalue)
-    low, upper = found.difference.interval
-    assert 0 < low < found.difference.value < upper
-    assert statistics.together([[weak]] * 3, [[strong]]).verdict == "worse"
-    assert statistics.together([[weak]] * 3, [[weak]]).verdict == "undecided"
+    low, upper = found.difference_interval
+    assert 0 < low < found.difference < upper
+    assert statistics.together([[weak]] * 3, [[strong]]).conclusion == "worse"
+    assert statistics.together([[weak]] * 3, [[weak]]).conclusion == "undecided"
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -73,5 +72,5 @@ def test_equals_are_seldom_told_apart(count):
     for index in range(200):
         other = [rng.normal(0, 1, 64)]
         found = statistics.together(evolutions(100 + index, count), [other], resamples=300)
-        claims += found.verdict != "undecided"
+        claims += found.conclusion != "undecided"
     assert claims <= 20  # 5% are 10 of 200, with a standard deviation of 3

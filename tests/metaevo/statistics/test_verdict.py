@@ -52,17 +52,18 @@ def test_holm_by_hand():
 @pytest.mark.parametrize("runs", [2, 3])
 def test_too_few_runs_claim_nothing_however_far_apart(runs: int):
     x, y = np.arange(runs) + 1000.0, np.arange(runs) * 1.0
-    result = statistics.contrast([x], [y])
-    assert result.difference.interval[0] > 0  # the bootstrap alone would be sure
+    result = statistics.compare_strata([x], [y])
+    assert result.difference_interval[0] > 0  # the bootstrap alone would be sure
     assert statistics.verdict(result, result.p) == "undecided"
 
 
 def test_four_separated_runs_are_enough_and_the_verdict_has_a_direction():
     x, y = np.arange(4) + 10.0, np.arange(4) * 1.0
     for first, second, expected in ((x, y, "better"), (y, x, "worse")):
-        result = statistics.contrast([first], [second])
+        result = statistics.compare_strata([first], [second])
         assert statistics.verdict(result, result.p) == expected
-    assert statistics.verdict(statistics.contrast([x], [y]), 0.06) == "undecided"  # after Holm
+    result = statistics.compare_strata([x], [y])
+    assert statistics.verdict(result, 0.06) == "undecided"  # after Holm
 
 
 @pytest.mark.parametrize("effect", [0.5, 1.0, 2.0])
@@ -113,15 +114,15 @@ def test_optimality_gap_by_hand():
 def test_interval_and_rank_test_have_to_agree():
     """A small p alone is no verdict if the middles do not differ, or differ the other way."""
 
-    def contrast(low: float, high: float, probability: float) -> statistics.Contrast:
-        difference = statistics.Estimate((low + high) / 2, (low, high))
-        return statistics.Contrast(difference, statistics.Estimate(probability, (0, 1)), 0.01)
+    def verdict(low: float, high: float, probability: float) -> str:
+        numbers = (low + high) / 2, (low, high), probability, (0, 1), 0.01
+        return statistics.verdict(statistics.Comparison("undecided", *numbers), 0.01)
 
-    assert statistics.verdict(contrast(1, 2, 0.9), 0.01) == "better"
-    assert statistics.verdict(contrast(-2, -1, 0.1), 0.01) == "worse"
-    assert statistics.verdict(contrast(-1, 2, 0.9), 0.01) == "undecided"
-    assert statistics.verdict(contrast(-2, 1, 0.1), 0.01) == "undecided"
-    assert statistics.verdict(contrast(1, 2, 0.4), 0.01) == "undecided"
+    assert verdict(1, 2, 0.9) == "better"
+    assert verdict(-2, -1, 0.1) == "worse"
+    assert verdict(-1, 2, 0.9) == "undecided"
+    assert verdict(-2, 1, 0.1) == "undecided"
+    assert verdict(1, 2, 0.4) == "undecided"
 
 
 def test_a_missing_score_counts_as_the_worst_of_its_task():
@@ -181,11 +182,12 @@ def test_intervals_of_partners_hold_what_they_promise(shared):
     rng, held, widths, trials = np.random.default_rng(8), 0, [], 300
     for _ in range(trials):
         x, y = partners(rng, 48, 0.3, shared=shared)
-        low, high = statistics.contrast(x, y, shared_seeds=True, resamples=200).difference.interval
+        found = statistics.compare_strata(x, y, shared_seeds=True, resamples=200)
+        low, high = found.difference_interval
         held += low <= 0.3 <= high
         widths.append(high - low)
     assert stats.binom.ppf(0.001, trials, 0.93) <= held <= stats.binom.ppf(0.999, trials, 0.97)
-    apart = np.ptp(statistics.contrast(x, y).difference.interval)
+    apart = np.ptp(statistics.compare_strata(x, y).difference_interval)
     if shared:
         assert np.mean(widths) < 0.6 * apart
     else:
@@ -194,12 +196,12 @@ def test_intervals_of_partners_hold_what_they_promise(shared):
 
 def test_the_rank_test_of_partners_is_wilcoxons():
     x, y = partners(np.random.default_rng(10), 20, 0.5, shared=3.0)
-    result = statistics.contrast(x, y, shared_seeds=True)
+    result = statistics.compare_strata(x, y, shared_seeds=True)
     assert result.p == pytest.approx(stats.wilcoxon(x[0] - y[0]).pvalue)
-    assert result.difference.value == statistics.contrast(x, y).difference.value
-    assert statistics.contrast(x, x, shared_seeds=True).difference.interval == (0, 0)
+    assert result.difference == statistics.compare_strata(x, y).difference
+    assert statistics.compare_strata(x, x, shared_seeds=True).difference_interval == (0, 0)
     with pytest.raises(ValueError, match="as many runs"):
-        statistics.contrast(x, [y[0][:-1]], shared_seeds=True)
+        statistics.compare_strata(x, [y[0][:-1]], shared_seeds=True)
 
 
 def test_every_task_counts_alike_in_the_rank_test_of_partners():

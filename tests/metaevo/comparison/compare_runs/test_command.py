@@ -26,8 +26,8 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     (pair,) = result.pairs
     assert (pair.first, pair.second) == ("learning_rate=0.5", "learning_rate=0.1")
     assert pair.verdict == "better"
-    assert pair.contrast.difference.value == pytest.approx(40, abs=0.1)
-    assert pair.contrast.p == pytest.approx(2 / 924)  # 6 against 6, separated
+    assert pair.difference.value == pytest.approx(40, abs=0.1)
+    assert pair.p == pytest.approx(2 / 924)  # 6 against 6, separated
     by_value = {row.value: row for row in result.effects}
     assert np.isnan(by_value["0.5"].difference.value)
     assert by_value["0.1"].difference.value == pytest.approx(-40, abs=0.1)
@@ -95,7 +95,7 @@ def test_tasks_are_strata(make_run):
     assert 0.9 < result.groups[0].iqm.value <= 1  # scaled to the worst and best of each task
     assert result.pairs[0].verdict == "better"
     # 4 against 4 separated on both tasks: 2 of 70 x 70 permutations.
-    assert result.pairs[0].contrast.p < 0.002
+    assert result.pairs[0].p < 0.002
     alone = analyse(paths[0], paths[3])
     assert alone.pairs == []
     assert "better" not in conclusion(alone)

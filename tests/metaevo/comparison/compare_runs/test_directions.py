@@ -92,9 +92,9 @@ def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
     result = compare_runs(paths, metric="value_loss", threshold=3.0)
     (pair,) = result.pairs
     assert (pair.first, pair.verdict) == ("learning_rate=0.5", "better")
-    assert pair.contrast.difference.value == pytest.approx(-3, abs=0.01)
-    assert pair.contrast.probability.value == 1.0
-    assert pair.contrast.difference.interval[1] < 0
+    assert pair.difference.value == pytest.approx(-3, abs=0.01)
+    assert pair.probability.value == 1.0
+    assert pair.difference.interval[1] < 0
     assert result.optimum["CartPole-v1"] == 2.0
     by_label = {row.label: row for row in result.groups}
     assert by_label["learning_rate=0.1"].gap.value == pytest.approx(3.025, abs=1e-6)
@@ -133,7 +133,7 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     result = compare_runs(paths)
     (pair,) = result.pairs
     assert (pair.first, pair.verdict) == ("sigma=0.5", "better")
-    assert pair.contrast.difference.value == pytest.approx(10)
+    assert pair.difference.value == pytest.approx(10)
     assert [len(row.seeds) for row in result.groups] == [8, 8]
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
     result = compare_runs(paths)
