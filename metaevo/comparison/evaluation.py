@@ -6,7 +6,7 @@ frames. The winners are then trained on held-out seeds, and these scores are rep
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -72,20 +72,12 @@ class EvaluationConfig:
         return raw
 
 
-class JudgedSettings(LearnerSettings, HasRun, Protocol):
-    """Settings of an evolution that ends with a comparison against tuned contenders."""
+class JudgedSettings(LearnerSettings, HasRun):
+    """Base of settings of an evolution that ends with a comparison against tuned contenders."""
 
-    @property
-    def fitness(self) -> FitnessConfig:
-        """Weights of the score."""
-
-    @property
-    def evolution(self) -> EvolutionConfig:
-        """Settings that split agents over the devices."""
-
-    @property
-    def evaluation(self) -> EvaluationConfig:
-        """The comparison itself."""
+    fitness: FitnessConfig
+    evolution: EvolutionConfig
+    evaluation: EvaluationConfig
 
 
 COMPARISONS = ("none", "quick", "full")

@@ -1,7 +1,7 @@
 """The settings that every run has."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le
 
@@ -38,14 +38,11 @@ class RecordConfig:
             tracking_uri(self.mlflow)
 
 
-class HasRun(Protocol):
-    """A dataclass of settings with the section `run`."""
+class HasRun:
+    """Base of the dataclasses of settings with the section `run`."""
 
     __dataclass_fields__: ClassVar[PlainDict]
-
-    @property
-    def run(self) -> RecordConfig:
-        """Randomness, checkpoints and tracking."""
+    run: RecordConfig
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:

@@ -37,7 +37,7 @@ from metaevo.studies.study import ProblemStudy, Study
 
 
 @dataclass(frozen=True)
-class ProblemSettings:
+class ProblemSettings(EvolutionSettings):
     """Content of config.yaml for a run started from Python."""
 
     strategy: StrategyConfig

@@ -13,9 +13,9 @@ from metaevo.runs.run import saved_settings, work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
-from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.studies.settings import EvolutionSettings
 
-S = TypeVar("S", EvolveSettings, EvolutionSettings)
+S = TypeVar("S", bound=EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `Study.free`."""
 

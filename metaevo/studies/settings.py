@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from annotated_types import Gt, Interval
 
-from metaevo.comparison.evaluation import EvaluationConfig
+from metaevo.comparison.evaluation import EvaluationConfig, JudgedSettings
 from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
@@ -47,24 +47,16 @@ class RunConfig(RecordConfig):
             )
 
 
-class EvolutionSettings(HasRun, Protocol):
-    """Settings shared by all evolutions."""
+class EvolutionSettings(HasRun):
+    """Base of the settings of all evolutions."""
 
-    @property
-    def strategy(self) -> StrategyConfig:
-        """Settings of the algorithm."""
-
-    @property
-    def evolution(self) -> EvolutionConfig:
-        """Settings of evaluation and validation."""
-
-    @property
-    def run(self) -> RunConfig:
-        """Settings of randomness, checkpoints and tracking."""
+    strategy: StrategyConfig
+    evolution: EvolutionConfig
+    run: RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolveSettings:
+class EvolveSettings(JudgedSettings, EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str

@@ -36,7 +36,7 @@ from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
-from metaevo.studies.settings import RunConfig
+from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.tables import evolved_numbers
 
 CODE = "problem"
@@ -58,7 +58,7 @@ class HeldOutConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudySettings:
+class StudySettings(EvolutionSettings):
     """Settings of a user-defined study; a subclass adds fields."""
 
     study: str = ""

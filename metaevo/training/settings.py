@@ -21,10 +21,11 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import RecordConfig
+from metaevo.runs.settings import HasRun, RecordConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import (
     LearnerConfig,
+    LearnerSettings,
     TaskConfig,
     learner_sections,
     make_environments,
@@ -78,7 +79,7 @@ POLICIES = "policies"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(LearnerSettings, HasRun):
     """Settings of a training run.
 
     In addition, every slot of the learner that takes functions by name has a setting: the name of a

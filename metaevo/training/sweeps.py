@@ -13,7 +13,7 @@ from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import default_function, make_task
-from metaevo.training.task import LearnerConfig, TaskConfig
+from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, PRUNED, SearchSettings
 from metaevo.tuning.objective import SettingsObjective, Watch, statistic
 from metaevo.tuning.ranges import Params
@@ -25,7 +25,7 @@ from purerl.types import Hyperparams
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSettings(SearchSettings):
+class SweepSettings(SearchSettings, LearnerSettings):
     """Settings of a sweep over trainings, and of each trial."""
 
     learner: str

@@ -40,20 +40,12 @@ class LearnerConfig(Protocol):
         """Environment steps of one update."""
 
 
-class LearnerSettings(Protocol):
-    """Settings with a learner in them."""
+class LearnerSettings:
+    """Base of settings with a learner: its name, its static settings and its traced settings."""
 
-    @property
-    def learner(self) -> str:
-        """Its name."""
-
-    @property
-    def train(self) -> LearnerConfig:
-        """The learner's static settings."""
-
-    @property
-    def hyperparams(self) -> Hyperparams:
-        """The traced settings."""
+    learner: str
+    train: LearnerConfig
+    hyperparams: Hyperparams
 
 
 @dataclass(frozen=True)

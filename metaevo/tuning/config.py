@@ -7,7 +7,7 @@ from annotated_types import Gt, Interval
 
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
-from metaevo.runs.settings import RecordConfig
+from metaevo.runs.settings import HasRun, RecordConfig
 
 MOST = 1_000_000
 """Upper limit of the numbers of seeds and of settings."""
@@ -91,7 +91,7 @@ class RunConfig(RecordConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(HasRun):
     """Settings of every sweep."""
 
     space: PlainDict = field(default_factory=dict)

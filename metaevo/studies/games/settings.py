@@ -12,7 +12,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.config.sections import LATER
 from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
-from metaevo.training.task import LearnerConfig, TaskConfig
+from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tuning.config import MOST
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
@@ -203,7 +203,7 @@ class TalkEvaluation(HeldOutConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalkSettings(StudySettings):
+class TalkSettings(StudySettings, LearnerSettings):
     """Settings shared by both kinds of cheap talk."""
 
     learner: str = "ppo"

@@ -1,8 +1,8 @@
 """Victims: learners that hear a channel, in evolution and in comparisons of channels."""
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from metaevo.training import sampling
 from metaevo.training.checks import check_training
 from metaevo.training.task import (
     LearnerConfig,
+    LearnerSettings,
     learner_sections,
     make_environments,
     make_learner,
@@ -41,7 +42,8 @@ FREE = *TRAINING, "channel.scale"
 """Settings that may differ when channels are judged again."""
 
 
-class Victim(NamedTuple):
+@dataclass(frozen=True)
+class Victim(LearnerSettings):
     """A learner with its settings."""
 
     name: str
