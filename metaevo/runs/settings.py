@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le
 
+from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.destination import tracking_uri
 
@@ -43,6 +44,10 @@ class HasRun:
 
     __dataclass_fields__: ClassVar[PlainDict]
     run: RecordConfig
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:

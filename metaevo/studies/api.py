@@ -10,7 +10,6 @@ import numpy as np
 
 from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.evolution.blocks import records_of, run_generations
 from metaevo.evolution.checks import check_problem
@@ -43,9 +42,6 @@ class ProblemSettings(EvolutionSettings):
     strategy: StrategyConfig
     evolution: EvolutionConfig
     run: RunConfig
-
-    def __post_init__(self) -> None:
-        check_numbers(self)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from metaevo.comparison.evaluation import EvaluationConfig, JudgedSettings
 from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import LATER, specialised
 from metaevo.evolution.evolution import EvolutionConfig
@@ -81,7 +80,7 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        check_numbers(self)
+        super().__post_init__()
         count, most = self.tasks_per_generation, len(self.tasks or {})
         if self.tasks is None:
             if count is not None:

@@ -17,7 +17,6 @@ from metaevo.comparison.comparison import Variant, summary
 from metaevo.components import registry
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import strategies
 from metaevo.evolution.checks import (
@@ -67,9 +66,6 @@ class StudySettings(EvolutionSettings):
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
     run: RunConfig = field(default_factory=RunConfig)
-
-    def __post_init__(self) -> None:
-        check_numbers(self)
 
 
 class Study:

@@ -14,7 +14,6 @@ from metaevo.components import channels, filling
 from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -98,9 +97,6 @@ class TrainSettings(LearnerSettings, HasRun):
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
-
-    def __post_init__(self) -> None:
-        check_numbers(self)
 
 
 def training_class(raw: PlainDict) -> type[TrainSettings]:

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt, Interval
 
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import HasRun, RecordConfig
 
@@ -100,10 +99,6 @@ class SearchSettings(HasRun):
     run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     pbt: PbtConfig = field(default_factory=PbtConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
-        check_numbers(self)
 
 
 OF_THE_SWEEP = ("space", "sweep", "pbt", "run")
