@@ -35,7 +35,6 @@ def sweep(*argv):
 # --- Bad input ------------------------------------------------------------------------------------
 
 BAD = {
-    "outside": ("--space {hyperparams.gamma:{uniform:[0.5,1.5]}}", ["hyperparams.gamma", "1.5"]),
     "pbt of static settings": (
         "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
         ["pbt", "train.num_steps"],
@@ -70,7 +69,6 @@ BAD = {
     ),
     "worker without a sweep": ("--worker", ["--worker needs --run-dir"]),
     "worker of nothing": ("--worker --run-dir missing", ["missing", "holds no run"]),
-    "resume without a sweep": ("--resume", ["--resume needs --run-dir"]),
 }
 
 

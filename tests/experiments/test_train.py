@@ -127,23 +127,18 @@ def test_an_evolved_loss_can_be_trained_with(tmp_path):
 
 
 BAD = {
-    "unknown learner": (["--learner", "pppo"], "learner = 'pppo'"),
     "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "single environment"),
-    "misspelt key": (["--train.total_timestep", "5"], "total_timesteps"),
     "loss": (["--value_loss", "cubic"], "value_loss = 'cubic'"),
-    "empty loss directory": (["--value_loss", "."], "holds no discovered component"),
     "other slot": (["--policy_loss", "squared"], "clipped_surrogate"),
     "gymnasium": (
         ["--task.env", "Breakout-MinAtar", "--evaluation.gymnasium", "1"],
         "evaluation.gymnasium = 1",
     ),
-    "no run to resume": (["--resume"], "--run-dir"),
     "no picture": (
         ["--task.env", "Catch-bsuite", "--evaluation.film", "true"],
         "evaluation.film = true",
     ),
     "no state index": (["--learner", "q_learning"], "no state index"),
-    "continuous actions": (["--learner", "dqn", "--task.env", "Pendulum-v1"], "discrete"),
 }
 
 

@@ -88,16 +88,15 @@ def test_what_cannot_be_heard_is_said(talk, tmp_path):
             channels.hear(name, where, learner)
 
 
-def test_gymnasium_and_unseen_tasks_have_no_channel(capsys):
+def test_gymnasium_and_unseen_tasks_have_no_channel(refused):
     raw = {"evolve": "drift", "channel": "noise", "task": {"env": "CartPole-v1"},
            "evaluation": {"unseen": {"Acrobot-v1": {}}}}  # fmt: skip
     with pytest.raises(
         ConfigError, match=r"evaluation\.unseen: no channel is heard in other tasks"
     ):
         LearnerStudy(from_dict(experiment_class(raw, None), raw))
-    with pytest.raises(SystemExit, match="2"):
-        main(["--channel", "noise", "--evaluation.gymnasium", "1"], description=None)
-    assert "Gymnasium's environment has no channel" in capsys.readouterr().err
+    argv = ["--channel", "noise", "--evaluation.gymnasium", "1"]
+    assert "Gymnasium's environment has no channel" in refused(main, argv, description=None)
 
 
 @pytest.mark.long

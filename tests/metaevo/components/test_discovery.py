@@ -101,13 +101,19 @@ def adam(scale, context):
         ("make_optimizer", Component(init, lambda scale, context: scale), "fails"),
         ("value_loss", Component(lambda key: {}, lambda *arguments: arguments[2]), "no parameters"),
         ("value_loss", Component(lambda: None, squared), "TypeError"),
+        ("value_loss", (init, squared), r"make returns \(.*metaevo\.Component"),
+        ("value_loss", AttributeError("missing"), "make.* fails: .*missing"),
         ("schedule", Component(init, lambda scale, context: {"learning_rate": scale}),
          "must return the hyperparams that it is"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
-    module = SimpleNamespace(SLOT=slot, Config=Nothing, make=lambda config: component)
-    monkeypatch.setitem(IMPORTED, "mine", module)
+    def make(config):
+        if isinstance(component, Exception):
+            raise component
+        return component
+
+    monkeypatch.setitem(IMPORTED, "mine", SimpleNamespace(SLOT=slot, Config=Nothing, make=make))
     settings = from_dict(experiment_class({}, "mine"), {})
     if complaint is None:
         assert make_parts(settings).evolved.parts["mine"].component is component

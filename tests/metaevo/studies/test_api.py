@@ -143,18 +143,6 @@ def test_a_changed_problem_is_another_run(through, monkeypatch):
     assert len(evolve(through.path, 24, resume=True).metrics) == 24
 
 
-def test_other_settings_are_another_run(through):
-    with pytest.raises(ConfigError, match=r"cannot resume with other settings \(strategy\.sigma"):
-        metaevo.evolve(
-            Quadratic(),
-            strategy=metaevo.StrategyConfig(population_size=32, sigma=0.2, learning_rate=0.1),
-            evolution=CONFIG,
-            generations=24,
-            run_dir=through.path,
-            resume=True,
-        )
-
-
 @pytest.mark.parametrize(
     ("options", "key"),
     [

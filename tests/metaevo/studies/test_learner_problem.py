@@ -91,15 +91,6 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
         metaevo.compare(problem, {"x": np.zeros(3)})
 
 
-def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
-    again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
-    same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)
-    assert all(jax.tree.leaves(same))
-    assert (tmp_path / "run" / "evaluation.json").exists()  # a run ends with the comparison
-    function, _ = metaevo.load(tmp_path / "run")
-    assert callable(function)
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

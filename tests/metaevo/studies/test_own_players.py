@@ -16,7 +16,7 @@ from metaevo.components import players
 from metaevo.config import ConfigError
 from purerl import opponents
 from purerl.games import Game
-from tests.metaevo.studies.games import SHAPING, merged, refused
+from tests.metaevo.studies.games import SHAPING, merged
 from tests.purerl.chains import slope, total
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/shaping.md"
@@ -104,7 +104,7 @@ def test_what_is_no_player_is_refused_by_its_name(case, folder):
 
 
 @pytest.mark.long
-def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_trusted(folder, capsys):
+def test_a_run_executes_its_player_only_when_named_or_trusted(folder, refused):
     assert main(["--config", "config.yaml", "--run-dir", "run"]) == 0
     result = json.loads(Path("run/evaluation.json").read_text())
     robin = result["round_robin"]
@@ -119,7 +119,7 @@ def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_truste
     Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
 
     def line_of(command, *argv):
-        return refused(lambda: command([*argv], description=None), capsys)
+        return refused(command, [*argv], description=None)
 
     assert "only the run directory names" in line_of(main, *resume, "4")
     argv = ["--run-dir", "run", "--opponent.learning_rate", "2", "--evaluation.seeds", "4"]

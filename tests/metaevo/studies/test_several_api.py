@@ -124,16 +124,6 @@ def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
     assert (path / "report.html").exists()
 
 
-def test_a_finished_one_says_so_and_goes_on_with_more_generations(tmp_path):
-    path = tmp_path / "run"
-    evolve(path, count=2, generations=4)
-    before = {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
-    evolve(path, count=2, generations=4, resume=True)
-    assert before == {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
-    evolve(path, count=2, generations=8, resume=True)
-    assert [len(records(path / f"seed_{seed}")) for seed in (5, 6)] == [8, 8]
-
-
 def test_without_a_mean_the_best_elite_counts(tmp_path):
     strategy = metaevo.StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
     ours = evolve(tmp_path / "run", count=2, strategy=strategy)
@@ -153,12 +143,6 @@ def test_others_see_evolutions_in_a_run(found, tmp_path):
     assert _paths([str(found.path)]) == [found.path, *paths]
     (single,) = run_directories.find(paths[0])
     assert single == paths[0]
-
-
-def test_another_number_is_another_run(found):
-    for count in (1, 4):
-        with pytest.raises(ConfigError, match=rf"run\.evolution_seeds: 3 -> {count}"):
-            evolve(found.path, count=count, resume=True)
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):

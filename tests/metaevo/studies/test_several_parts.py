@@ -17,7 +17,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
-from tests.metaevo.studies.games import refused
 
 pytestmark = pytest.mark.long
 
@@ -159,14 +158,14 @@ def test_the_users_own_file_needs_no_trust_while_it_is_unchanged(there, monkeypa
         (there / "scaled.py").write_text(SCALED)
 
 
-def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, capsys, monkeypatch):
+def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, refused, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
     run = Path(shutil.copytree(there / "run", tmp_path / "run"))
     source = run / "component" / "scaled.py"
     for slot in ("policy_loss", "value_loss"):
         with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
             metaevo.load(run, slot=slot)
-    line = refused(lambda: main(["--resume", "--run-dir", str(run)]), capsys)
+    line = refused(main, ["--resume", "--run-dir", str(run)])
     assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
     source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
     with pytest.raises(ConfigError, match="is not what its run began with"):
@@ -174,13 +173,13 @@ def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, caps
     assert "scaled.py" not in registry.IMPORTED
 
 
-def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
+def test_a_resumed_run_has_the_same_code(there, tmp_path, refused):
     run = Path(shutil.copytree(there / "run", tmp_path / "run"))
     resume = ["--resume", "--run-dir", str(run), "--evolve", "[drift,scaled.py]"]
     resume += ["--evaluation.seeds", "0", "--generations", "3"]
     (there / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
     try:
-        line = refused(lambda: main(resume), capsys)
+        line = refused(main, resume)
     finally:
         (there / "scaled.py").write_text(SCALED)
     assert line.startswith("error: cannot resume with other code: scaled changed")
@@ -226,12 +225,12 @@ def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
         ({"evolve": "drift", "learner": "dqn"}, ["no slot 'policy_loss'", "that have it: ppo"]),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(there, settings, texts, capsys):
+def test_a_mistake_is_one_line(there, settings, texts, refused):
     (there / "broken.py").write_text("raise ValueError('two\\nlines')\n")
     (there / "nothing.py").write_text("")
     argv = []
     for key, value in settings.items():
         argv += [f"--{key}", json.dumps(value)]
-    line = refused(lambda: main([*argv, "--run-dir", "other"]), capsys)
+    line = refused(main, [*argv, "--run-dir", "other"])
     for text in texts:
         assert text in line

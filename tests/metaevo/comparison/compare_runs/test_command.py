@@ -217,14 +217,9 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, monkeypatch):
         (["{empty}"], "anything to compare yet"),
     ],
 )
-def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, capsys):
+def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     places = {"run": make_run("run"), "empty": make_run("empty", points=0, finished=False)}
-    with pytest.raises(SystemExit) as stopped:
-        main([argument.format(**places) for argument in arguments], description=None)
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert text in error
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
+    argv = [argument.format(**places) for argument in arguments]
+    assert text in refused(main, argv, description=None)
     assert not (tmp_path / "runs").exists()  # no directory was made
