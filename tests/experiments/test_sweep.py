@@ -11,11 +11,11 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class
 from metaevo.training import pbt
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from metaevo.tuning import figures, run
+from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
 
@@ -93,7 +93,7 @@ def check_results(path, trials):
     best = load_yaml(path / "best.yaml")
     assert from_dict(trainee.training_class(best), best).hyperparams.learning_rate > 0
     evolved = {**best, "evolve": "value_loss"}
-    from_dict(experiment_class(evolved, None), evolved)
+    settings_of(evolved)
     return rows, result
 
 
@@ -251,7 +251,7 @@ def test_losses_by_name_make_a_second_file_for_evolutions(sweep, tmp_path):
     assert best["value_loss"] == "huber"
     assert from_dict(trainee.training_class(best), best).value_loss == "huber"
     raw = {**load_yaml(path / "best_evolve.yaml"), "evolve": "value_loss"}
-    assert from_dict(experiment_class(raw, None), raw).hyperparams.epsilon_start == 0.3
+    assert settings_of(raw).hyperparams.epsilon_start == 0.3
     assert "value_loss" not in raw
     assert not (path / "evaluation.json").exists()
 
@@ -294,4 +294,4 @@ def test_a_sweep_over_evolutions(sweep, tmp_path, caplog, capsys):
     assert {row["outcome"] for row in rows} == {"complete"}
     best = load_yaml(path / "best.yaml")
     assert best["strategy"]["sigma"] in (0.01, 0.3)
-    assert from_dict(experiment_class(best, None), best).evolve == "value_loss"
+    assert settings_of(best).evolve == "value_loss"

@@ -6,14 +6,10 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands.evolve import _parse
-from metaevo.config import ConfigError, from_dict, load_yaml
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError, load_yaml
+from tests.metaevo.evolving import settings_of
 
 ROOT = Path(__file__).parent.parent.parent.parent
-
-
-def settings_of(data):
-    return from_dict(experiment_class(data, None), data)
 
 
 def test_settings_survive_the_way_to_other_processes():

@@ -21,8 +21,8 @@ from metaevo.comparison.generality.tasks import benchmark, read_references
 from metaevo.components import discovery, parts, published, value_loss
 from metaevo.config import to_dict
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class
 from purerl.types import Context
+from tests.metaevo.evolving import settings_of
 
 LIST = benchmark()
 TINY = dataclasses.replace(
@@ -357,7 +357,7 @@ def test_one_task_needs_no_list():
 
 def test_a_run_is_a_rule(tmp_path):
     component = value_loss.make(value_loss.Config())
-    settings = experiment_class({"evolve": "value_loss"}, None)()
+    settings = settings_of({"evolve": "value_loss"})
     keys = []
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")

@@ -7,15 +7,13 @@ import pytest
 from scipy import stats
 
 from metaevo.commands.evaluate import main as evaluate
-from metaevo.commands.evolve import main
 from metaevo.comparison import evaluation, unseen
 from metaevo.comparison.comparison import Variant, summary
 from metaevo.components.value_losses import SIDES
-from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.signals import StopRequestedError
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from tests.metaevo import evolving
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score
 
 TINY = """
@@ -40,12 +38,10 @@ evaluation:
 
 
 def study_of(text=TINY, **tasks):
-    from metaevo.config import parse_yaml
-
     raw = parse_yaml(text, "the test")
     if tasks:
         raw["evaluation"]["unseen"] = {key.replace("_", "-"): each for key, each in tasks.items()}
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    return evolving.study_of(raw)
 
 
 # --- Pooling ------------------------------------------------------------------------------------
@@ -165,11 +161,7 @@ def test_what_is_left_out_has_its_default_where_tasks_are_compared():
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("unseen")
-    (path / "tiny.yaml").write_text(TINY)
-    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
-    assert main(argv, description="") == 0
-    return path / "run"
+    return evolving.evolve(tmp_path_factory.mktemp("unseen"), TINY)
 
 
 def of(run):

@@ -11,13 +11,13 @@ import metaevo
 from metaevo.commands.train import main
 from metaevo.components import channels
 from metaevo.components.channels import ChannelConfig
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.settings import make_parts
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
+from tests.metaevo.evolving import settings_of, study_of
 from tests.purerl.messages import message
 
 CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
@@ -62,7 +62,7 @@ def test_what_a_run_has_found_is_heard(talk):
 
 def test_candidates_of_an_evolution_hear_it(talk):
     raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     ((_, env, params),) = make_parts(settings).environments
     assert env.observation_space(params).shape == (7,)
 
@@ -94,7 +94,7 @@ def test_gymnasium_and_unseen_tasks_have_no_channel(refused):
     with pytest.raises(
         ConfigError, match=r"evaluation\.unseen: no channel is heard in other tasks"
     ):
-        LearnerStudy(from_dict(experiment_class(raw, None), raw))
+        study_of(raw)
     argv = ["--channel", "noise", "--evaluation.gymnasium", "1"]
     assert "Gymnasium's environment has no channel" in refused(main, argv, description=None)
 

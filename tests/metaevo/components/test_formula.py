@@ -8,19 +8,14 @@ import pytest
 from metaevo.components import formula
 from metaevo.components.expressions import parse
 from metaevo.components.formula import HAND_WRITTEN, Config, make
-from metaevo.config import ConfigError, from_dict
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError
 from purerl import ppo
 from purerl.parts import losses, optimizers, schedules
 from purerl.types import Context
+from tests.metaevo.evolving import study_of
 
 CONTEXT = Context(ppo.Hyperparams(), progress=0.25)
 INPUTS = "error", "progress"
-
-
-def study_of(**raw):
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
 
 
 @pytest.mark.parametrize(
@@ -80,15 +75,15 @@ def test_what_is_refused_in_one_line(text):
 )
 def test_settings_that_are_refused(config, key):
     with pytest.raises(ConfigError, match=key) as caught:
-        study_of(evolve="formula", learner="ppo", component=config)
+        study_of({"evolve": "formula", "learner": "ppo", "component": config})
     assert "\n" not in str(caught.value)
 
 
 def test_its_slot_is_a_setting():
     component = {"slot": "policy_loss", "expression": "c0 * ratio * advantage"}
     with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
-        study_of(evolve="formula", learner="q_learning", component=component)
-    study = study_of(evolve=["value_loss", "formula"], component={"formula": component})
+        study_of({"evolve": "formula", "learner": "q_learning", "component": component})
+    study = study_of({"evolve": ["value_loss", "formula"], "component": {"formula": component}})
     slots = [part.slot.name for part in study.evolved.parts.values()]
     assert slots == ["value_loss", "policy_loss"]
 

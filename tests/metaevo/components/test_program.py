@@ -11,13 +11,13 @@ from metaevo.components import formula, interpreter, program
 from metaevo.components.expressions import parse
 from metaevo.components.formula import HAND_WRITTEN
 from metaevo.components.program_text import compiled, text
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.evolution import growth, postfix
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo, q_learning
 from purerl.types import Context
+from tests.metaevo.evolving import settings_of
 
 ALL = tuple(postfix.OPERATIONS)
 NAMES = ["x", "y"]
@@ -262,13 +262,13 @@ def test_a_schedule_and_an_optimizer():
 def test_settings_that_are_refused(config, key):
     raw = {"evolve": "program", "learner": "ppo", "component": config}
     with pytest.raises(ConfigError, match=key) as caught:
-        from_dict(experiment_class(raw, None), raw)
+        settings_of(raw)
     assert "\n" not in str(caught.value)
 
 
 def test_a_strategy_that_perturbs_is_refused():
     raw = {"evolve": "program", "learner": "q_learning", "task": {"env": "GridWorld"}}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     assert settings.strategy.algorithm == "genetic_programming"
     study = LearnerStudy(replace(settings, strategy=StrategyConfig()))
     with pytest.raises(ConfigError, match=r"'codes'.*genetic_programming"):

@@ -23,7 +23,7 @@ from metaevo.studies import registry as studies
 from metaevo.studies.games import tournament
 from metaevo.studies.games.settings import OpponentConfig
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from tests.metaevo.evolving import settings_of, study_of
 from tests.metaevo.toy import assert_same
 
 SIZES = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "update_epochs": 1}
@@ -64,7 +64,7 @@ def evidence(scores, tuned=(0, 64), names=("learned", "squared"), **more):
 @pytest.fixture
 def run(tmp_path):
     """A run of evolution that has ended with a comparison."""
-    settings = experiment_class({"evolve": "value_loss"}, None)()
+    settings = settings_of({"evolve": "value_loss"})
     run = RunDirectory.create(tmp_path / "run", "test")
     run.write_config(to_dict(settings), {})
     meta_params = value_loss.make(settings.component).init(jax.random.key(0))
@@ -103,7 +103,7 @@ SMALL = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "hidden_sizes":
 def run_on_tasks(tmp_path):
     """A run of evolution on two tasks that has ended with a comparison."""
     raw = {"evolve": "optimizer", "learner": "ppo", "train": SMALL, "tasks": TASKS}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     study = LearnerStudy(settings)
     run = RunDirectory.create(tmp_path / "run_on_tasks", "test")
     run.write_config(to_dict(settings), {})
@@ -137,7 +137,7 @@ def study_with(rule, run_path=None, **tasks):
     """A study that uses a rule and is to be judged on unseen tasks."""
     raw = {"evolve": "value_loss", "learner": "ppo", "train": SMALL, "make_optimizer": rule,
            "task": {"env": "GridWorld"}, "evaluation": {"unseen": tasks}}  # fmt: skip
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw), run_path)
+    return study_of(raw, run_path)
 
 
 INSIDE = {"env": "CartPole-v1", "env_params": {"length": 0.4}}

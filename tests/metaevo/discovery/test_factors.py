@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from metaevo.commands.distill import main
-from metaevo.commands.evolve import main as evolve
 from metaevo.components import find
 from metaevo.components.discovery import load
 from metaevo.discovery import factors, regression
@@ -17,6 +16,7 @@ from metaevo.discovery.factors import PROGRESS, factors_of, search
 from purerl import ppo
 from purerl.types import Context
 from tests.metaevo.discovery.test_networks import part_of
+from tests.metaevo.evolving import evolve
 
 SETTINGS = SimpleNamespace(train=SimpleNamespace(num_updates=10), hyperparams=ppo.Hyperparams())
 
@@ -91,12 +91,7 @@ evaluation: {seeds: 0, space: {}}
 @pytest.mark.long
 def test_a_schedule_becomes_formulas(tmp_path, refused):
     pytest.importorskip("pyoperon")
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    run = tmp_path / "run"
-    assert (
-        evolve(["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run)], description="")
-        == 0
-    )
+    run = evolve(tmp_path, TINY)
     line = refused(main, [str(run), "--into", "network"], description="")
     assert "--into network: a schedule has no network" in line
     argv = [str(run), "--evaluations", "2000", "--formulas", "2", "--evaluation.seeds", "4"]

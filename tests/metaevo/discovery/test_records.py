@@ -5,13 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import from_dict
 from metaevo.discovery import records, targets
 from metaevo.discovery.records import record
 from metaevo.discovery.targets import TARGETS
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl.types import Context
+from tests.metaevo.evolving import study_of
 
 PPO = {
     "evolve": "formula",
@@ -30,7 +28,7 @@ PPO = {
 
 @pytest.fixture(scope="module")
 def study():
-    return LearnerStudy(from_dict(experiment_class(PPO, None), PPO))
+    return study_of(PPO)
 
 
 @pytest.mark.long
@@ -61,7 +59,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
         "Catch-bsuite": {"hyperparams": {"clip_epsilon": 0.1}},
     }
     raw = PPO | {"tasks": tasks}
-    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    study = study_of(raw)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     target = TARGETS["policy_loss"]._replace(
@@ -103,7 +101,7 @@ def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
-    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    study = study_of(raw)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])

@@ -1,7 +1,5 @@
 """`metaevo.evolve` on custom problems, in memory and in a run directory."""
 
-import signal
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import metaevo
 from metaevo.components import registry
 from metaevo.config import ConfigError
-from metaevo.evolution import blocks as loop
+from tests.metaevo.evolving import stop_after
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
@@ -103,16 +101,7 @@ def test_it_finds_the_optimum_and_leaves_a_run(through):
 
 
 def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
-    looks = []
-
-    def stop_soon(length, stop):
-        looks.append(length)
-        if len(looks) <= 6:
-            return length
-        stop.requested = signal.SIGTERM
-        return 0
-
-    monkeypatch.setattr(loop, "in_lockstep", stop_soon)
+    stop_after(monkeypatch, 6)
     with pytest.raises(KeyboardInterrupt):
         evolve(tmp_path / "run", 24)
     monkeypatch.undo()

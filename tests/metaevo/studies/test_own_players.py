@@ -80,8 +80,6 @@ def test_a_player_is_an_object_a_class_or_a_factory_in_a_file_or_a_module(folder
 
 
 REFUSED = {
-    "no file": ("other.py:Momentum", "other.py"),
-    "no such name": ("my_players.py:Adam", "has no 'Adam'"),
     "no player": ("my_players.py:jnp", "must be a player with `init"),
     "a state that changes its shape": ("bad.py:Grows", "must be a player with `init"),
     "a policy of another shape": ("bad.py:Short", "must be a player with `init"),

@@ -11,13 +11,10 @@ from metaevo.components.component import Component
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.settings import make_parts
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
-
-
-def settings_of(raw):
-    return from_dict(experiment_class(raw, None), raw)
+from tests.metaevo.evolving import settings_of
 
 
 def test_other_slots_are_filled_by_name():

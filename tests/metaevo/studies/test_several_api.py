@@ -1,7 +1,5 @@
 """`--evolution-seeds`: each evolution equals that of its seed alone; one program for all."""
 
-import signal
-
 import jax
 import numpy as np
 import pytest
@@ -10,12 +8,12 @@ import metaevo
 from metaevo.commands.sync import _paths
 from metaevo.comparison.compare_runs import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution import blocks as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
 from metaevo.studies.settings import RunConfig
+from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
@@ -91,20 +89,6 @@ def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkey
     evolve(tmp_path / "run", problem=problem)
     assert seen[0][0] > 0
     assert seen[0] == seen[1] == seen[2]
-
-
-def stop_after(monkeypatch, looks):
-    """Send SIGTERM, as it were, when so many blocks have begun."""
-    seen = []
-
-    def in_lockstep(length, stop):
-        seen.append(length)
-        if len(seen) <= looks:
-            return length
-        stop.requested = signal.SIGTERM
-        return 0
-
-    monkeypatch.setattr(loop, "in_lockstep", in_lockstep)
 
 
 def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(

@@ -7,12 +7,11 @@ import pytest
 
 import metaevo
 from metaevo.comparison.unseen import carried, judge
-from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import experiment_class
+from tests.metaevo import evolving
 from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
@@ -36,7 +35,7 @@ def settings_of(count, **evaluation):
                        "sampler": "grid", "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
         "run": {"seed": 3, "evolution_seeds": count},
     }  # fmt: skip
-    return from_dict(experiment_class(raw, None), raw)
+    return evolving.settings_of(raw)
 
 
 def run(path, count, *, resume=False, **evaluation):

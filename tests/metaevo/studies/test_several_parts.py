@@ -11,12 +11,12 @@ import pytest
 import metaevo
 from metaevo.commands.evolve import main
 from metaevo.components import registry
-from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.config import ConfigError, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
+from tests.metaevo.evolving import evolve, settings_of, study_of
 
 pytestmark = pytest.mark.long
 
@@ -82,11 +82,9 @@ def folder(tmp_path_factory):
     """Where a user works: a component, settings, and the run that they gave."""
     path = tmp_path_factory.mktemp("several")
     (path / "scaled.py").write_text(SCALED)
-    (path / "settings.yaml").write_text(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        argv = ["--config", "settings.yaml", "--run-dir", "run"]
-        assert main(argv) == 0
+        evolve(path, SETTINGS)
     registry.IMPORTED.pop("scaled.py")
     return path
 
@@ -195,13 +193,13 @@ def test_a_resumed_run_has_the_same_code(there, tmp_path, refused):
 
 def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
-    raw = load_yaml(there / "settings.yaml")
+    raw = load_yaml(there / "tiny.yaml")
     raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of a user who has not executed it
         with pytest.raises(ConfigError, match="from outside metaevo"):
-            LearnerStudy(settings)
+            study_of(raw)
     study = LearnerStudy(settings, trust_source=True)
     function = study.parts.fixed["value_loss"]
     own, meta_params = metaevo.load(there / "run", slot="value_loss", trust_source=True)

@@ -12,12 +12,11 @@ import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.comparison import racing
 from metaevo.components import seen
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import experiment_class
 from metaevo.training import sampling
 from metaevo.training.fitness import measures
 from metaevo.training.tasks import updates_of
@@ -25,6 +24,7 @@ from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.parts.reparametrisation import reparametrised
 from purerl.types import EpisodeSums
+from tests.metaevo import evolving
 
 SAMPLE = {
     "env_params.length": {"uniform": [0.3, 1.0]},
@@ -64,8 +64,7 @@ EVOLUTION = {
 
 
 def study_of(**changes):
-    raw = {**SETTINGS, **changes}
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    return evolving.study_of({**SETTINGS, **changes})
 
 
 def drawn(rule, count=4000):
@@ -303,7 +302,7 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path, monkeypatch):
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
     raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
            "evaluation": judged_on}  # fmt: skip
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = evolving.settings_of(raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
     more = ["--run-dir", str(path), "--evaluation.seeds", "8", "--evaluation.tune_learned", "true"]
