@@ -73,7 +73,7 @@ def test_every_page_is_in_the_navigation_once():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs the extra docs")
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+def test_the_site_builds_without_external_resources(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -85,7 +85,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_a_page_names_exists(name: str):
+def test_paths_named_on_a_page_exist(name: str):
     text = TEXTS[name]
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
     missing = [
@@ -121,7 +121,7 @@ def test_pages_that_the_code_names_exist():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_a_command_runs_exists(name: str):
+def test_documented_commands_exist(name: str):
     commands = "\n".join(blocks(TEXTS[name], "console", "bash", "yaml"))
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"\bmetaevo ([a-z_]+)\b", commands)) <= COMMANDS
@@ -232,7 +232,7 @@ def test_the_component_of_the_readme_is_the_example():
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
-def test_results_say_where_they_come_from(path: Path):
+def test_results_record_their_origin(path: Path):
     text = path.read_text(encoding="utf-8")
     content = json.loads(text)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", content["date"])

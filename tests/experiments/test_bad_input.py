@@ -34,7 +34,7 @@ def complain(refused, monkeypatch):
 
 
 @pytest.mark.parametrize("line", CASES)
-def test_the_complaint_names_the_setting(complain, line, tmp_path):
+def test_the_error_names_the_setting(complain, line, tmp_path):
     argv = line.split()
     if "--learner" not in argv:
         argv = ["--learner", "ppo", *argv]

@@ -62,7 +62,7 @@ def copy(reference, tmp_path):
     return Path(shutil.copytree(reference, tmp_path / "copy"))
 
 
-def test_a_run_leaves_what_it_should(reference):
+def test_a_run_writes_all_files(reference):
     names = {path.name for path in reference.iterdir()}
     assert names >= {
         "config.yaml", "metrics.jsonl", "checkpoints", "meta_params", "figures", "report.html"
@@ -86,7 +86,7 @@ def test_a_run_leaves_what_it_should(reference):
     assert meta_params[0]["kernel"].shape == (1, 4)
 
 
-def test_stopped_killed_and_resumed_it_is_the_same_run(place, reference, tmp_path):
+def test_a_stopped_and_killed_run_resumes_exactly(place, reference, tmp_path):
     run_dir = tmp_path / "stopped"
     process = start(place, run_dir, "--evolution.block_seconds", "0.02")
     wait_for_generations(process, run_dir, 20)

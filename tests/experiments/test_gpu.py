@@ -33,7 +33,7 @@ def test_bad_input(tmp_path, refused):
     assert "pppo" in refused(gpu.main, ["pppo"])
 
 
-def test_what_fails_is_left_out_and_the_others_are_saved(tmp_path, monkeypatch):
+def test_failed_variants_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "TOGETHER", 2)
     good, bad = (Variant([sys.executable, "-c", code]) for code in (WORKER, "raise SystemExit(3)"))
     path = tmp_path / "gpu.json"

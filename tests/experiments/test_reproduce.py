@@ -176,7 +176,7 @@ def test_pytorch_advantages_are_ours():
     np.testing.assert_allclose(theirs.numpy(), ours, rtol=1e-4, atol=1e-5)
 
 
-def test_episodes_are_told_apart():
+def test_episodes_are_separated():
     class Sums:
         episodes = np.array([[0, 1, 0, 1], [0, 0, 0, 0]])
         returns = np.array([[0.0, 2.0, 0.0, 3.0], [0.0] * 4])

@@ -97,7 +97,7 @@ def check_results(path, trials):
     return rows, result
 
 
-def test_a_random_sweep_leaves_everything(finished):
+def test_a_random_sweep_writes_all_files(finished):
     rows, result = check_results(finished, 6)
     complete = [row for row in rows if row["outcome"] == "complete"]
     assert len(complete) == 6
@@ -114,7 +114,7 @@ def test_a_random_sweep_leaves_everything(finished):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
+def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
     path = sweep(tmp_path / "run", SCHEDULES[schedule])
     rows, result = check_results(path, 6)
     figure = "pbt.png" if schedule == "pbt" else "optimisation_history.png"
@@ -143,7 +143,7 @@ def count_trained(monkeypatch):
     return trained
 
 
-def test_an_agent_without_an_episode_has_no_score_but_has_not_diverged(sweep, tmp_path):
+def test_agents_without_episodes_have_no_score(sweep, tmp_path):
     line = "--task.env_params.size 8 --train.total_timesteps 10 --train.num_steps 5 "
     line += "--fitness.mean_return 1 --fitness.reward_per_step 0 --sweep.trials 2"
     with pytest.raises(SystemExit) as end:  # no trial has a score
@@ -178,9 +178,7 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, ki
     ],
     ids=["first round", "telling"],
 )
-def test_a_population_goes_on_bit_for_bit(
-    owner, name, count, sweep, population, tmp_path, killed_at
-):
+def test_a_population_resumes_exactly(owner, name, count, sweep, population, tmp_path, killed_at):
     path = tmp_path / "run"
     with killed_at(owner, name, count):
         sweep(path, SCHEDULES["pbt"])
@@ -198,7 +196,7 @@ def population(sweep, tmp_path_factory):
     return sweep(tmp_path_factory.mktemp("runs") / "population", SCHEDULES["pbt"])
 
 
-def test_a_finished_sweep_says_so_or_confirms_anew(finished, sweep, tmp_path, capsys):
+def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, capsys):
     copy = shutil.copytree(finished, tmp_path / "finished")  # the study has the directory's name
     before = (copy / "report.html").read_bytes()
     sweep(copy, resume=True)
@@ -256,7 +254,7 @@ def test_losses_by_name_make_a_second_file_for_evolutions(sweep, tmp_path):
     assert not (path / "evaluation.json").exists()
 
 
-def test_static_groups_compile_once_each_and_bad_ones_are_said(sweep, tmp_path, capsys):
+def test_invalid_static_groups_are_reported(sweep, tmp_path, capsys):
     space = "{train.num_steps: {choice: [50, 100]}, task.env: {choice: [CartPole-v1, GridWorld]}}"
     line = "--sweep.sampler grid --sweep.confirm_seeds 0 --task.env_params {}"
     path = sweep(tmp_path / "run", line, "--space", space)

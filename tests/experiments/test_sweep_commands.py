@@ -100,7 +100,7 @@ def begun(config, tmp_path, killed_at):
     return tmp_path / "begun"
 
 
-def test_what_a_resumed_sweep_refuses(begun, complain):
+def test_a_resumed_sweep_refuses_changes_and_damage(begun, complain):
     def refused(*argv):
         return complain("--resume", "--run-dir", begun, *argv)
 
@@ -149,7 +149,7 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
 # --- Plans, and wandb's agents --------------------------------------------------------------------
 
 
-def test_a_dry_run_compiles_and_writes_nothing(config, tmp_path, monkeypatch, capsys):
+def test_a_dry_run_neither_compiles_nor_writes(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Population, "init", None)
     space = (
@@ -193,7 +193,7 @@ def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
 
 
-def test_a_bad_single_trial_leaves_nothing(config, tmp_path, complain):
+def test_an_invalid_single_trial_writes_no_files(config, tmp_path, complain):
     path = tmp_path / "run"
     line = "--single --task.env=CartPole-v1 --task.env_params={}"
     error = complain(*line.split(), "--config", config, "--run-dir", path)

@@ -50,7 +50,7 @@ def updates(path):
 
 
 @pytest.mark.smoke
-def test_a_run_leaves_everything(finished, capsys):
+def test_a_run_writes_all_files(finished, capsys):
     records = updates(finished)
     assert [record["update"] for record in records] == [9, 19, 29, 39, 44]
     assert [record["frames"] for record in records] == [480, 960, 1440, 1920, 2160]
@@ -71,9 +71,7 @@ def test_a_run_leaves_everything(finished, capsys):
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
-    finished, tmp_path, monkeypatch, capfd
-):
+def test_a_blocked_tracker_is_synchronised_later(finished, tmp_path, monkeypatch, capfd):
     path, uri = tmp_path / "run", f"sqlite:///{tmp_path}/store.db"
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     with silence() as url:

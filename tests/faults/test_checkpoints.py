@@ -60,7 +60,7 @@ def is_found_out(directory):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_found_out(saved, name):
+def test_a_damaged_file_is_detected(saved, name):
     path = saved / "000002" / name
     content = path.read_bytes()
     harmless = []
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_found_out(saved, name):
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)
-def test_what_is_no_checkpoint_is_passed_over_and_written_over(saved, case):
+def test_damaged_checkpoints_are_skipped_and_overwritten(saved, case):
     STRUCTURAL[case](saved / "000002")
     assert is_found_out(saved)
     save(saved, 2, tree(2), metadata=METADATA)
@@ -89,7 +89,7 @@ def test_what_is_no_checkpoint_is_passed_over_and_written_over(saved, case):
 
 @pytest.mark.parametrize("name", [*FILES, ""], ids=[*FILES, "both"])
 @pytest.mark.parametrize("source", ["000001", "other run", "other config"])
-def test_a_swapped_file_is_found_out(saved, source, name):
+def test_a_swapped_file_is_detected(saved, source, name):
     if source == "other run":
         save(saved.parent / "other", 2, tree(5), metadata=METADATA | {"run_id": "other"})
     elif source == "other config":
@@ -101,7 +101,7 @@ def test_a_swapped_file_is_found_out(saved, source, name):
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)
-def test_what_is_no_component_is_refused_and_written_over(tmp_path, monkeypatch, case):
+def test_damaged_trees_are_refused_and_overwritten(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     save_tree(tmp_path / "tree", [np.ones(3)])
     STRUCTURAL[case](tmp_path / "tree")

@@ -128,7 +128,7 @@ def nested(levels, inside=1):
 
 @pytest.mark.parametrize("levels", [90, 500, 900, 100_000])
 @pytest.mark.parametrize("where", ["metadata", "structure", "config"])
-def test_nothing_is_too_deep_to_be_refused(where, levels, tmp_path):
+def test_deeply_nested_metadata_is_refused(where, levels, tmp_path):
     forge(tmp_path / "meta_params")
     path = tmp_path / "meta_params" / "metadata.json"
     content = json.loads(path.read_bytes())

@@ -36,7 +36,7 @@ def test_one_of_a_module(tmp_path, monkeypatch):
     assert env.num_actions == 2
 
 
-def test_an_object_that_is_no_environment_is_refused():
+def test_other_objects_are_refused_as_environments():
     with pytest.raises(ConfigError, match="gymnax"):
         make_environments(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
 

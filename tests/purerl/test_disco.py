@@ -67,7 +67,7 @@ def agents_outputs(rng, sizes):
 
 
 @every_size
-def test_targets_and_losses_are_those_of_the_authors_code(size):
+def test_targets_and_losses_match_the_authors_code(size):
     """Two trajectories: the second is seen with what the rule remembers of the first."""
     sizes = SIZES[size]
     with jax.enable_x64(True):
@@ -116,7 +116,7 @@ def as_recorded(params, names):
 
 
 @every_size
-def test_steps_are_those_of_the_authors_agent(size, write):
+def test_steps_match_the_authors_agent(size, write):
     """Three steps of Adam on the rule's losses, with the target network between them."""
     sizes = SIZES[size]
     path = write(size)

@@ -211,7 +211,7 @@ def run_updates(config, count, hyperparams=HYPERPARAMS, make_optimizer=count_ste
     return states, metrics
 
 
-def test_when_it_learns_and_when_the_target_follows():
+def test_learning_and_target_updates_are_on_time():
     """An update here is one phase of 8 frames; targets are due every ceil(20 / 8) = 3 phases."""
     config = replace(CONFIG, num_steps=2, gradient_steps=2, learning_starts=25, target_interval=20)
     states, metrics = run_updates(config, 12)
@@ -240,7 +240,7 @@ def test_polyak_targets_and_exploration():
     assert moved == pytest.approx(target, rel=1e-4)
 
 
-def test_random_play_is_random_for_ever():
+def test_random_play_never_becomes_greedy():
     config = replace(CONFIG, total_timesteps=960, buffer_size=480)
     states, _ = run_updates(config, 20, HYPERPARAMS.random_play(), optimizers.adam)
     action = np.asarray(states[-1].ring.action)

@@ -90,7 +90,7 @@ def test_expected_sarsa_averages_over_the_policy():
 
 
 @pytest.mark.long
-def test_double_q_learning_lets_one_table_choose_and_the_other_tell():
+def test_double_q_learning_uses_the_other_tables_value():
     seen = replay("double", lambda q, cell, table: q[1 - table, cell, q[table, cell].argmax()])
     assert min(seen["table 0"], seen["table 1"]) > 20
 
@@ -187,7 +187,7 @@ def value_iteration(size, slip, gamma):
     return q
 
 
-def test_values_converge_to_those_of_value_iteration(trained):
+def test_values_converge_to_value_iteration(trained):
     expected = value_iteration(4, SLIP, GAMMA)[:-1]  # nothing is learned about the goal itself
     found = np.asarray(trained[-1].state.q[:, 0, :-1])
     np.testing.assert_allclose(found.mean(axis=0), expected, atol=0.03)
@@ -202,7 +202,7 @@ def test_visits_count_every_step(trained):
 
 
 @pytest.mark.long
-def test_value_targets_are_those_of_an_agent_that_does_not_learn(trained):
+def test_value_targets_of_a_converged_agent(trained):
     learner, env_params, hyperparams, _, result = trained
     state = jax.tree.map(lambda leaf: leaf[0], result.state)
     predictions, targets = learner.value_targets(state, hyperparams, env_params)

@@ -60,7 +60,7 @@ def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
         assert not np.any(final[:, 4:])
 
 
-def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
+def test_messages_match_the_network(cartpole):
     """Also at a reset, and in the observation before one; checked against NumPy."""
     _, params, talking = cartpole
     first, (obs, _, _, terminated, truncated, final) = play(
@@ -84,7 +84,7 @@ def heard(name, seed=0):
     return np.asarray(obs), np.asarray(SPEAK(speaker, obs))
 
 
-def test_hand_written_channels_say_what_their_names_say():
+def test_hand_written_channels_match_their_names():
     _, silence = heard("silence")
     assert not np.any(silence)
     _, constant = heard("constant")

@@ -29,7 +29,7 @@ def test_names_suites_and_patterns():
 
 
 @pytest.mark.parametrize("name", ["nothing*", "brax/antt", "jumanji/Sokoban", "craftax"])
-def test_what_cannot_be_listed_is_one_line(refused, monkeypatch, name):
+def test_unknown_names_are_refused_in_one_line(refused, monkeypatch, name):
     monkeypatch.setattr(command, "find_spec", lambda suite: None)
     refused(command.main, [name], description=None)
 

@@ -38,7 +38,7 @@ TINY = dataclasses.replace(
 TWO = dataclasses.replace(TINY, tasks={name: LIST.tasks[name] for name in ("cartpole", "grid")})
 
 
-def test_the_references_are_of_the_list_and_leave_a_scale():
+def test_recorded_references_fit_the_task_list():
     kept = read_references()["tasks"]
     assert list(kept) == list(LIST.tasks)
     for name, each in kept.items():
@@ -57,7 +57,7 @@ def key_of_rule(row):
     return key_of_weights(rule)
 
 
-def test_the_rows_of_the_page_are_what_their_scores_say():
+def test_recorded_rows_match_their_scores():
     ends = read_references()["tasks"]
     for row in rows.entered():
         tasks = {*row["tasks"], *row.get("unable", [])}
@@ -106,7 +106,7 @@ def test_scores_are_put_on_the_scale_of_their_task():
     np.testing.assert_allclose(found, [0.0, 1.0, 2.0, -0.05])
 
 
-def test_a_result_tells_seen_tasks_apart():
+def test_seen_tasks_are_excluded_from_the_score():
     ends = {name: {"random": [0.0, 0.0], "tuned": [1.0, 1.0]} for name in TWO.tasks}
     measured = {
         "cartpole": {"scores": [2.0, 2.0], "learning_rate": 1e-3},
@@ -168,7 +168,7 @@ def run(capsys, *argv):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("tiny")
-def test_what_was_measured_is_kept_and_from_python_it_is_the_same(tmp_path, capsys, monkeypatch):
+def test_measurements_are_kept_and_equal_in_python(tmp_path, capsys, monkeypatch):
     output = tmp_path / "out"
     run(capsys, "huber", "--output", output, "--submit", "--all-tuned")
     assert "cartpole: the same scores" in run(capsys, "--check", output / "submission.json")
@@ -307,7 +307,7 @@ def test_a_rule_for_a_slot_that_ppo_lacks_trains_the_learner_that_has_it():
         judge.prepare("a2c", **options, all_tuned=True)
 
 
-def test_a_learner_leaves_out_what_it_cannot_learn():
+def test_tasks_that_a_learner_cannot_train_are_left_out():
     names = ["cartpole", "pendulum", "grid"]
     job = judge.prepare("dqn", tasks=names, learning_rates=None, trust_source=False)
     assert (job.tasks, job.unable) == (["cartpole", "grid"], ["pendulum"])

@@ -52,7 +52,7 @@ def checked(content, tmp_path, rule=RULE):
     submission.check(found, "x.json", LIST, rule, ENDS)
 
 
-def test_what_was_measured_is_accepted(tmp_path):
+def test_measured_results_are_accepted(tmp_path):
     checked(submitted(), tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_the_first_score_has_the_hyperparameters_of_the_list(tmp_path):
         ("row.tuned.by_task.grid", None, "row.tuned.by_task = "),
     ],
 )
-def test_what_is_wrong_is_named(path, value, message, tmp_path):
+def test_invalid_values_are_named(path, value, message, tmp_path):
     content = submitted()
     *outer, last = path.split(".")
     inner = content

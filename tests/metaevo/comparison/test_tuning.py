@@ -117,7 +117,7 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
 
 
 @pytest.mark.parametrize("call", [1, 5])
-def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
+def test_an_interrupted_tuning_resumes_exactly(tmp_path, call):
     """Of a race of three rounds; and nothing that was finished is trained again."""
 
     class Interrupted(Fake):

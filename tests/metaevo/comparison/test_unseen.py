@@ -112,7 +112,7 @@ def test_tasks_are_pooled_on_their_own_scales(results):
     assert rows["squared (tuned)"]["tuning_frames"] == 200
 
 
-def test_what_was_found_is_not_tuned(tmp_path):
+def test_found_rules_are_not_tuned(tmp_path):
     this, frames = comparison(), []
     this.tunes_found, this.purpose = False, Purpose.UNSEEN
     result, _ = this.run(tmp_path, frames.append)
@@ -147,7 +147,7 @@ def test_bad_tasks_are_refused_in_one_line(tasks, key):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_left_out_has_its_default_where_tasks_are_compared():
+def test_omitted_task_settings_have_their_defaults():
     """The same task, written in another way."""
     with pytest.raises(ConfigError, match="evolution sees this task"):
         study_of(
@@ -225,7 +225,7 @@ def test_a_rule_is_not_worse_if_a_loss_of_a_tenth_is_excluded(conclusion, interv
 
 
 @pytest.mark.long
-def test_a_run_is_judged_on_demand(evolved, tmp_path):
+def test_a_run_is_evaluated_on_other_unseen_tasks(evolved, tmp_path):
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
@@ -284,7 +284,7 @@ def test_on_another_grid_by_a_smaller_comparison(evolved, monkeypatch):
         ("--config other.yaml", "--config"),
     ],
 )
-def test_what_cannot_be_judged(evolved, refused, line, text):
+def test_invalid_evaluations_are_refused(evolved, refused, line, text):
     (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
     line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
     assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()], description="")

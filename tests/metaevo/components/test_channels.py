@@ -51,7 +51,7 @@ def test_a_hand_written_channel_is_heard(name):
     assert np.any(heard[4:] != 0) == (name != "silence")
 
 
-def test_what_a_run_has_found_is_heard(talk):
+def test_a_channel_found_by_a_run_is_heard(talk):
     weights, _ = checkpoint.load_tree(talk.meta_params)
     ((_, env, params),) = channels.hear(str(talk.path), cartpole(), "dqn")
     heard, _ = env.reset(jax.random.key(0), params)
@@ -60,14 +60,14 @@ def test_what_a_run_has_found_is_heard(talk):
     np.testing.assert_allclose(channel(loaded, heard[:4]), heard[4:], rtol=1e-6)
 
 
-def test_candidates_of_an_evolution_hear_it(talk):
+def test_candidates_of_an_evolution_hear_the_channel(talk):
     raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
     settings = settings_of(raw)
     ((_, env, params),) = make_parts(settings).environments
     assert env.observation_space(params).shape == (7,)
 
 
-def test_what_cannot_be_heard_is_said(talk, tmp_path):
+def test_invalid_channels_are_refused(talk, tmp_path):
     damaged = RunDirectory(tmp_path / "damaged")
     weights, about = checkpoint.load_tree(talk.meta_params)
     checkpoint.save_tree(
@@ -100,7 +100,7 @@ def test_gymnasium_and_unseen_tasks_have_no_channel(refused):
 
 
 @pytest.mark.long
-def test_a_training_keeps_the_channel_that_it_hears(talk, tmp_path):
+def test_a_training_keeps_a_copy_of_its_channel(talk, tmp_path):
     source = shutil.copytree(talk.path, tmp_path / "source")
     sizes = {"total_timesteps": 64, "num_envs": 2, "num_steps": 16, "update_epochs": 1}
     small = [word for key, value in sizes.items() for word in (f"--train.{key}", str(value))]

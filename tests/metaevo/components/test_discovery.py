@@ -108,7 +108,7 @@ def adam(scale, context):
          "must return the hyperparams that it is"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
+def test_invalid_components_are_refused_in_one_line(slot, component, complaint, monkeypatch):
     def make(config):
         if isinstance(component, Exception):
             raise component
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, 
         {"config": 5},
     ],
 )
-def test_what_does_not_fit_is_refused(run, changes):
+def test_metadata_that_does_not_fit_is_refused(run, changes):
     tree, metadata = load_tree(run.meta_params)
     save_tree(run.meta_params, tree, metadata | changes)
     with pytest.raises(ConfigError):
@@ -158,7 +158,7 @@ def test_other_shapes_and_types_are_refused(run):
     discovery.load(run.path)
 
 
-def test_a_run_without_a_discovery_says_so(tmp_path):
+def test_loading_a_run_without_a_component_fails(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no discovered component"):
             discovery.load(path)

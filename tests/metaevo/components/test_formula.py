@@ -33,7 +33,7 @@ INPUTS = "error", "progress"
         ("where(a >= 0.5, 2, 3) + where(b > a, 10, 20)", 22.0),
     ],
 )
-def test_what_a_formula_means(text, expected):
+def test_formulas_are_evaluated(text, expected):
     found = parse(text, ["a", "b"], {}).evaluate({"a": 0.5, "b": -3.0})
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -51,7 +51,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_in_one_line(text):
+def test_invalid_expressions_are_refused_in_one_line(text):
     with pytest.raises(ValueError, match=r".") as caught:
         parse(text, INPUTS, {"c0": 0.5})
     assert "\n" not in str(caught.value)
@@ -166,7 +166,7 @@ def test_an_optimizers_formula_sees_the_parameter_and_the_time():
     np.testing.assert_allclose(steps(constant.apply, constant.init(None), 1)[0], -0.2, rtol=1e-6)
 
 
-def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
+def test_second_derivatives_and_derivatives_by_constants():
     config = Config(
         expression="a * tanh(error) + b", constants={"a": 2.0, "b": -0.5}, gives="slope"
     )

@@ -74,7 +74,7 @@ def run(tmp_path):
     return run
 
 
-def test_an_entry_made_from_a_run_is_what_the_run_found(run, own):
+def test_an_entry_loads_what_its_run_found(run, own):
     run.figures.mkdir()
     Image.new("RGB", (1600, 900), "white").save(run.figures / "loss.png")
     argv = ["zoo", "add", str(run.path), "--name", "mine", "--title", "a loss"]
@@ -119,7 +119,7 @@ def run_on_tasks(tmp_path):
     return run
 
 
-def test_an_entry_of_a_rule_of_several_tasks_has_a_score_and_a_row_for_each(run_on_tasks, own):
+def test_an_entry_for_several_tasks_has_a_score_for_each(run_on_tasks, own):
     entry = add(run_on_tasks.path, "mine")
     measures = {name: each["mean"] for name, each in entry.repeats.items()}
     assert measures == {"score on poles": 45.0, "score on Catch-bsuite": 0.5}
@@ -145,7 +145,7 @@ OUTSIDE = {"env": "CartPole-v1", "env_params": {"length": 2.0}}
 
 
 @pytest.mark.parametrize("name", ["zoo:mine", "run", "copy"])
-def test_what_a_rule_has_seen_is_no_unseen_task(name, run_on_tasks, own, tmp_path):
+def test_seen_tasks_are_refused_as_unseen(name, run_on_tasks, own, tmp_path):
     add(run_on_tasks.path, "mine")
     rule, path = name, None
     if name != "zoo:mine":
@@ -213,7 +213,7 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own):
 
 
 @pytest.mark.parametrize("names", [["naive", "lola"], "runs/other"])
-def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_path, own):
+def test_a_shaper_with_several_or_own_opponents_is_refused(names, tmp_path, own):
     run, study, _ = ended(tmp_path / "run", "shaping")
     opponent = OpponentConfig(names if isinstance(names, str) else tuple(names))
     run.write_config(to_dict(dataclasses.replace(study.settings, opponent=opponent)), {})
@@ -222,7 +222,7 @@ def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_pa
 
 
 @pytest.mark.long
-def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
+def test_a_shapers_card_matches_its_study(tmp_path, own):
     run, study, weights = ended(tmp_path / "run", "shaping")
     (repeated,) = repeat(add(run.path, "shaper"), 3).values()
     game = tournament.Tournament(study.settings, {"learned": weights}, study.met, [])
@@ -232,7 +232,7 @@ def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
 
 
 @pytest.mark.long
-def test_the_number_of_a_channels_card_is_that_of_the_studys_victims(tmp_path, own):
+def test_a_channels_card_matches_the_studys_victims(tmp_path, own):
     """Learner, losses, fitness and what is heard are the same in both."""
     run, study, weights = ended(tmp_path / "run", "cheap_talk")
     (repeated,) = repeat(add(run.path, "talk"), 3).values()
@@ -249,7 +249,7 @@ def test_an_entry_is_replaced_only_by_its_next_version(run, own):
     assert [path.name for path in own.iterdir()] == ["mine"]
 
 
-def test_no_entry_without_evidence(run, run_on_tasks, own, refused):
+def test_runs_without_evidence_are_refused(run, run_on_tasks, own, refused):
     found = json.loads(run_on_tasks.evaluation_path.read_text())
     del found["seen"]["tasks"]["poles"]
     run_on_tasks.evaluation_path.write_text(json.dumps(found))

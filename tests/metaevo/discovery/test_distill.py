@@ -53,14 +53,14 @@ def refused(capsys, *argv):
     return line
 
 
-def test_what_is_no_run_of_evolution(tmp_path, capsys):
+def test_other_directories_are_refused(tmp_path, capsys):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
     for argv in ([], [tmp_path / "nothing"], [tmp_path]):
         refused(capsys, *argv)
 
 
-def test_what_can_be_distilled(tmp_path):
+def test_parts_that_can_be_distilled(tmp_path):
     def chosen(slot, *parts):
         return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
 
@@ -154,7 +154,7 @@ def test_an_optimizer_becomes_a_formula(tmp_path):
 
 
 @pytest.mark.long
-def test_what_does_not_fit_is_refused(evolved, capsys):
+def test_invalid_options_are_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
     for flag, value in {
         "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0, "--into": "net"

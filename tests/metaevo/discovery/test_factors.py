@@ -21,7 +21,7 @@ from tests.metaevo.evolving import evolve
 SETTINGS = SimpleNamespace(train=SimpleNamespace(num_updates=10), hyperparams=ppo.Hyperparams())
 
 
-def test_factors_are_what_hyperparameters_are_multiplied_by():
+def test_factors_multiply_hyperparameters():
     part = part_of(
         "schedule", coefficients=2, scheduled=("learning_rate", "gae_lambda", "clip_epsilon")
     )

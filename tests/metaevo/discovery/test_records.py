@@ -32,7 +32,7 @@ def study():
 
 
 @pytest.mark.long
-def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
+def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
@@ -78,7 +78,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
     np.testing.assert_allclose(found.wanted[second], 4 * 0.1)
 
 
-def test_whoever_listens_changes_nothing(study):
+def test_recording_does_not_change_the_loss(study):
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     seen = []
@@ -96,7 +96,7 @@ def test_whoever_listens_changes_nothing(study):
 
 
 @pytest.mark.long
-def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
+def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
     monkeypatch.setattr(targets, "OF_ARRAY", 3)

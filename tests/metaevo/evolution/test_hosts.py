@@ -93,7 +93,7 @@ def test_a_missing_first_process_is_one_clear_error(monkeypatch, refused):
     assert not hosts._connected
 
 
-def test_alone_everything_is_ones_own():
+def test_a_single_process_needs_no_communication():
     def refuse():
         raise ConfigError("no")
 
@@ -161,7 +161,7 @@ def test_an_error_in_one_process_is_raised_in_all(others):
             run(lambda: 3)
 
 
-def test_all_processes_do_what_the_first_proposes_until_one_is_to_stop(others):
+def test_all_processes_follow_the_first_until_one_stops(others):
     answers, _ = others
     stop = SimpleNamespace(requested=None)
     answers[:] = [5, None], [7, None]

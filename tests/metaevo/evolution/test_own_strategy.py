@@ -89,7 +89,7 @@ class Deaf(Fixed):
         ({"algorithm": f"{__name__}:Deaf"}, "Deaf'.*tell raises KeyError: 'x'"),
     ],
 )
-def test_bad_input_is_one_line_before_anything_compiles(changed, message):
+def test_invalid_strategies_are_refused_before_compilation(changed, message):
     with pytest.raises(ConfigError, match=message) as raised:
         strategies.checked(StrategyConfig(**{"population_size": 4} | changed), {"x": jnp.zeros(3)})
     assert "\n" not in str(raised.value)
@@ -104,6 +104,6 @@ def test_bad_input_is_one_line_before_anything_compiles(changed, message):
         (Deaf(), "Deaf.*tell raises KeyError"),
     ],
 )
-def test_an_object_that_is_no_strategy_is_refused(strategy, message):
+def test_other_objects_are_refused_as_strategies(strategy, message):
     with pytest.raises(ConfigError, match=message):
         metaevo.evolve(Quadratic(), strategy=strategy)

@@ -191,7 +191,7 @@ def test_nothing_outside_of_a_run_is_sent(run, outside, service, capsys, name, i
     assert one_line(capsys.readouterr().err).startswith("error: ")
 
 
-def test_what_is_inside_is_sent(run, service):
+def test_files_inside_a_run_are_sent(run, service):
     run.figures.mkdir()
     (run.figures / "a.png").write_text("picture")
     run.tracked_path.write_text('{"artifact": "../secret"}\n')  # 7ff1657 announced what to send

@@ -36,7 +36,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
+def test_it_is_compared_with_tuned_optimizers(place, monkeypatch):
     monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
     evolving.evolve(place, TINY, "--evolve", "scheduled_adam.py")
     result = json.loads((place / "run" / "evaluation.json").read_text())
@@ -113,7 +113,7 @@ def test_a_loss_that_has_a_slope_is_tuned_over_it():
         ),
     ],
 )
-def test_what_cannot_be_tuned_over_is_refused(place, evaluation, text):
+def test_invalid_tuning_spaces_are_refused(place, evaluation, text):
     grid = {"learning_rate": [1e-3, 1e-2]}
     with pytest.raises(ConfigError, match=text):
         study_of("scheduled_adam.py", {"sampler": "grid", "space": grid, **evaluation}).check()

@@ -70,7 +70,7 @@ def settings_of(**changes):
     return evolving.settings_of({**SETTINGS, "evolve": "penalty.py", **changes})
 
 
-def test_the_function_finds_its_own_in_the_context(place):
+def test_the_context_has_the_components_hyperparams(place):
     changes = {"hyperparams": {"component": {"weight": 3.0}}}
     settings = settings_of(**changes)
     assert to_dict(settings.hyperparams)["component"] == {"weight": 3.0, "power": 2.0}
@@ -80,7 +80,7 @@ def test_the_function_finds_its_own_in_the_context(place):
     np.testing.assert_allclose(function(*arguments), 3.0 * 2.0**2, rtol=1e-5)
 
 
-def test_what_is_unknown_or_no_number_is_refused(place):
+def test_unknown_or_invalid_hyperparams_are_refused(place):
     with pytest.raises(ConfigError, match=r"hyperparams\.component\.wait.*weight"):
         settings_of(hyperparams={"component": {"wait": 1.0}})
     (place / "penalty.py").write_text(PENALTY.replace("float = 2.0", "str = 'two'"))
@@ -90,7 +90,7 @@ def test_what_is_unknown_or_no_number_is_refused(place):
 
 
 @pytest.mark.long
-def test_a_change_compiles_nothing(place):
+def test_changed_values_do_not_recompile(place):
     settings = settings_of()
     parts = make_parts(settings)
     traces = []
@@ -119,7 +119,7 @@ def test_a_change_compiles_nothing(place):
 
 
 @pytest.mark.long
-def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
+def test_they_are_tuned_with_the_learner_and_saved(place, monkeypatch):
     monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
     space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}
     evaluation = {"space": space, "trials": 4, "sampler": "random", "tuning_seeds": 1}

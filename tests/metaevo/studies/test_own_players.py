@@ -67,7 +67,7 @@ def test_the_documented_player_climbs_with_momentum(folder):
         np.testing.assert_allclose(np.stack([found.own, found.other], 1), earned, atol=1e-4)
 
 
-def test_a_player_is_an_object_a_class_or_a_factory_in_a_file_or_a_module(folder, monkeypatch):
+def test_players_are_objects_or_classes_of_files_or_modules(folder, monkeypatch):
     text = (folder / "my_players.py").read_text()
     (folder / "own_players_of_a_test.py").write_text(text + "\n\nready = Momentum()\n")
     monkeypatch.syspath_prepend(folder)
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_player_is_refused_by_its_name(case, folder):
+def test_other_objects_are_refused_as_players(case, folder):
     (folder / "bad.py").write_text(
         "import jax.numpy as jnp\n"
         "from purerl.opponents import Player, naive\n"

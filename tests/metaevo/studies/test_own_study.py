@@ -18,7 +18,7 @@ FLAGS = ["--evolution.chunk_size", "64", "--evolution.validation_seeds", "4", "-
 
 
 @pytest.mark.long
-def test_the_command_evolves_compares_and_judges_it_anew(tmp_path):
+def test_the_command_evolves_and_compares_it(tmp_path):
     path = tmp_path / "run"
     flags = ["--wind", "2.0", "--generations", "40", "--evaluation.seeds", "32", *FLAGS]
     assert main(["evolve", "--study", NAME, *flags, "--run-dir", str(path)]) == 0

@@ -30,7 +30,7 @@ def test_other_slots_are_filled_by_name():
     assert task.learner.policy_loss is losses.dpo
 
 
-def test_a_run_goes_on_with_the_same_functions_only(tmp_path):
+def test_a_run_is_resumed_with_the_same_functions_only(tmp_path):
     settings = settings_of({"evolve": "drift"})
     saved = to_dict(settings)
     run = RunDirectory(tmp_path)
@@ -44,7 +44,7 @@ def test_a_run_goes_on_with_the_same_functions_only(tmp_path):
         check_same(run, saved, settings, ())
 
 
-def test_a_schedule_of_what_the_learner_has_not_is_refused():
+def test_a_schedule_of_unknown_hyperparams_is_refused():
     """PPO's linear one moves the clip; the same names are known to both learners."""
     complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"
     raw = {"learner": "dqn", "schedule": "linear"}

@@ -57,7 +57,7 @@ def assert_same_run(one, other):
         assert trees[0][1] == trees[1][1]
 
 
-def test_every_evolution_is_that_of_its_seed_alone(found, tmp_path):
+def test_each_evolution_equals_a_single_run_of_its_seed(found, tmp_path):
     assert sorted(each.name for each in found.path.glob("seed_*")) == ["seed_5", "seed_6", "seed_7"]
     alone = evolve(tmp_path / "alone", count=1, first=6)
     assert_same_run(found.path / "seed_6", alone.path)
@@ -67,7 +67,7 @@ def test_every_evolution_is_that_of_its_seed_alone(found, tmp_path):
     assert first[-1]["fitness_mean"] != last[-1]["fitness_mean"]
 
 
-def test_the_best_on_validation_seeds_is_what_is_found(found):
+def test_the_best_on_validation_seeds_is_returned(found):
     scores = [records(found.path / f"seed_{seed}")[-1]["fitness_of_mean"] for seed in SEEDS]
     best = SEEDS[int(np.argmax(scores))]
     tree, about = load_tree(found.path / "meta_params")
@@ -77,7 +77,7 @@ def test_the_best_on_validation_seeds_is_what_is_found(found):
     assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
 
 
-def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkeypatch):
+def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
     problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
 
     def evolve_one(*arguments):
@@ -91,9 +91,7 @@ def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkey
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
-    found, tmp_path, monkeypatch, capsys
-):
+def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, capsys):
     path = tmp_path / "run"
     stop_after(monkeypatch, 14)
     with pytest.raises(KeyboardInterrupt):
@@ -119,7 +117,7 @@ def test_without_a_mean_the_best_elite_counts(tmp_path):
     assert about["evolution_seed"] == (5, 6)[int(np.argmax(scores))]
 
 
-def test_others_see_evolutions_in_a_run(found, tmp_path):
+def test_other_commands_find_the_evolutions_of_a_run(found, tmp_path):
     paths = [found.path / f"seed_{seed}" for seed in SEEDS]
     assert run_directories.find(found.path) == paths
     assert run_directories.find(found.path.parent) == paths

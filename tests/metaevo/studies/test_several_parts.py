@@ -97,7 +97,7 @@ def there(folder, monkeypatch):
     return folder
 
 
-def test_the_contenders_and_what_is_left_without_each_part(folder):
+def test_contenders_and_ablations_of_each_part(folder):
     result = json.loads((folder / "run" / "evaluation.json").read_text())
     assert [row["function"] for row in result["variants"]] == [
         "learned",
@@ -144,7 +144,7 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_the_users_own_file_needs_no_trust_while_it_is_unchanged(there, monkeypatch):
+def test_an_unchanged_file_of_the_user_needs_no_trust(there, monkeypatch):
     registry.IMPORTED.clear()
     assert callable(metaevo.load("run", slot="value_loss")[0])
     registry.IMPORTED.clear()
@@ -156,7 +156,7 @@ def test_the_users_own_file_needs_no_trust_while_it_is_unchanged(there, monkeypa
         (there / "scaled.py").write_text(SCALED)
 
 
-def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, refused, monkeypatch):
+def test_code_of_a_run_is_executed_only_if_trusted(there, tmp_path, refused, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
     run = Path(shutil.copytree(there / "run", tmp_path / "run"))
     source = run / "component" / "scaled.py"

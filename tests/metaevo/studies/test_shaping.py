@@ -71,7 +71,7 @@ def test_self_play_meets_the_mean():
 
 
 @pytest.mark.parametrize("hidden", [4, 100])
-def test_a_move_is_that_of_the_network(hidden):
+def test_moves_match_the_network(hidden):
     """Few rows are summed one by one, many are a product."""
     weights, (own, other) = weights_of(3, hidden), np.asarray(start_of(jax.random.key(4)))
     move = jax.jit(lambda weights: players.shaper(weights).step(None, 1.0, own, other, ())[0])
@@ -190,7 +190,7 @@ def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path, refuse
     refused(main, [*resume, "--game.discount", "0.9"])
 
 
-def test_a_run_without_a_meta_policy_is_no_opponent(tmp_path):
+def test_runs_without_a_meta_policy_are_refused_as_opponents(tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
     with pytest.raises(ValueError, match="holds no meta-policy"):

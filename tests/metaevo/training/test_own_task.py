@@ -26,7 +26,7 @@ RAW = {
 
 
 @pytest.mark.long
-def test_tasks_belong_to_keys():
+def test_tasks_depend_on_keys():
     settings = settings_of(RAW)
     evolved = parts.make("lpg", Config(2))
     built = Parts(evolved, {}, make_environments(settings.task, "lpg"))

@@ -107,7 +107,7 @@ def test_a_generation_draws_different_tasks():
     assert problem.validation_tasks == problem.tasks_per_generation == 2
 
 
-def test_a_distribution_of_python_is_that_of_a_settings_file(monkeypatch):
+def test_python_and_yaml_distributions_are_equal(monkeypatch):
     measured = {"normalisation": {"random": [0.0, 0.0], "reference": [1.0, 1.0]}}
     monkeypatch.setattr(LearnerStudy, "measure", lambda self: measured)
     tasks = {**SETTINGS["tasks"], "poles": metaevo.TaskDistribution("CartPole-v1", sample=SAMPLE)}
@@ -144,7 +144,7 @@ def training_by_hand(study, drawn, **functions):
     return train
 
 
-def test_what_is_drawn_arrives_in_the_training():
+def test_drawn_values_are_used_in_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
     tasks = {"poles": {"env": "CartPole-v1", "sample": rules}}
@@ -292,7 +292,7 @@ def tuning_frames(judged):
 
 
 @pytest.mark.long
-def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path, monkeypatch):
+def test_a_run_on_tasks_is_compared_on_each_task(tmp_path, monkeypatch):
     monkeypatch.setattr(racing, "FINAL_SEEDS", 8)
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {

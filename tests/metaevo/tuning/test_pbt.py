@@ -130,7 +130,7 @@ def test_a_lineage_by_hand():
 
 
 @pytest.mark.long
-def test_a_schedule_repeats_what_the_winner_did(two_devices, ran, keys):
+def test_a_schedule_reproduces_the_winner(two_devices, ran, keys):
     state, history = ran
     best = pbt.winner(history)
     agents = pbt.train_schedule(two_devices.population, pbt.lineage(history, best), keys)

@@ -217,7 +217,9 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, monkeypatch):
         (["{empty}"], "anything to compare yet"),
     ],
 )
-def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, refused):
+def test_invalid_input_is_refused_in_one_line(
+    arguments, text, make_run, tmp_path, monkeypatch, refused
+):
     monkeypatch.chdir(tmp_path)
     places = {"run": make_run("run"), "empty": make_run("empty", points=0, finished=False)}
     argv = [argument.format(**places) for argument in arguments]

@@ -33,7 +33,7 @@ def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
     assert curves[0].task == "CartPole-v1"
 
 
-def test_a_run_says_whether_it_still_goes_on(make_run):
+def test_the_status_of_an_unfinished_run(make_run):
     path = make_run("a", points=4, of=10, finished=False)
     with path.joinpath("metrics.jsonl").open("a") as file:
         file.write('{"kind": "upd')  # a line that is being written
@@ -76,7 +76,7 @@ def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: P
     assert notes == []
 
 
-def test_a_repeated_seed_is_no_second_observation(make_run):
+def test_repeated_seeds_count_once(make_run):
     """The same settings and the same seed: of the two runs the longer one counts."""
     first = make_run("a", points=5, finished=False)
     second = make_run("b", points=10)
@@ -215,7 +215,7 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
 
 
-def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
+def test_agents_of_a_tracker_are_the_seeds_of_their_run():
     config = {
         "run": {"seed": 5, "mlflow": "local"},
         "resolved": {"run_id": "abc"},
