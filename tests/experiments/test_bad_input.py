@@ -23,7 +23,7 @@ CASES = {
 
 
 @pytest.fixture
-def complain(refused, monkeypatch):
+def error_of(refused, monkeypatch):
     """Run a command line in this process; the complaint. Building the loop would be too late."""
     monkeypatch.setattr(runner, "Evolution", None)
 
@@ -34,11 +34,11 @@ def complain(refused, monkeypatch):
 
 
 @pytest.mark.parametrize("line", CASES)
-def test_the_error_names_the_setting(complain, line, tmp_path):
+def test_the_error_names_the_setting(error_of, line, tmp_path):
     argv = line.split()
     if "--learner" not in argv:
         argv = ["--learner", "ppo", *argv]
     if "--resume" not in argv:
         argv += ["--run-dir", tmp_path / "run"]
-    assert CASES[line] in complain(*argv)
+    assert CASES[line] in error_of(*argv)
     assert not (tmp_path / "run").exists()

@@ -73,7 +73,7 @@ BAD = {
 
 
 @pytest.fixture
-def complain(refused, monkeypatch):
+def error_of(refused, monkeypatch):
     """Run a sweep; the line with which it is refused, before any agent is trained."""
 
     def run(*argv):
@@ -85,10 +85,10 @@ def complain(refused, monkeypatch):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, complain):
+def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, error_of):
     line, texts = BAD[case]
     monkeypatch.chdir(tmp_path)
-    error = complain("--config", config, *line.split())
+    error = error_of("--config", config, *line.split())
     assert all(text in error for text in texts)
 
 
@@ -100,9 +100,9 @@ def begun(config, tmp_path, killed_at):
     return tmp_path / "begun"
 
 
-def test_a_resumed_sweep_refuses_changes_and_damage(begun, complain):
+def test_a_resumed_sweep_refuses_changes_and_damage(begun, error_of):
     def refused(*argv):
-        return complain("--resume", "--run-dir", begun, *argv)
+        return error_of("--resume", "--run-dir", begun, *argv)
 
     space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
     assert "cannot resume with other settings" in refused("--space", space)
@@ -131,7 +131,7 @@ def test_a_worker_deletes_no_report(begun, monkeypatch):
 
 
 def test_a_worker_opens_no_database_that_only_the_directory_names(
-    config, tmp_path, monkeypatch, capsys, complain
+    config, tmp_path, monkeypatch, capsys, error_of
 ):
     path, outside = tmp_path / "run", tmp_path / "outside.db"
     url = f"sqlite:///{outside}"
@@ -139,10 +139,10 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
     saved = path / "config.yaml"
     saved.write_text(saved.read_text().replace("storage: null", f"storage: {url}"))
     capsys.readouterr()
-    assert "--confirm-destination" in complain("--worker", "--run-dir", path)
+    assert "--confirm-destination" in error_of("--worker", "--run-dir", path)
     assert not outside.exists()
     monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
-    assert "not begun" in complain("--worker", "--run-dir", path, "--sweep.storage", url)
+    assert "not begun" in error_of("--worker", "--run-dir", path, "--sweep.storage", url)
     assert outside.exists()
 
 
@@ -193,9 +193,9 @@ def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
 
 
-def test_an_invalid_single_trial_writes_no_files(config, tmp_path, complain):
+def test_an_invalid_single_trial_writes_no_files(config, tmp_path, error_of):
     path = tmp_path / "run"
     line = "--single --task.env=CartPole-v1 --task.env_params={}"
-    error = complain(*line.split(), "--config", config, "--run-dir", path)
+    error = error_of(*line.split(), "--config", config, "--run-dir", path)
     assert "no state index" in error
     assert not path.exists()

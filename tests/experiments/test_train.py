@@ -4,15 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from metaevo.commands import train as training
-from metaevo.components import discovery, find, parts
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from tests.metaevo.runs.tracking.runs import read_mlflow, silence, sync
 
@@ -107,21 +104,6 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
     with np.load(path / state) as ours, np.load(finished / state) as theirs:
         for name in theirs.files:
             np.testing.assert_array_equal(ours[name], theirs[name], strict=True)
-
-
-def test_an_evolved_loss_can_be_trained_with(tmp_path):
-    module = find("value_loss")
-    config = module.Config(hidden_sizes=(3,))
-    run = RunDirectory(tmp_path / "evolved")
-    run.path.mkdir()
-    meta_params = module.make(config).init(jax.random.key(0))
-    discovery.save(run, parts.make("value_loss", config), meta_params, 7)
-    options = {"train__total_timesteps": 32, "evaluation__episodes": 0, "evaluation__gymnasium": 0}
-    path = tmp_path / "trained"
-    assert train("--run-dir", str(path), value_loss=run.path, **options) == 0
-    shutil.rmtree(run.path)  # a run is complete without the one that it learned from
-    _, policies = trainee.load_policies(path)
-    assert jax.tree.leaves(policies)[0].shape[0] == 3
 
 
 BAD = {

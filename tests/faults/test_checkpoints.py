@@ -46,7 +46,7 @@ def restored(directory):
     return found.index, found.tree, [str(each.message) for each in caught]
 
 
-def is_found_out(directory):
+def is_detected(directory):
     index, found, said = restored(directory)
     if index == 2:  # white space between the words of metadata.json
         assert same(found, tree(2))
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_detected(saved, name):
     harmless = []
     for case, damaged in contents(content):
         path.write_bytes(damaged)
-        if not is_found_out(saved):
+        if not is_detected(saved):
             harmless.append(case)
     assert len(harmless) == 0 if name == "state.npz" else len(harmless) < REGIONS // 4
     path.write_bytes(content)
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_detected(saved, name):
 @pytest.mark.parametrize("case", STRUCTURAL)
 def test_damaged_checkpoints_are_skipped_and_overwritten(saved, case):
     STRUCTURAL[case](saved / "000002")
-    assert is_found_out(saved)
+    assert is_detected(saved)
     save(saved, 2, tree(2), metadata=METADATA)
     index, found, said = restored(saved)
     assert (index, same(found, tree(2)), said) == (2, True, [])
@@ -97,7 +97,7 @@ def test_a_swapped_file_is_detected(saved, source, name):
     origin = saved / "000001" if source == "000001" else saved.parent / "other" / "000002"
     for each in [name] if name else FILES:
         shutil.copy(origin / each, saved / "000002" / each)
-    assert is_found_out(saved)
+    assert is_detected(saved)
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)

@@ -31,7 +31,7 @@ def is_saving(run_dir, name):
 
 
 @pytest.fixture(autouse=True)
-def in_a_shell():
+def sigint_handler():
     """A background job of a script inherits that SIGINT is ignored; begin where a shell does."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -97,7 +97,7 @@ def test_tasks_are_pooled_on_their_own_scales(results):
             stats.trim_mean(
                 np.concatenate([column[rng.integers(40, size=40)] for column in table.T]), 0.25
             )
-            for _ in range(2000)
+            for _ in range(1000)
         ]
         np.testing.assert_allclose(
             rows[name]["interval"], np.quantile(redrawn, [0.025, 0.975]), atol=0.02
@@ -164,13 +164,13 @@ def evolved(tmp_path_factory):
     return evolving.evolve(tmp_path_factory.mktemp("unseen"), TINY)
 
 
-def of(run):
+def read_unseen(run):
     return json.loads((run / "evaluation.json").read_text())["unseen"]
 
 
 @pytest.mark.long
 def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
-    found = of(evolved)
+    found = read_unseen(evolved)
     assert list(found["tasks"]) == ["GridWorld", "corridor"]
     for result in found["tasks"].values():
         rows = {row["name"]: row for row in result["variants"]}
@@ -231,7 +231,7 @@ def test_a_run_is_evaluated_on_other_unseen_tasks(evolved, tmp_path):
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
     assert evaluate(argv, description="") == 0
     place = evolved / "transfer" / "unseen"
-    assert list(of(place)["tasks"]) == ["small"]
+    assert list(read_unseen(place)["tasks"]) == ["small"]
     assert (place / "report.html").exists()
     assert load_yaml(evolved / "config.yaml")["config"]["evaluation"]["unseen"].keys() == {
         "GridWorld",

@@ -16,7 +16,7 @@ HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
 
 
-def told(progress):
+def extra_args(progress):
     return Context(HYPERPARAMS, jnp.float32(progress), num_updates=8).extra_args()
 
 
@@ -30,7 +30,7 @@ def run(made, meta_params, steps, size=1.0):
     """The updates of a few steps on random gradients, as vectors."""
     update = made.apply(meta_params, Context(HYPERPARAMS, num_updates=8))
     state, params, found = update.init(PARAMS), PARAMS, []
-    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **told(progress)))
+    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **extra_args(progress)))
     for index in range(steps):
         key = jax.random.key(index)
         gradient = jax.tree.map(lambda x: size * jax.random.normal(key, x.shape), PARAMS)  # noqa: B023

