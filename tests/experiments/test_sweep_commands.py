@@ -130,7 +130,7 @@ def test_a_worker_deletes_no_report(begun, monkeypatch):
     assert (begun / "report.html").read_bytes() == report
 
 
-def test_a_worker_opens_no_database_that_only_the_directory_names(
+def test_a_worker_opens_no_database_named_only_by_the_directory(
     config, tmp_path, monkeypatch, capsys, error_of
 ):
     path, outside = tmp_path / "run", tmp_path / "outside.db"

@@ -200,7 +200,7 @@ def reached(present, rules):
 
 
 @needs("xminigrid")
-def test_every_agent_of_xland_gets_a_task_and_starts_of_its_own():
+def test_agents_of_xland_have_different_tasks_and_starts():
     env, params = envs.make("xminigrid/R1-9x9", max_depth=1, pool=8)
     draw = jax.jit(jax.vmap(sampler(env), (0, None)))
     tasks = draw(jax.random.split(jax.random.key(0), 20), params)

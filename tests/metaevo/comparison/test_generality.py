@@ -293,7 +293,7 @@ def test_a_component_in_a_file_is_a_rule(tmp_path):
         rule_of(str(other))
 
 
-def test_a_rule_for_a_slot_that_ppo_lacks_trains_the_learner_that_has_it():
+def test_a_rule_trains_the_learner_that_has_its_slot():
     found = rule_of("a2c")
     assert (found.slot, found.learner, found.settings) == (
         "update_rule", "lpg", {"update_rule": "a2c"},

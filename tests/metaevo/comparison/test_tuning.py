@@ -141,7 +141,7 @@ def test_an_interrupted_tuning_resumes_exactly(tmp_path, call):
     assert agents == cost(whole.plan.rounds) + 2 * 32
 
 
-def test_a_smaller_comparison_never_asks_for_more():
+def test_a_smaller_comparison_needs_no_more_trainings():
     full = {"seeds": 256, "trials": 8, "tuning_seeds": None, "sampler": "grid", "unseen": {"a": {}}}
     quick = resized(full, "quick")
     assert quick["seeds"] < 256

@@ -88,7 +88,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) 
         FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
     ],
 )
-def test_a_disk_that_fails_is_one_line_with_the_way_out(run: RunDirectory, error: OSError) -> None:
+def test_a_failing_disk_is_reported_with_a_remedy(run: RunDirectory, error: OSError) -> None:
     if error.filename:
         error.filename = error.filename.format(run=run.path)
     with pytest.raises(DiskError) as caught, run.held("go on later"):

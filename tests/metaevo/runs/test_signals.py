@@ -158,9 +158,7 @@ def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_before_a_run_one_signal_is_enough_and_after_it_none_changes_the_exit_code(
-    start: Any, number: int
-) -> None:
+def test_signals_before_and_after_a_run(start: Any, number: int) -> None:
     for program, code in ((EARLY, 128 + number), (LATE, 7)):
         process = start(program)
         process.send_signal(number)

@@ -72,7 +72,7 @@ def own():
     registry.IMPORTED.pop(name, None)
 
 
-def test_a_class_is_not_kept(own, tmp_path):
+def test_a_class_is_not_stored_in_a_run(own, tmp_path):
     run = RunDirectory.create(tmp_path, "")
     evolved = parts.make(own, Loss.Config())
     discovery.save(run, evolved, {"a": jnp.zeros(())}, 1)
@@ -82,7 +82,7 @@ def test_a_class_is_not_kept(own, tmp_path):
         metaevo.load(run.path, trust_source=True)
 
 
-def test_a_changed_class_is_another_run(own, tmp_path, monkeypatch):
+def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
     run, evolved = RunDirectory.create(tmp_path, ""), parts.make(own, Loss.Config())
     before = discovery.digests_of(evolved)
     assert before.keys() == {"Loss"}

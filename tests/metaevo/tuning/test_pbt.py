@@ -94,7 +94,7 @@ def test_the_planted_setting_takes_over_and_bounds_hold(ran):
     assert pbt.lineage(history, pbt.winner(history))["learning_rate"][0] == np.float32(0.5)
 
 
-def test_a_copy_has_all_bits_of_its_parent(two_devices, keys):
+def test_a_copy_equals_its_parent_bit_for_bit(two_devices, keys):
     """And goes on with another setting."""
     rows, history = first_round(two_devices, keys)
     replaced = np.flatnonzero(history.parents[0] != np.arange(MEMBERS))

@@ -17,7 +17,7 @@ def make(raw, settings=RAW):
     return make_space(raw, training_class(settings), settings)
 
 
-def test_every_kind():
+def test_every_kind_of_parameter():
     space = make(
         {
             RATE: {"log_uniform": ["1e-4", 1e-2]},
