@@ -59,6 +59,21 @@ MANY = 30_000
 MAPS = Path("/proc/self/maps")
 
 
+@pytest.fixture
+def refused(capsys):
+    """A function that calls a command with bad input and returns its only line on stderr."""
+
+    def call(command, *args, **kwargs):
+        capsys.readouterr()
+        with pytest.raises(SystemExit, match="2"):
+            command(*args, **kwargs)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        return line
+
+    return call
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
     """After a file of tests, forget compiled programs if there are many. A disk still has them."""

@@ -43,7 +43,7 @@ def tracked_files() -> list[Path]:
     return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def test_nothing_runs_code_from_data():
+def test_no_code_is_executed_from_data():
     wrong = [
         f"{name_of(path)}: {line}"
         for path in PYTHON_FILES

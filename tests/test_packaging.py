@@ -107,7 +107,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(next(builder.build(directory=str(folder), versions=["standard"])))
 
 
-def test_a_wheel_holds_all_that_an_installed_command_needs(wheel: Path):
+def test_a_wheel_contains_all_files_of_the_command(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (entry_points,) = [name for name in names if name.endswith("/entry_points.txt")]

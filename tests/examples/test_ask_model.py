@@ -67,7 +67,7 @@ def answered(text):
     return 200, json.dumps({"choices": [{"message": {"content": text}}]})
 
 
-def test_it_submits_lines_and_shows_the_model_what_was_good(server, run, tmp_path, capsys):
+def test_it_submits_lines_and_shows_the_best_to_the_model(server, run, tmp_path, capsys):
     server.answers = [(500, "busy"), (200, "{"), answered(ANSWER), answered("error + 0.75")]
     assert run("--state", "state", "--rounds", "2") == 0
     out, err = capsys.readouterr()

@@ -22,7 +22,7 @@ def small(**changes):
     )
 
 
-def test_log_densities_are_those_of_the_squashed_actions():
+def test_log_densities_of_squashed_actions():
     learner = sac.SAC(small(), probes.TargetAction())
     params = reference.drawn(learner.network, jnp.zeros((1, 1)))
     obs = jnp.linspace(-1.0, 1.0, 7)[:, None]

@@ -39,7 +39,7 @@ def test_stored_numbers_agree_with_the_text():
     assert swept > 100
 
 
-def test_it_imports_nothing_deeper_than_the_two_packages():
+def test_it_imports_only_the_two_packages():
     tree = ast.parse("\n".join("".join(cell["source"]) for cell in CODE))
     names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names += [a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names]

@@ -1,23 +1,8 @@
-"""What the tests of commands share: refusals, and processes that die."""
+"""Processes that die."""
 
 import contextlib
 
 import pytest
-
-
-@pytest.fixture
-def refused(capsys):
-    """Call a command that refuses its arguments with exit code 2; its only line on stderr."""
-
-    def call(main, *args, **kwargs):
-        with pytest.raises(SystemExit) as end:
-            main(*args, **kwargs)
-        (line,) = capsys.readouterr().err.splitlines()
-        assert end.value.code == 2
-        assert line.startswith("error: ")
-        return line
-
-    return call
 
 
 class KilledError(BaseException):

@@ -93,7 +93,7 @@ def test_variants_are_measured_in_turns(tmp_path):
     assert failed == []
 
 
-def test_a_variant_that_fails_is_reported_and_the_others_are_measured(capsys):
+def test_a_failing_variant_is_reported_and_others_measured(capsys):
     comparison = Comparison("steps", "agents")
     exits, mumbles, ends = (
         Variant([sys.executable, "-c", code])

@@ -9,7 +9,8 @@ from experiments.carry_over import POOL, RULES, Cell
 from metaevo.comparison.generality.tasks import FAMILIES, Benchmark, benchmark
 from metaevo.components.rule import INPUTS
 from metaevo.config import from_dict, load_yaml
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.settings import make_parts
+from tests.metaevo.evolving import settings_of
 
 SIZES = [(slot, size) for slot, rules in RULES.items() for size in rules]
 
@@ -22,7 +23,7 @@ def pool():
 def part_of(slot, size):
     rule = {key: value for key, value in RULES[slot][size].items() if key != "strategy"}
     raw = {"learner": "ppo", **rule}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     (part,) = make_parts(settings).evolved.parts.values()
     return part
 

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 import metaevo
-from metaevo.commands.evolve import main
 from purerl import envs, lpg
+from tests.metaevo.evolving import evolve
 
 pytestmark = pytest.mark.long
 
@@ -25,10 +25,7 @@ evaluation: {seeds: 4, sampler: grid, space: {learning_rate: [0.1, 0.3]}, tuning
 
 
 def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    run_dir = tmp_path / "run"
-    argv = ["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run_dir)]
-    assert main(argv, description="") == 0
+    run_dir = evolve(tmp_path, TINY)
     result = json.loads((run_dir / "evaluation.json").read_text())
     assert {row["name"] for row in result["variants"]} == {
         "learned (same hyperparameters)", "a2c (same hyperparameters)",

@@ -21,7 +21,7 @@ def test_its_programs_exist():
     assert programs.UPDATES == gpu.UPDATES
 
 
-def test_peers_train_as_many_agents_as_we():
+def test_peers_train_the_same_number_of_agents():
     peers = [("peer", ["sh", "-c", "{agents} {updates}"])]
     assert set(gpu.variants("dqn", 64, peers)) == {("dqn", 64)}
     several = gpu.variants("ppo", 64, peers)
@@ -33,7 +33,7 @@ def test_bad_input(tmp_path, refused):
     assert "pppo" in refused(gpu.main, ["pppo"])
 
 
-def test_what_fails_is_left_out_and_the_others_are_saved(tmp_path, monkeypatch):
+def test_failed_variants_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "TOGETHER", 2)
     good, bad = (Variant([sys.executable, "-c", code]) for code in (WORKER, "raise SystemExit(3)"))
     path = tmp_path / "gpu.json"
@@ -45,7 +45,7 @@ def test_what_fails_is_left_out_and_the_others_are_saved(tmp_path, monkeypatch):
     assert gpu.run({("ppo", 1): good}, path) == 0
 
 
-def test_a_worker_ends_with_all_that_it_started(tmp_path):
+def test_a_stopped_worker_stops_its_subprocesses(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     script = f"sleep 600 > {pipe} & echo '{{}}'; wait"

@@ -47,7 +47,7 @@ def reference(place, devices):
     return run_dir
 
 
-def test_two_processes_stop_together_go_on_and_are_one_run(place, tmp_path):
+def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
     """The second one gets the signal; the first one alone says where the run is."""
     run_dir = tmp_path / "run"
     processes = start_all(place, run_dir, 2)
@@ -93,7 +93,7 @@ def test_four_processes_are_one_run(place, tmp_path):
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 0), (4, 2)])
-def test_one_is_killed_all_end_and_a_restart_is_the_same_run(place, tmp_path, count, victim):
+def test_a_restart_after_a_killed_process_is_the_same_run(place, tmp_path, count, victim):
     run_dir, moment = tmp_path / "run", random.Random(victim).randrange(5, GENERATIONS - 30)
     processes = start_all(place, run_dir, count, "--heartbeat", "10")
     wait_for_generations(processes[0], run_dir, moment)
@@ -112,7 +112,7 @@ def test_one_is_killed_all_end_and_a_restart_is_the_same_run(place, tmp_path, co
 
 
 @pytest.mark.faults
-def test_another_number_of_processes_goes_on_up_to_rounding(place, tmp_path):
+def test_another_number_of_processes_resumes_up_to_rounding(place, tmp_path):
     """Over a short horizon: one device, then two processes, then one process on two devices."""
     run_dir, total = tmp_path / "run", 6
     finish(start(place, run_dir, "--generations", 2, devices=1))

@@ -97,7 +97,7 @@ def test_ppo_cartpole(reproduce_tiny, seeds):
 
 
 @pytest.fixture
-def complain(refused, tmp_path):
+def error_of(refused, tmp_path):
     """Run a command line; the line with which it is refused, before anything is written."""
 
     def run(line):
@@ -119,14 +119,14 @@ def complain(refused, tmp_path):
         ("ppo-cartpole --pytorch_seeds 0 --frames 100", ["total_timesteps = 100", "512"]),
     ],
 )
-def test_invalid_settings(complain, line, texts):
-    found = complain(line)
+def test_invalid_settings(error_of, line, texts):
+    found = error_of(line)
     assert all(text in found for text in texts)
 
 
-def test_a_missing_extra_is_named(complain, monkeypatch):
+def test_a_missing_extra_is_named(error_of, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install -e '.[torch]'" in complain("ppo-cartpole")
+    assert "pip install -e '.[torch]'" in error_of("ppo-cartpole")
 
 
 # --- The loops that ours are compared with ------------------------------------------------------
@@ -176,7 +176,7 @@ def test_pytorch_advantages_are_ours():
     np.testing.assert_allclose(theirs.numpy(), ours, rtol=1e-4, atol=1e-5)
 
 
-def test_episodes_are_told_apart():
+def test_episodes_are_separated():
     class Sums:
         episodes = np.array([[0, 1, 0, 1], [0, 0, 0, 0]])
         returns = np.array([[0.0, 2.0, 0.0, 3.0], [0.0] * 4])

@@ -11,11 +11,11 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class
 from metaevo.training import pbt
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from metaevo.tuning import figures, run
+from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
 
@@ -93,11 +93,11 @@ def check_results(path, trials):
     best = load_yaml(path / "best.yaml")
     assert from_dict(trainee.training_class(best), best).hyperparams.learning_rate > 0
     evolved = {**best, "evolve": "value_loss"}
-    from_dict(experiment_class(evolved, None), evolved)
+    settings_of(evolved)
     return rows, result
 
 
-def test_a_random_sweep_leaves_everything(finished):
+def test_a_random_sweep_writes_all_files(finished):
     rows, result = check_results(finished, 6)
     complete = [row for row in rows if row["outcome"] == "complete"]
     assert len(complete) == 6
@@ -114,7 +114,7 @@ def test_a_random_sweep_leaves_everything(finished):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
+def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
     path = sweep(tmp_path / "run", SCHEDULES[schedule])
     rows, result = check_results(path, 6)
     figure = "pbt.png" if schedule == "pbt" else "optimisation_history.png"
@@ -143,7 +143,7 @@ def count_trained(monkeypatch):
     return trained
 
 
-def test_an_agent_without_an_episode_has_no_score_but_has_not_diverged(sweep, tmp_path):
+def test_agents_without_episodes_have_no_score(sweep, tmp_path):
     line = "--task.env_params.size 8 --train.total_timesteps 10 --train.num_steps 5 "
     line += "--fitness.mean_return 1 --fitness.reward_per_step 0 --sweep.trials 2"
     with pytest.raises(SystemExit) as end:  # no trial has a score
@@ -178,9 +178,7 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, ki
     ],
     ids=["first round", "telling"],
 )
-def test_a_population_goes_on_bit_for_bit(
-    owner, name, count, sweep, population, tmp_path, killed_at
-):
+def test_a_population_resumes_exactly(owner, name, count, sweep, population, tmp_path, killed_at):
     path = tmp_path / "run"
     with killed_at(owner, name, count):
         sweep(path, SCHEDULES["pbt"])
@@ -198,7 +196,7 @@ def population(sweep, tmp_path_factory):
     return sweep(tmp_path_factory.mktemp("runs") / "population", SCHEDULES["pbt"])
 
 
-def test_a_finished_sweep_says_so_or_confirms_anew(finished, sweep, tmp_path, capsys):
+def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, capsys):
     copy = shutil.copytree(finished, tmp_path / "finished")  # the study has the directory's name
     before = (copy / "report.html").read_bytes()
     sweep(copy, resume=True)
@@ -251,12 +249,12 @@ def test_losses_by_name_make_a_second_file_for_evolutions(sweep, tmp_path):
     assert best["value_loss"] == "huber"
     assert from_dict(trainee.training_class(best), best).value_loss == "huber"
     raw = {**load_yaml(path / "best_evolve.yaml"), "evolve": "value_loss"}
-    assert from_dict(experiment_class(raw, None), raw).hyperparams.epsilon_start == 0.3
+    assert settings_of(raw).hyperparams.epsilon_start == 0.3
     assert "value_loss" not in raw
     assert not (path / "evaluation.json").exists()
 
 
-def test_static_groups_compile_once_each_and_bad_ones_are_said(sweep, tmp_path, capsys):
+def test_invalid_static_groups_are_reported(sweep, tmp_path, capsys):
     space = "{train.num_steps: {choice: [50, 100]}, task.env: {choice: [CartPole-v1, GridWorld]}}"
     line = "--sweep.sampler grid --sweep.confirm_seeds 0 --task.env_params {}"
     path = sweep(tmp_path / "run", line, "--space", space)
@@ -294,4 +292,4 @@ def test_a_sweep_over_evolutions(sweep, tmp_path, caplog, capsys):
     assert {row["outcome"] for row in rows} == {"complete"}
     best = load_yaml(path / "best.yaml")
     assert best["strategy"]["sigma"] in (0.01, 0.3)
-    assert from_dict(experiment_class(best, None), best).evolve == "value_loss"
+    assert settings_of(best).evolve == "value_loss"

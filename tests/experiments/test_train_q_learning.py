@@ -20,7 +20,7 @@ def train(line, path):
     return training.main([*line.split(), "--run-dir", str(path)], description=None)
 
 
-def test_learning_curves_are_complete_once_the_longest_episodes_have_ended():
+def test_learning_curves_are_complete_after_the_longest_episode():
     env, env_params = envs.make("GridWorld", observations="index", max_steps_in_episode=9)
     alone = q_learning.QLearning(q_learning.Config(), env)
     assert Task("GridWorld", alone, env_params).complete_from == 9

@@ -46,7 +46,7 @@ def restored(directory):
     return found.index, found.tree, [str(each.message) for each in caught]
 
 
-def is_found_out(directory):
+def is_detected(directory):
     index, found, said = restored(directory)
     if index == 2:  # white space between the words of metadata.json
         assert same(found, tree(2))
@@ -60,13 +60,13 @@ def is_found_out(directory):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_found_out(saved, name):
+def test_a_damaged_file_is_detected(saved, name):
     path = saved / "000002" / name
     content = path.read_bytes()
     harmless = []
     for case, damaged in contents(content):
         path.write_bytes(damaged)
-        if not is_found_out(saved):
+        if not is_detected(saved):
             harmless.append(case)
     assert len(harmless) == 0 if name == "state.npz" else len(harmless) < REGIONS // 4
     path.write_bytes(content)
@@ -75,9 +75,9 @@ def test_a_damaged_file_is_found_out(saved, name):
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)
-def test_what_is_no_checkpoint_is_passed_over_and_written_over(saved, case):
+def test_damaged_checkpoints_are_skipped_and_overwritten(saved, case):
     STRUCTURAL[case](saved / "000002")
-    assert is_found_out(saved)
+    assert is_detected(saved)
     save(saved, 2, tree(2), metadata=METADATA)
     index, found, said = restored(saved)
     assert (index, same(found, tree(2)), said) == (2, True, [])
@@ -89,7 +89,7 @@ def test_what_is_no_checkpoint_is_passed_over_and_written_over(saved, case):
 
 @pytest.mark.parametrize("name", [*FILES, ""], ids=[*FILES, "both"])
 @pytest.mark.parametrize("source", ["000001", "other run", "other config"])
-def test_a_swapped_file_is_found_out(saved, source, name):
+def test_a_swapped_file_is_detected(saved, source, name):
     if source == "other run":
         save(saved.parent / "other", 2, tree(5), metadata=METADATA | {"run_id": "other"})
     elif source == "other config":
@@ -97,11 +97,11 @@ def test_a_swapped_file_is_found_out(saved, source, name):
     origin = saved / "000001" if source == "000001" else saved.parent / "other" / "000002"
     for each in [name] if name else FILES:
         shutil.copy(origin / each, saved / "000002" / each)
-    assert is_found_out(saved)
+    assert is_detected(saved)
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)
-def test_what_is_no_component_is_refused_and_written_over(tmp_path, monkeypatch, case):
+def test_damaged_trees_are_refused_and_overwritten(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     save_tree(tmp_path / "tree", [np.ones(3)])
     STRUCTURAL[case](tmp_path / "tree")

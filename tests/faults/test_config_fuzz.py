@@ -52,7 +52,7 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("name", "line"), BUGS)
-def test_found_once_refused_ever_after(name, line, tmp_path):
+def test_inputs_that_once_failed_are_refused(name, line, tmp_path):
     learner = ["--learner", "ppo"] if name.startswith("evolve") and "--learner" not in line else []
     argv = ["--run-dir", str(tmp_path / "run"), *learner, *shlex.split(line)]
     assert SCRIPTS[name].attempt(argv) is not None

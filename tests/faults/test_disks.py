@@ -74,9 +74,7 @@ def fill(path, free):
 
 @pytest.mark.parametrize("free", [16_000, 200_000])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_full_disk_stops_a_run_and_space_lets_it_go_on(
-    name, free, small_disk, cache, undisturbed
-):
+def test_a_run_resumes_after_a_full_disk(name, free, small_disk, cache, undisturbed):
     work, expected = WORKS[name], WORKS[name].result(undisturbed(name))
     fill(small_disk, free)
     process = work.start(small_disk, cache)
@@ -90,7 +88,7 @@ def test_a_full_disk_stops_a_run_and_space_lets_it_go_on(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_limit_on_files_does_the_same(name, tmp_path, cache, undisturbed):
+def test_a_run_resumes_after_a_file_size_limit(name, tmp_path, cache, undisturbed):
     """For machines on which nothing can be mounted."""
     work, run_dir, size = WORKS[name], tmp_path / "run", 7_000
     expected = work.result(undisturbed(name))
@@ -135,7 +133,7 @@ CASES.remove(("sweep", "in the way"))  # this sweep keeps no checkpoints
 
 
 @pytest.mark.parametrize(("name", "change"), CASES)
-def test_a_directory_that_goes_away_stops_a_run(name, change, tmp_path, cache, undisturbed):
+def test_a_missing_directory_stops_a_run(name, change, tmp_path, cache, undisturbed):
     work, run_dir = WORKS[name], tmp_path / "run"
     expected = work.result(undisturbed(name))
     process = work.start(run_dir, cache)

@@ -24,7 +24,7 @@ FAILED = np.arange(16) % 3 == 0
 
 
 @pytest.mark.parametrize("fitness", [HUGE, np.full(16, 3e38, np.float32), -np.abs(HUGE)])
-def test_what_strategies_are_told_is_finite_and_so_are_its_squares(fitness):
+def test_fitness_for_strategies_and_its_squares_are_finite(fitness):
     told = np.asarray(with_worst_for_failed(jnp.where(FAILED, jnp.nan, fitness)))
     assert np.isfinite(np.sum(np.square(np.tile(told, 1000)), dtype=np.float32))
     assert told[FAILED].max() < told[~FAILED].min()
@@ -122,7 +122,7 @@ def infinite(config):
 
 
 @pytest.mark.faults
-def test_an_evolution_in_which_everything_fails_ends_and_says_so(tmp_path):
+def test_an_evolution_without_a_valid_candidate_ends_normally(tmp_path):
     config = infinite(EVOLUTION) | {"evaluation": COMPARISON}
     stderr = call("evolve_value_loss", config, tmp_path)
     assert "every candidate of the last generation failed" in stderr
@@ -152,7 +152,7 @@ def test_a_sweep_with_trials_that_diverge(values, tmp_path):
 
 
 @pytest.mark.faults
-def test_an_environment_that_raises_in_mid_run_costs_nothing_that_was_saved(tmp_path):
+def test_a_run_resumes_after_an_environment_raises(tmp_path):
     config = {**EVOLUTION, "evaluation": {"seeds": 0}}
     config["task"] = {"env": "Raising", "env_params": {"size": 4}}
     config["evolution"] = {"generations": 12, "validation_seeds": 0}

@@ -28,7 +28,7 @@ def cut_off(path):
 
 
 @pytest.mark.parametrize("name", ["short", "train"])
-def test_it_goes_on_from_the_last_good_one(name, tmp_path, cache, undisturbed):
+def test_a_run_resumes_from_the_last_valid_checkpoint(name, tmp_path, cache, undisturbed):
     other = undisturbed("train" if name == "short" else "short")
     run_dir, expected = copy_of(undisturbed(name), tmp_path), WORKS[name].result(undisturbed(name))
     found = checkpoints(run_dir)
@@ -56,7 +56,7 @@ def test_it_goes_on_from_the_last_good_one(name, tmp_path, cache, undisturbed):
     assert "Traceback" not in error
 
 
-def test_a_journal_is_cut_off_in_a_line(tmp_path, cache, undisturbed):
+def test_a_sweep_resumes_with_a_torn_journal(tmp_path, cache, undisturbed):
     work, run_dir = WORKS["sweep"], copy_of(undisturbed("sweep"), tmp_path)
     expected = work.result(run_dir)
     journal, metrics = run_dir / "study.journal", run_dir / "metrics.jsonl"

@@ -32,7 +32,7 @@ ARGUMENTS = {
 }
 
 
-def held():
+def resources():
     """What this process holds."""
     gc.collect()
     return {
@@ -53,7 +53,7 @@ def growth(name, run_dir, is_leaking=False):
         if is_leaking:
             leaked.append([jnp.ones(1)])
         if next(saved) in (MIDDLE, END):
-            found.append(held())
+            found.append(resources())
         return path
 
     argv = [*WORKS[name].command(run_dir)[4:], *ARGUMENTS[name]]
@@ -67,7 +67,7 @@ def growth(name, run_dir, is_leaking=False):
     return {key: end[key] - middle[key] for key in middle}
 
 
-def too_much(*arguments):
+def excess_growth(*arguments):
     """What grows beyond its bound in a process without the caches of other tests."""
     new = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=new) as process:
@@ -77,8 +77,11 @@ def too_much(*arguments):
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_nothing_grows(name, tmp_path):
-    assert too_much(name, tmp_path / "run") == {}
+    assert excess_growth(name, tmp_path / "run") == {}
 
 
 def test_a_leak_is_found(tmp_path):
-    assert too_much("train", tmp_path / "run", True).keys() == {"live arrays", "objects"}
+    assert excess_growth("train", tmp_path / "run", True).keys() == {
+        "live arrays",
+        "objects",
+    }

@@ -31,7 +31,7 @@ def is_saving(run_dir, name):
 
 
 @pytest.fixture(autouse=True)
-def in_a_shell():
+def sigint_handler():
     """A background job of a script inherits that SIGINT is ignored; begin where a shell does."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -52,7 +52,7 @@ def has_jax(process):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("moment", [listens, has_jax])
-def test_before_a_run_begins_there_is_nothing_to_say(moment, number, tmp_path, cache):
+def test_a_signal_before_a_run_prints_no_message(moment, number, tmp_path, cache):
     """Only while the interpreter itself starts nobody listens."""
     process = WORKS["train"].start(tmp_path / "run", cache)
     wait_for(lambda: moment(process), process)
@@ -64,7 +64,7 @@ def test_before_a_run_begins_there_is_nothing_to_say(moment, number, tmp_path, c
 
 @pytest.mark.parametrize("moment", ["compiling", "working", "saving"])
 @pytest.mark.parametrize("name", ["short", "train", "sweep"])
-def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
+def test_a_signal_saves_and_stops(name, moment, tmp_path, cache, undisturbed):
     work, run_dir = WORKS[name], tmp_path / "run"
     for number, code in CODES.items():  # the second one goes on with what the first one left
         before, started = count_records(run_dir), started_at(run_dir)
@@ -88,7 +88,7 @@ def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
 
 @pytest.mark.parametrize("looks", [5, 6])
 @pytest.mark.parametrize("name", ["short", "train"])
-def test_whenever_it_is_noticed_all_is_saved(name, looks, tmp_path, monkeypatch):
+def test_a_signal_at_any_moment_saves_everything(name, looks, tmp_path, monkeypatch):
     """The signal arrives between two looks of the loop, wherever these are."""
 
     class Stop(StopOnSignal):

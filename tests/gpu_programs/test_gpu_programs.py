@@ -76,7 +76,7 @@ def test_bytes_and_seconds_of_a_known_program(h100):
     assert loop.body.total.seconds == pytest.approx(moved / h100.bandwidth, rel=0.1)
 
 
-def test_a_loop_with_a_length_of_the_device_asks_the_host(h100):
+def test_a_loop_of_dynamic_length_calls_the_host(h100):
     def halve(x):
         return jax.lax.while_loop(lambda x: jnp.sum(x) > 1, lambda x: x / 2, x)
 
@@ -87,7 +87,7 @@ def test_a_loop_with_a_length_of_the_device_asks_the_host(h100):
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_an_update_with_metaevo_s_flags_is_one_graph_that_never_asks_the_host(name, tmp_path):
+def test_an_update_with_metaevo_flags_is_one_graph_without_host_calls(name, tmp_path):
     saved = tmp_path / "table.json"
     command = "-m", "experiments.benchmarks.gpu_programs", name, "--agents", "2", "--save", saved
     clean = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}

@@ -6,9 +6,8 @@ import numpy as np
 from metaevo.comparison.comparison import Comparison, Entry
 from metaevo.comparison.evaluation import EvaluationConfig, Scores
 from metaevo.comparison.tuning import tuning_space
-from metaevo.config import from_dict
-from metaevo.studies.settings import experiment_class
 from purerl import ppo
+from tests.metaevo.evolving import settings_of
 
 NAMES = ["squared", "huber"]
 GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
@@ -81,7 +80,7 @@ def comparison(
         **({"seeds": 32, "space": GRID, "sampler": "grid", "tuning_seeds": 4} | config)
     )
     raw = {"evolve": "value_loss"}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     space = tuning_space(config, settings)
     entries = {"learned": Entry(learned or Fake(learned_score), np.float32(meta), space)}
     for index, other in enumerate(others, start=2):

@@ -21,7 +21,7 @@ def run(*argv, cwd=ROOT, **environment):
 
 
 @pytest.mark.smoke
-def test_what_answers_at_once_imports_no_jax():
+def test_help_and_version_do_not_import_jax():
     code = (
         "import sys; from metaevo.__main__ import main\n"
         "for argv in ([], ['--help'], ['--version'], ['train', '--help'], ['evolve', '-h'],\n"

@@ -67,7 +67,7 @@ def played():
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(game))(keys))
 
 
-def test_every_step_is_that_of_the_twin(played):
+def test_steps_match_the_numpy_twin(played):
     first, actions, outcomes, seen = played
     coins = 0
     for game in range(GAMES):
@@ -92,7 +92,7 @@ def test_every_step_is_that_of_the_twin(played):
     np.testing.assert_array_equal(outcomes.rewards[both].sum(axis=-1), 0)
 
 
-def test_coins_appear_on_every_free_cell_and_in_both_colours_alike():
+def test_coins_are_uniform_over_free_cells_and_colours():
     """Frequencies of 20,000 coins each, for players apart and together."""
     keys = jax.random.split(jax.random.key(1), 20_000)
     for players in ((4, 8), (2, 2)):
@@ -121,7 +121,7 @@ def test_starts_are_uniform_over_three_different_cells():
 
 
 @pytest.mark.long
-def test_the_other_players_memory_outlasts_episodes_and_it_sees_what_it_should():
+def test_the_other_players_view_and_memory():
     """A player that counts steps and first steps, and that sums both rewards."""
 
     def act(params, key, view, memory):

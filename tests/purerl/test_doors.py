@@ -125,7 +125,7 @@ def compare(layout, cells, actions, limit):
             np.testing.assert_array_equal(obs[index], expected[0])
 
 
-def test_transitions_are_the_references():
+def test_transitions_match_the_reference():
     rng = np.random.default_rng(0)
     cells, actions = rng.integers(213, size=(1500, 2)), rng.integers(5, size=1500)
     cells[:300, 1] = cells[:300, 0]  # on the goal
@@ -135,7 +135,7 @@ def test_transitions_are_the_references():
 @pytest.mark.long
 @settings(max_examples=8)
 @given(st.data())
-def test_transitions_are_the_references_in_any_layout(data):
+def test_transitions_match_the_reference_in_any_layout(data):
     size = data.draw(st.sampled_from([3, 4, 5, 8]), "size")
     doors = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4), "doors")
     number = st.integers(0, 10_000)

@@ -61,7 +61,7 @@ def test_tasks(tasks):
     assert 0.3 < walls < 0.8
 
 
-def test_steps_are_those_of_grid_world(tasks):
+def test_steps_match_grid_world(tasks):
     env, drawn = tasks
     params = max(drawn, key=lambda each: each.layout.num_starts * each.layout.is_wall.mean())
     params = params.replace(slip_probability=0.0)

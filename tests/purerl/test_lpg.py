@@ -126,7 +126,7 @@ def test_a_tabular_update_by_hand(rule):
         assert not np.delete(moved, visited).any()
 
 
-def test_what_a_rule_sees():
+def test_a_rule_sees_the_agents_probabilities_and_predictions():
     """Probabilities and predictions are those of the agent in the states that it was in."""
     env, env_params = grid_world(slip_probability=0.3)
     learner = lpg.LPG(CONFIG, env)

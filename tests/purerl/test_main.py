@@ -7,7 +7,7 @@ from purerl import envs, q_learning
 from purerl.__main__ import main
 
 
-def test_the_table_adds_up_what_training_returns(capsys):
+def test_the_table_sums_the_training_results(capsys):
     main(["q_learning", "--steps", "9000", "--seed", "3"])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[0] for row in rows] == [f"{1000 * i:,}" for i in range(1, 10)]

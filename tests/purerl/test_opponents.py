@@ -43,7 +43,7 @@ def test_lola_finds_tit_for_tat_where_naive_learners_defect():
     assert earned(opponents.lola) > -1.4
 
 
-def test_a_best_response_begins_anew_and_exploits():
+def test_a_best_response_restarts_and_exploits():
     state = opponents.best_response.init(FIRST)
     moved, state = opponents.best_response.step(DILEMMA, 1.0, OWN, OTHER, state)
     again, _ = opponents.best_response.step(DILEMMA, 1.0, OWN + 1.0, OTHER, state)
@@ -71,7 +71,7 @@ def test_extortion_where_a_game_allows_it():
     assert opponents.extortionate(PENNIES) is None  # nobody can extort where all is zero-sum
 
 
-def test_strategies_play_what_their_names_say():
+def test_fixed_strategies_earn_the_expected_payoffs():
     tit_for_tat = opponents.logits(opponents.FIXED["tit_for_tat"])
     defector = opponents.logits(opponents.FIXED["always_defect"])
     stay = opponents.logits(opponents.FIXED["win_stay_lose_shift"])

@@ -38,7 +38,7 @@ def moves(after, before):
     return [float(np.ravel(a - b)[0]) for a, b in leaves][: len(TOLD)]
 
 
-def test_the_optimizer_is_told_where_training_is():
+def test_the_optimizer_is_passed_the_progress():
     learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), ENV, make_optimizer=add_told)
     state, batch = start()
     learn = jax.jit(learner.learn)
@@ -49,7 +49,7 @@ def test_the_optimizer_is_told_where_training_is():
         state = after
 
 
-def test_the_optimizer_is_told_the_loss_of_its_minibatch():
+def test_the_optimizer_is_passed_the_minibatch_loss():
     def add_loss(meta_params, context):
         def update(updates, state, params=None, *, loss, **told):
             return jax.tree.map(lambda x: jnp.full_like(x, loss), updates), state

@@ -5,11 +5,10 @@ import subprocess
 import sys
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, ppo
+from purerl import ppo
 from tests.purerl import probes
 from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, KEY
 
@@ -47,17 +46,6 @@ def test_a_population_does_not_deadlock():
     )
     assert process.returncode == 0, process.stderr
     assert "finished (64, 4)" in process.stdout
-
-
-def test_memory_does_not_grow_with_steps():
-    env, env_params = envs.make("CartPole-v1")
-    arguments = KEY, HYPERPARAMS, None, env_params
-
-    def shapes(num_steps):
-        config = ppo.Config(3 * 2 * num_steps, num_envs=2, num_steps=num_steps, hidden_sizes=(4,))
-        return jax.eval_shape(ppo.make_train(config, env), *arguments)
-
-    assert jax.tree.map(jnp.shape, shapes(8)) == jax.tree.map(jnp.shape, shapes(64))
 
 
 def test_actions_are_clipped_for_the_environment_only():

@@ -48,7 +48,7 @@ def rollouts(request):
 
 
 @pytest.mark.long
-def test_what_is_remembered_and_done_is_that_of_an_unrolled_loop(rollouts):
+def test_memories_and_actions_match_an_unrolled_loop(rollouts):
     for t, (head, _, before, _) in zip(rollouts.transitions, rollouts.unrolled, strict=True):
         np.testing.assert_allclose(t.memory, before, atol=1e-5)
         exact = reference.to_float64(rollouts.params)
@@ -71,7 +71,7 @@ def test_memory_is_lost_at_ends_of_episodes_and_only_there(rollouts):
     assert not rollouts.learner.begin().any()
 
 
-def test_values_and_targets_are_those_of_an_unrolled_loop(rollouts):
+def test_values_and_targets_match_an_unrolled_loop(rollouts):
     """After a truncation, V(final observation | memory before the reset)."""
     for t, batch, (_, value, _, after) in zip(
         rollouts.transitions, rollouts.batches, rollouts.unrolled, strict=True
@@ -153,7 +153,7 @@ def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     assert len({tuple(order) for order in environment[:, :, 0].reshape(3, -1)}) > 1
 
 
-def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
+def test_acting_step_by_step_matches_an_unrolled_loop(rollouts):
     learner, state = rollouts.learner, rollouts.states[0]
     policy = learner.policy(state)
     memory, obs = acting.begin(learner), rollouts.transitions[0].obs[:, 0]

@@ -30,14 +30,7 @@ def test_four_rooms_counts_cells_row_by_row():
     assert raw.observation_space(params).shape == (4,)
 
 
-def test_the_final_observation_has_an_index_too():
-    env, params = envs.make("FrozenLake-misc", observations="index")
-    _, state = env.reset(KEY, params)
-    info = env.step(KEY, state, 1, params)[5]
-    assert jnp.shape(info["final_observation"]) == ()
-
-
-def test_an_index_of_ones_own():
+def test_a_custom_index():
     raw, params = envs.make("MountainCar-v0", observations="raw")
     env = envs.StateIndex(raw, 10, lambda obs: (obs[0] + 1.2) / 1.8 * 10)
     obs, state = env.reset(KEY, params)

@@ -41,7 +41,7 @@ def test_the_message_moves_the_victim_and_the_goal_is_paid(steered):
         np.testing.assert_allclose(reward, expected, rtol=1e-5)
 
 
-def test_goals_are_drawn_anew_in_their_range_and_episodes_end(steered):
+def test_goals_are_redrawn_in_their_range_each_episode(steered):
     _, own, params = steered
 
     def step(carry, key):
@@ -65,7 +65,7 @@ def test_goals_are_drawn_anew_in_their_range_and_episodes_end(steered):
     assert abs(np.std(goal[ends]) - 2 / np.sqrt(12)) < 0.12
 
 
-def test_after_the_end_nothing_is_earned(steered):
+def test_no_reward_after_the_end(steered):
     """Always to the right the pole falls; nearness is paid until then."""
     _, own, params = steered
     course = jax.jit(
@@ -78,7 +78,7 @@ def test_after_the_end_nothing_is_earned(steered):
     assert not reward[fallen:].any()
 
 
-def test_what_is_steered_is_in_reach():
+def test_steered_places_are_in_reach():
     """Places along random play lie within what is said to be their range."""
     for name, place in PLACES.items():
         env, params = envs.make(name)

@@ -119,7 +119,7 @@ def test_a_pool_has_at_least_one_start(pool):
 
 
 @pytest.mark.parametrize("suite", sorted(registry.SUITES))
-def test_a_missing_suite_is_one_line_that_names_its_extra(monkeypatch, suite):
+def test_a_missing_suite_names_its_extra(monkeypatch, suite):
     for module in [name for name in sys.modules if name.partition(".")[0] == suite]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, suite, None)

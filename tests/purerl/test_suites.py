@@ -98,7 +98,7 @@ LOCKSTEPS = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=needs(name.partition("/")[0])) for name in LOCKSTEPS]
 )
-def test_rewards_and_ends_are_the_suites_own(name):
+def test_rewards_and_ends_match_the_suite(name):
     limit, episodes = LOCKSTEPS[name]
     firsts, (ours, own, going) = lockstep(name, limit, episodes)
     np.testing.assert_array_equal(*firsts)
@@ -116,7 +116,7 @@ def test_rewards_and_ends_are_the_suites_own(name):
 
 
 @pytest.mark.parametrize("suite", [pytest.param(name, marks=needs(name)) for name in LOOPS])
-def test_the_names_are_those_of_the_suite(suite):
+def test_the_names_match_the_suite(suite):
     if suite == "brax":
         from brax import envs as robots
 
@@ -200,7 +200,7 @@ def reached(present, rules):
 
 
 @needs("xminigrid")
-def test_every_agent_of_xland_gets_a_task_and_starts_of_its_own():
+def test_agents_of_xland_have_different_tasks_and_starts():
     env, params = envs.make("xminigrid/R1-9x9", max_depth=1, pool=8)
     draw = jax.jit(jax.vmap(sampler(env), (0, None)))
     tasks = draw(jax.random.split(jax.random.key(0), 20), params)
@@ -220,7 +220,7 @@ def test_every_agent_of_xland_gets_a_task_and_starts_of_its_own():
 
 
 @needs("pgx")
-def test_breakout_without_sticky_actions_is_that_of_gymnax():
+def test_breakout_without_sticky_actions_matches_gymnax():
     """Two implementations by different people, transition by transition."""
 
     def play(name, **overrides):

@@ -60,7 +60,7 @@ def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
         assert not np.any(final[:, 4:])
 
 
-def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
+def test_messages_match_the_network(cartpole):
     """Also at a reset, and in the observation before one; checked against NumPy."""
     _, params, talking = cartpole
     first, (obs, _, _, terminated, truncated, final) = play(
@@ -77,33 +77,33 @@ def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
 SPEAK = jax.jit(jax.vmap(channels.speak(MESSENGER), (None, 0)))
 
 
-def heard(name, seed=0):
+def spoken(name, seed=0):
     """What a hand-written channel says of random observations [2000, WIDTH]."""
     obs = jax.random.normal(jax.random.key(9), (2000, 4))
     speaker = channels.speaker(name, jax.random.key(seed), WEIGHTS)
     return np.asarray(obs), np.asarray(SPEAK(speaker, obs))
 
 
-def test_hand_written_channels_say_what_their_names_say():
-    _, silence = heard("silence")
+def test_hand_written_channels_match_their_names():
+    _, silence = spoken("silence")
     assert not np.any(silence)
-    _, constant = heard("constant")
+    _, constant = spoken("constant")
     np.testing.assert_array_equal(constant, np.broadcast_to(constant[0], constant.shape))
     assert len(set(constant[0])) == WIDTH
-    firsts = np.stack([heard("constant", seed)[1][0] for seed in range(12)])
+    firsts = np.stack([spoken("constant", seed)[1][0] for seed in range(12)])
     assert firsts.min() < -0.7
     assert firsts.max() > 0.7
-    _, random = heard("random")
-    _, other = heard("random", 1)
+    _, random = spoken("random")
+    _, other = spoken("random", 1)
     assert np.all(random.std(axis=0) > 0.01)
     assert np.abs(random - other).max() > 0.1
-    obs, learned = heard("learned")
+    obs, learned = spoken("learned")
     expected = jax.vmap(MESSENGER.message, (None, 0))(WEIGHTS, obs)
     np.testing.assert_allclose(learned, expected, atol=1e-6)
 
 
 def test_noise_is_uniform_and_a_function_of_the_observation():
-    obs, noise = heard("noise")
+    obs, noise = spoken("noise")
     assert np.abs(noise.mean(axis=0)).max() < 0.06
     np.testing.assert_allclose(noise.std(axis=0), np.sqrt(1 / 3), atol=0.03)
     assert np.abs(np.corrcoef(obs.T, noise.T)[:4, 4:]).max() < 0.08
@@ -114,7 +114,7 @@ def test_noise_is_uniform_and_a_function_of_the_observation():
     assert np.abs(np.corrcoef(near[:, 0], noise[:, 0])[0, 1]) < 0.08
     hot = np.asarray(SPEAK(speaker, np.tile(np.eye(4, dtype=np.float32), (500, 1))))
     assert len(np.unique(hot[:, 0])) == 4
-    assert np.any(heard("noise", 1)[1] != noise)
+    assert np.any(spoken("noise", 1)[1] != noise)
 
 
 def test_no_message_is_appended_to_images_or_state_numbers():
@@ -128,7 +128,7 @@ def test_no_message_is_appended_to_images_or_state_numbers():
 
 
 def test_messages_that_are_dropped_are_zeros():
-    obs, said = heard("learned")
+    obs, said = spoken("learned")
     for dropout in (0.0, 0.3, 1.0):
         speaker = channels.speaker("learned", jax.random.key(0), WEIGHTS, dropout)
         left = np.asarray(SPEAK(speaker, obs))

@@ -6,17 +6,13 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands.evolve import _parse
-from metaevo.config import ConfigError, from_dict, load_yaml
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError, load_yaml
+from tests.metaevo.evolving import settings_of
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
 
-def settings_of(data):
-    return from_dict(experiment_class(data, None), data)
-
-
-def test_settings_survive_the_way_to_other_processes():
+def test_settings_are_passed_to_other_processes():
     path = ROOT / "configs" / "evolve_lpg" / "lpg.yaml"
     given = _parse(["--config", str(path), "--run-dir", "runs/a"], "lpg", None)
     received = json.loads(json.dumps(given))
@@ -45,13 +41,13 @@ def test_short_flags_are_settings():
         ("", "drift", "evolve_drift/ppo"),
     ],
 )
-def test_a_run_that_is_given_no_settings_has_those_of_a_preset(argv, component, preset):
+def test_a_run_without_settings_uses_a_preset(argv, component, preset):
     given = _parse(argv.split(), component, None)["settings"]
     shipped = settings_of(load_yaml(ROOT / "configs" / f"{preset}.yaml"))
     assert repr(settings_of(given)) == repr(shipped)
 
 
-def test_a_component_of_ones_own_has_a_preset_of_its_slot():
+def test_a_custom_component_uses_the_preset_of_its_slot():
     tilted = str(ROOT / "examples" / "tilted.py")
     given = _parse(["--evolve", tilted], None, None)["settings"]
     shipped = load_yaml(ROOT / "configs/evolve_value_loss/q_learning.yaml")
@@ -61,7 +57,7 @@ def test_a_component_of_ones_own_has_a_preset_of_its_slot():
     assert given["component"].keys() == {"slope_scale"}  # its own settings, not another's
 
 
-def test_a_config_says_itself_what_is_evolved(tmp_path):
+def test_a_config_names_the_component(tmp_path):
     (tmp_path / "a.yaml").write_text("evolve: drift")
     argv = ["--config", str(tmp_path / "a.yaml")]
     assert _parse(argv, None, None)["settings"]["evolve"] == "drift"
@@ -71,7 +67,7 @@ def test_a_config_says_itself_what_is_evolved(tmp_path):
         _parse(argv, None, None)
 
 
-def test_a_quick_look_keeps_what_the_command_line_says():
+def test_quick_keeps_settings_of_the_command_line():
     argv = ["--quick", "--evaluation.seeds", "11", "--generations", "9"]
     settings = settings_of(_parse(argv, None, None)["settings"])
     assert settings.run.quick

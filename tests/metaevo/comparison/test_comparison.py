@@ -113,7 +113,7 @@ def test_without_a_grid_nothing_is_tuned(tmp_path):
     assert this.frames == 3 * 32 * 10
 
 
-def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
+def test_tuning_gives_tasks_equal_weight(tmp_path):
     """Raw scores of one task are a hundred times those of the other: normalised, they are not."""
 
     class TwoTasks(Fake):
@@ -136,7 +136,7 @@ def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
     assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
 
 
-def test_who_has_no_score_is_the_worst_but_need_not_have_diverged(tmp_path):
+def test_a_missing_score_counts_as_the_worst(tmp_path):
     """Where returns are negative, a zero would make it the winner."""
 
     class Failing(Fake):

@@ -19,7 +19,7 @@ SD = 40.0
 """Of one agent's score on CartPole-v1 after 16,384 steps."""
 
 
-def test_the_better_half_goes_on_to_twice_as_many_seeds():
+def test_the_better_half_gets_twice_as_many_seeds():
     rounds = rounds_of(96, 4)
     assert rounds == [
         Round(96, 0, 4),
@@ -78,7 +78,7 @@ def test_the_winner_is_not_worse_than_the_untuned_setting(others, spread, worst)
     assert cost(rounds_of(96, 2)) <= 96 * 8
 
 
-def test_all_seeds_so_far_decide_who_goes_on_and_fresh_ones_who_wins():
+def test_fresh_seeds_decide_the_final():
     """The third is lucky before the final; the fourth would lead if all seeds counted there."""
     seen = {}
 
@@ -96,7 +96,7 @@ def test_equal_settings_leave_the_untuned_one():
     assert race(20, 7, 2, lambda left, this, number: np.zeros(len(left))) == 7
 
 
-def test_what_diverged_cannot_win():
+def test_diverged_settings_cannot_win():
     """Nor a setting that diverged once, on seeds before the final; nor the untuned one."""
 
     def evaluate(left, this, number):

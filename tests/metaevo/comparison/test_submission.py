@@ -52,7 +52,7 @@ def checked(content, tmp_path, rule=RULE):
     submission.check(found, "x.json", LIST, rule, ENDS)
 
 
-def test_what_was_measured_is_accepted(tmp_path):
+def test_measured_results_are_accepted(tmp_path):
     checked(submitted(), tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_the_first_score_has_the_hyperparameters_of_the_list(tmp_path):
         ("row.tuned.by_task.grid", None, "row.tuned.by_task = "),
     ],
 )
-def test_what_is_wrong_is_named(path, value, message, tmp_path):
+def test_invalid_values_are_named(path, value, message, tmp_path):
     content = submitted()
     *outer, last = path.split(".")
     inner = content
@@ -108,7 +108,7 @@ def test_another_rule_is_refused(tmp_path):
         checked(submitted(), tmp_path, rule_of("spo"))
 
 
-def test_a_learner_may_be_unable(tmp_path):
+def test_a_learner_may_not_support_a_task(tmp_path):
     """A row is complete without the tasks on which its learner cannot be trained."""
     rule = rule_of("dqn")
     rates = LIST.learning_rates["dqn"]
@@ -129,7 +129,7 @@ def test_a_learner_may_be_unable(tmp_path):
         (lambda scores: scores + 2.0, None),
     ],
 )
-def test_a_tenth_is_trained_again(change, lines, monkeypatch):
+def test_a_tenth_of_the_scores_is_reproduced(change, lines, monkeypatch):
     content, trained, said = submitted(), [], []
 
     class Bench:

@@ -42,21 +42,19 @@ def test_a_damaged_tuning_is_done_again(tmp_path):
     assert second == first
 
 
-@pytest.mark.parametrize("sampler", ["sobol", "tpe"])
-def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
+def test_contenders_can_be_tuned_over_a_space(tmp_path):
     def score(setting, meta, luck):
         rate = setting.get("learning_rate", 1.0)
         return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
 
     space = {"learning_rate": {"log_uniform": [1e-4, 1.0]}}
-    config = {"space": space, "sampler": sampler, "trials": 24}
+    config = {"space": space, "sampler": "tpe", "trials": 24}
     this, frames = comparison(Fake(score), **config), []
     result, _ = this.run(tmp_path / "tuning", frames.append)
     rows = {row["name"]: row for row in result["variants"]}
     assert 10**-2.5 < rows["learned (tuned)"]["settings"]["learning_rate"] < 10**-1.5
     assert rows["learned (tuned)"]["tuning_frames"] == cost(rounds_of(25, 4)) * 10
     assert sum(frames) == this.frames
-    # The same sampler with the same seed: not adaptive ones try the same settings for everybody.
     calls = [settings for seeds, settings in this.baselines.calls if seeds == 4]
     assert sum(calls) == 2 * (24 + 1 + 13)
 
@@ -117,7 +115,7 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
 
 
 @pytest.mark.parametrize("call", [1, 5])
-def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
+def test_an_interrupted_tuning_resumes_exactly(tmp_path, call):
     """Of a race of three rounds; and nothing that was finished is trained again."""
 
     class Interrupted(Fake):
@@ -141,7 +139,7 @@ def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
     assert agents == cost(whole.plan.rounds) + 2 * 32
 
 
-def test_a_smaller_comparison_never_asks_for_more():
+def test_a_smaller_comparison_needs_no_more_trainings():
     full = {"seeds": 256, "trials": 8, "tuning_seeds": None, "sampler": "grid", "unseen": {"a": {}}}
     quick = resized(full, "quick")
     assert quick["seeds"] < 256

@@ -7,15 +7,13 @@ import pytest
 from scipy import stats
 
 from metaevo.commands.evaluate import main as evaluate
-from metaevo.commands.evolve import main
 from metaevo.comparison import evaluation, unseen
 from metaevo.comparison.comparison import Variant, summary
 from metaevo.components.value_losses import SIDES
-from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.signals import StopRequestedError
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from tests.metaevo import evolving
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score
 
 TINY = """
@@ -40,12 +38,10 @@ evaluation:
 
 
 def study_of(text=TINY, **tasks):
-    from metaevo.config import parse_yaml
-
     raw = parse_yaml(text, "the test")
     if tasks:
         raw["evaluation"]["unseen"] = {key.replace("_", "-"): each for key, each in tasks.items()}
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    return evolving.study_of(raw)
 
 
 # --- Pooling ------------------------------------------------------------------------------------
@@ -101,7 +97,7 @@ def test_tasks_are_pooled_on_their_own_scales(results):
             stats.trim_mean(
                 np.concatenate([column[rng.integers(40, size=40)] for column in table.T]), 0.25
             )
-            for _ in range(2000)
+            for _ in range(1000)
         ]
         np.testing.assert_allclose(
             rows[name]["interval"], np.quantile(redrawn, [0.025, 0.975]), atol=0.02
@@ -116,7 +112,7 @@ def test_tasks_are_pooled_on_their_own_scales(results):
     assert rows["squared (tuned)"]["tuning_frames"] == 200
 
 
-def test_what_was_found_is_not_tuned(tmp_path):
+def test_found_rules_are_not_tuned(tmp_path):
     this, frames = comparison(), []
     this.tunes_found, this.purpose = False, Purpose.UNSEEN
     result, _ = this.run(tmp_path, frames.append)
@@ -151,7 +147,7 @@ def test_bad_tasks_are_refused_in_one_line(tasks, key):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_left_out_has_its_default_where_tasks_are_compared():
+def test_omitted_task_settings_have_their_defaults():
     """The same task, written in another way."""
     with pytest.raises(ConfigError, match="evolution sees this task"):
         study_of(
@@ -165,20 +161,16 @@ def test_what_is_left_out_has_its_default_where_tasks_are_compared():
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("unseen")
-    (path / "tiny.yaml").write_text(TINY)
-    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
-    assert main(argv, description="") == 0
-    return path / "run"
+    return evolving.evolve(tmp_path_factory.mktemp("unseen"), TINY)
 
 
-def of(run):
+def read_unseen(run):
     return json.loads((run / "evaluation.json").read_text())["unseen"]
 
 
 @pytest.mark.long
 def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
-    found = of(evolved)
+    found = read_unseen(evolved)
     assert list(found["tasks"]) == ["GridWorld", "corridor"]
     for result in found["tasks"].values():
         rows = {row["name"]: row for row in result["variants"]}
@@ -233,13 +225,13 @@ def test_a_rule_is_not_worse_if_a_loss_of_a_tenth_is_excluded(conclusion, interv
 
 
 @pytest.mark.long
-def test_a_run_is_judged_on_demand(evolved, tmp_path):
+def test_a_run_is_evaluated_on_other_unseen_tasks(evolved, tmp_path):
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
     assert evaluate(argv, description="") == 0
     place = evolved / "transfer" / "unseen"
-    assert list(of(place)["tasks"]) == ["small"]
+    assert list(read_unseen(place)["tasks"]) == ["small"]
     assert (place / "report.html").exists()
     assert load_yaml(evolved / "config.yaml")["config"]["evaluation"]["unseen"].keys() == {
         "GridWorld",
@@ -292,13 +284,7 @@ def test_on_another_grid_by_a_smaller_comparison(evolved, monkeypatch):
         ("--config other.yaml", "--config"),
     ],
 )
-def test_what_cannot_be_judged(evolved, capsys, line, text):
+def test_invalid_evaluations_are_refused(evolved, refused, line, text):
     (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
     line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
-    with pytest.raises(SystemExit) as exit_info:
-        evaluate(["--run-dir", str(evolved), *line.split()], description="")
-    complaint = capsys.readouterr().err
-    assert exit_info.value.code == 2
-    assert complaint.startswith("error: ")
-    assert complaint.count("\n") == 1
-    assert text in complaint
+    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()], description="")

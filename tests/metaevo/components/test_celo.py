@@ -27,7 +27,7 @@ def largest_error(found, expected):
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_updates_are_those_of_the_authors_code(number):
+def test_updates_match_the_authors_code(number):
     """The last digits are lost when their step is subtracted from parameters of 0.3."""
     case, expected = CASES[number], RECORDED[number]
     assert largest_error(our_updates(case, case.theta()), expected) < 2e-5
@@ -64,7 +64,7 @@ def updates(context, losses, init_key=0):
     return np.stack(found)
 
 
-def test_the_length_of_training_and_the_loss_count():
+def test_steps_depend_on_training_length_and_loss():
     context = Context(Hyperparams(), num_updates=jnp.int32(2), num_epochs=3, num_minibatches=2)
     before = updates(context, LOSSES)
     assert np.isfinite(before).all()
@@ -79,6 +79,6 @@ def test_the_length_of_training_and_the_loss_count():
     np.testing.assert_array_equal(unread, before)
 
 
-def test_only_ppo_tells_it_the_loss():
+def test_only_ppo_passes_the_loss():
     assert {name for name, entry in LEARNERS.items() if entry.told >= celo.TOLD} == {"ppo"}
     assert "celo" in registry.known("make_optimizer")

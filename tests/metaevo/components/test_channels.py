@@ -11,13 +11,13 @@ import metaevo
 from metaevo.commands.train import main
 from metaevo.components import channels
 from metaevo.components.channels import ChannelConfig
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.settings import make_parts
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
+from tests.metaevo.evolving import settings_of, study_of
 from tests.purerl.messages import message
 
 CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
@@ -51,7 +51,7 @@ def test_a_hand_written_channel_is_heard(name):
     assert np.any(heard[4:] != 0) == (name != "silence")
 
 
-def test_what_a_run_has_found_is_heard(talk):
+def test_a_channel_found_by_a_run_is_heard(talk):
     weights, _ = checkpoint.load_tree(talk.meta_params)
     ((_, env, params),) = channels.hear(str(talk.path), cartpole(), "dqn")
     heard, _ = env.reset(jax.random.key(0), params)
@@ -60,14 +60,14 @@ def test_what_a_run_has_found_is_heard(talk):
     np.testing.assert_allclose(channel(loaded, heard[:4]), heard[4:], rtol=1e-6)
 
 
-def test_candidates_of_an_evolution_hear_it(talk):
+def test_candidates_of_an_evolution_hear_the_channel(talk):
     raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     ((_, env, params),) = make_parts(settings).environments
     assert env.observation_space(params).shape == (7,)
 
 
-def test_what_cannot_be_heard_is_said(talk, tmp_path):
+def test_invalid_channels_are_refused(talk, tmp_path):
     damaged = RunDirectory(tmp_path / "damaged")
     weights, about = checkpoint.load_tree(talk.meta_params)
     checkpoint.save_tree(
@@ -88,20 +88,19 @@ def test_what_cannot_be_heard_is_said(talk, tmp_path):
             channels.hear(name, where, learner)
 
 
-def test_gymnasium_and_unseen_tasks_have_no_channel(capsys):
+def test_gymnasium_and_unseen_tasks_have_no_channel(refused):
     raw = {"evolve": "drift", "channel": "noise", "task": {"env": "CartPole-v1"},
            "evaluation": {"unseen": {"Acrobot-v1": {}}}}  # fmt: skip
     with pytest.raises(
         ConfigError, match=r"evaluation\.unseen: no channel is heard in other tasks"
     ):
-        LearnerStudy(from_dict(experiment_class(raw, None), raw))
-    with pytest.raises(SystemExit, match="2"):
-        main(["--channel", "noise", "--evaluation.gymnasium", "1"], description=None)
-    assert "Gymnasium's environment has no channel" in capsys.readouterr().err
+        study_of(raw)
+    argv = ["--channel", "noise", "--evaluation.gymnasium", "1"]
+    assert "Gymnasium's environment has no channel" in refused(main, argv, description=None)
 
 
 @pytest.mark.long
-def test_a_training_keeps_the_channel_that_it_hears(talk, tmp_path):
+def test_a_training_keeps_a_copy_of_its_channel(talk, tmp_path):
     source = shutil.copytree(talk.path, tmp_path / "source")
     sizes = {"total_timesteps": 64, "num_envs": 2, "num_steps": 16, "update_epochs": 1}
     small = [word for key, value in sizes.items() for word in (f"--train.{key}", str(value))]

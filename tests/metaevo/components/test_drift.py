@@ -49,7 +49,7 @@ times = st.tuples(st.floats(0, 1, width=32), st.integers(1, 10**6))
     points=st.lists(st.tuples(st.floats(-3, 3, width=32), numbers), min_size=8, max_size=8),
     time=times,
 )
-def test_the_drift_conditions_hold_at_any_time(seed, scale, points, time):
+def test_the_drift_conditions_hold(seed, scale, points, time):
     batched, _ = built()
     log_ratio, advantage = np.array(points, np.float32).T
     meta_params, time = parameters(seed, scale), np.float32(time)

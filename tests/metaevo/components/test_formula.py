@@ -8,19 +8,14 @@ import pytest
 from metaevo.components import formula
 from metaevo.components.expressions import parse
 from metaevo.components.formula import HAND_WRITTEN, Config, make
-from metaevo.config import ConfigError, from_dict
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError
 from purerl import ppo
 from purerl.parts import losses, optimizers, schedules
 from purerl.types import Context
+from tests.metaevo.evolving import study_of
 
 CONTEXT = Context(ppo.Hyperparams(), progress=0.25)
 INPUTS = "error", "progress"
-
-
-def study_of(**raw):
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +33,7 @@ def study_of(**raw):
         ("where(a >= 0.5, 2, 3) + where(b > a, 10, 20)", 22.0),
     ],
 )
-def test_what_a_formula_means(text, expected):
+def test_formulas_are_evaluated(text, expected):
     found = parse(text, ["a", "b"], {}).evaluate({"a": 0.5, "b": -3.0})
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -56,7 +51,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_in_one_line(text):
+def test_invalid_expressions_are_refused_in_one_line(text):
     with pytest.raises(ValueError, match=r".") as caught:
         parse(text, INPUTS, {"c0": 0.5})
     assert "\n" not in str(caught.value)
@@ -80,15 +75,15 @@ def test_what_is_refused_in_one_line(text):
 )
 def test_settings_that_are_refused(config, key):
     with pytest.raises(ConfigError, match=key) as caught:
-        study_of(evolve="formula", learner="ppo", component=config)
+        study_of({"evolve": "formula", "learner": "ppo", "component": config})
     assert "\n" not in str(caught.value)
 
 
 def test_its_slot_is_a_setting():
     component = {"slot": "policy_loss", "expression": "c0 * ratio * advantage"}
     with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
-        study_of(evolve="formula", learner="q_learning", component=component)
-    study = study_of(evolve=["value_loss", "formula"], component={"formula": component})
+        study_of({"evolve": "formula", "learner": "q_learning", "component": component})
+    study = study_of({"evolve": ["value_loss", "formula"], "component": {"formula": component}})
     slots = [part.slot.name for part in study.evolved.parts.values()]
     assert slots == ["value_loss", "policy_loss"]
 
@@ -171,7 +166,7 @@ def test_an_optimizers_formula_sees_the_parameter_and_the_time():
     np.testing.assert_allclose(steps(constant.apply, constant.init(None), 1)[0], -0.2, rtol=1e-6)
 
 
-def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
+def test_second_derivatives_and_derivatives_by_constants():
     config = Config(
         expression="a * tanh(error) + b", constants={"a": 2.0, "b": -0.5}, gives="slope"
     )

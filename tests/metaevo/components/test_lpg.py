@@ -90,7 +90,7 @@ def test_the_size_of_the_papers(temporal, numbers):
 
 
 @pytest.mark.long
-def test_a_rule_that_explodes_moves_the_agent_by_no_more_than_others():
+def test_an_exploding_rule_moves_the_agent_by_a_bounded_step():
     made = component.make(component.Config(SIZE))
     env, env_params = envs.make("GridWorld", size=2)
     config = lpg.Config(total_timesteps=T * N, num_envs=N, num_steps=T)

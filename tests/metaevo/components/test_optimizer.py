@@ -16,7 +16,7 @@ HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
 
 
-def told(progress):
+def extra_args(progress):
     return Context(HYPERPARAMS, jnp.float32(progress), num_updates=8).extra_args()
 
 
@@ -30,7 +30,7 @@ def run(made, meta_params, steps, size=1.0):
     """The updates of a few steps on random gradients, as vectors."""
     update = made.apply(meta_params, Context(HYPERPARAMS, num_updates=8))
     state, params, found = update.init(PARAMS), PARAMS, []
-    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **told(progress)))
+    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **extra_args(progress)))
     for index in range(steps):
         key = jax.random.key(index)
         gradient = jax.tree.map(lambda x: size * jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
@@ -58,14 +58,14 @@ def test_it_starts_exactly_at_adam(temporal, memory_size):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)  # of steps of 0.01
 
 
-def test_it_computes_what_the_entry_of_the_zoo_does_with_its_own_source():
+def test_the_zoo_entry_computes_the_same_steps():
     made = optimizer.make(optimizer.Config())
     apply, meta_params = metaevo.load("zoo:ppo-optimizer")
     found, expected = (run(each, meta_params, 4) for each in (made, Component(None, apply)))
     np.testing.assert_array_equal(found, expected)
 
 
-def test_steps_are_bounded_and_finite_whatever_the_weights():
+def test_steps_are_bounded_and_finite_for_huge_weights():
     made = optimizer.make(optimizer.Config(start="random", memory_size=2))
     huge = jax.tree.map(lambda x: 1e12 * x, drawn(made))
     for size in (1e12, 1.0, 0.0):
@@ -92,7 +92,7 @@ KERNEL = {"kernel": jnp.ones((2, 3))}
 
 
 @pytest.mark.parametrize("temporal", [True, False])
-def test_it_sees_progress_and_length_if_it_may(temporal):
+def test_only_temporal_optimizers_see_progress_and_length(temporal):
     config = optimizer.Config(temporal=temporal, start="random")
 
     @jax.jit
@@ -104,7 +104,7 @@ def test_it_sees_progress_and_length_if_it_may(temporal):
     assert bool((step(0.0, 800) != base).any()) == temporal
 
 
-def test_it_tells_the_policys_parameters_from_others():
+def test_policy_parameters_are_distinguished():
     actor, critic, log_std = (
         first_step(RANDOM, {name: KERNEL}, {name: KERNEL})[name]["kernel"]
         for name in ("actor_torso", "critic_torso", "log_std")

@@ -22,7 +22,7 @@ TINY_DQN = dqn.Config(
 
 
 @pytest.mark.parametrize("learner", ["ppo", "dqn"])
-def test_learners_tell_what_the_registry_says(learner):
+def test_learners_pass_the_registered_extra_arguments(learner):
     seen = {}
 
     def make_optimizer(meta_params, context):
@@ -66,7 +66,7 @@ def test_an_ablation_takes_away_one_input(module, config, inputs):
         assert (after[changed] == 0).all()
 
 
-def test_an_optimizer_that_needs_what_a_learner_does_not_tell(tmp_path):
+def test_an_optimizer_that_needs_an_argument_its_learner_lacks(tmp_path):
     evolved = parts.make("open", open_component.Config())
     meta_params = jax.device_get(drawn(open_component.make(open_component.Config())))
     for name in ("ppo", "dqn", None):  # earlier versions did not save the learner

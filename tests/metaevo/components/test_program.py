@@ -11,13 +11,13 @@ from metaevo.components import formula, interpreter, program
 from metaevo.components.expressions import parse
 from metaevo.components.formula import HAND_WRITTEN
 from metaevo.components.program_text import compiled, text
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.evolution import growth, postfix
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo, q_learning
 from purerl.types import Context
+from tests.metaevo.evolving import settings_of
 
 ALL = tuple(postfix.OPERATIONS)
 NAMES = ["x", "y"]
@@ -52,7 +52,7 @@ def value_and_slope():
     return jax.jit(jax.vmap(over_points, in_axes=(0, 0, None, None)))
 
 
-def test_random_programs_equal_the_formulas_that_they_are_written_as(drawn, value_and_slope):
+def test_random_programs_equal_their_formulas(drawn, value_and_slope):
     rng = np.random.default_rng(0)
     # Not close to zero: a small divisor magnifies the rounding of what saturates, such as tanh.
     x, y = (rng.choice([-1, 1], (2, 40)) * rng.uniform(0.3, 2.5, (2, 40))).astype(np.float32)
@@ -116,7 +116,7 @@ def test_values_and_derivatives_are_finite_everywhere(replaced, drawn, value_and
          lambda x, y: np.minimum(np.sign(x), np.log1p(y)) * np.maximum(np.exp(x), np.sqrt(y))),
     ],
 )  # fmt: skip
-def test_what_a_text_means(expression, function, value_and_slope):
+def test_programs_are_compiled_from_text(expression, function, value_and_slope):
     codes, constants = read(expression)
     x = np.linspace(-2, 2, 40).astype(np.float32)
     y = np.full_like(x, 0.7)
@@ -132,7 +132,7 @@ def pad(codes, constants):
     return codes[:LENGTH], constants[:LENGTH]
 
 
-def test_a_text_that_is_no_program():
+def test_invalid_program_texts_are_refused():
     with pytest.raises(ValueError, match="needs power, not among operations"):
         compiled(parse("x ** y", NAMES, {}), NAMES, length=8, operations=["add"])
     with pytest.raises(ValueError, match="has 5 codes; at most 4"):
@@ -153,7 +153,7 @@ def test_random_programs_keep_their_limits(drawn):
 
 
 @pytest.mark.parametrize("codes", [[], [1], [65, 65], [65, 1, 65], [67], [63], [-1], [65, 40]])
-def test_what_is_no_program_has_no_value(codes, value_and_slope):
+def test_invalid_codes_evaluate_to_nan(codes, value_and_slope):
     codes = np.array([*codes, *[0] * (LENGTH - len(codes))], np.int32)
     x = np.ones(40, np.float32)
     value, _ = value_and_slope(np.tile(codes, (256, 1)), np.ones((256, LENGTH), np.float32), x, x)
@@ -262,13 +262,13 @@ def test_a_schedule_and_an_optimizer():
 def test_settings_that_are_refused(config, key):
     raw = {"evolve": "program", "learner": "ppo", "component": config}
     with pytest.raises(ConfigError, match=key) as caught:
-        from_dict(experiment_class(raw, None), raw)
+        settings_of(raw)
     assert "\n" not in str(caught.value)
 
 
 def test_a_strategy_that_perturbs_is_refused():
     raw = {"evolve": "program", "learner": "q_learning", "task": {"env": "GridWorld"}}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     assert settings.strategy.algorithm == "genetic_programming"
     study = LearnerStudy(replace(settings, strategy=StrategyConfig()))
     with pytest.raises(ConfigError, match=r"'codes'.*genetic_programming"):

@@ -131,7 +131,7 @@ def test_distilled_start_is_close_to_squared_error(config):
         assert np.abs(slopes - error).max() < 0.25 * config.error_scale
 
 
-def test_inputs_are_what_they_are_called():
+def test_inputs_match_their_names():
     config = Config((), inputs=INPUTS, error_scale=2.0)
     loss, _, _ = built(config)
     prediction, target, old = 3.0, -1.0, 0.5

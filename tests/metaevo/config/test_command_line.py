@@ -85,7 +85,7 @@ def test_a_bad_command_line_is_refused_in_one_line(argv: list[str], key: str) ->
     assert "\n" not in str(caught.value)
 
 
-def test_quick_shrinks_the_files_settings_and_not_those_of_the_command_line(tmp_path: Path) -> None:
+def test_quick_does_not_change_settings_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("train: {num_envs: 16, every: 9}\n")
 

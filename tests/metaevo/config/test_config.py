@@ -30,7 +30,7 @@ def refused(data: Any, cls: type = Config) -> str:
     return str(caught.value)
 
 
-def test_left_out_keys_keep_the_defaults_even_those_of_a_section_given_in_part() -> None:
+def test_omitted_keys_keep_their_defaults() -> None:
     assert from_dict(Config, {}) == Config()
     config = from_dict(Config, {"train": {"anneal": True}})
     assert config.train == Train(num_envs=8, hidden_sizes=(32,), anneal=True)
@@ -78,7 +78,7 @@ def test_scalars_of_numpy_and_jax_are_numbers() -> None:
         ([], "the config"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(data: Any, key: str) -> None:
+def test_invalid_values_are_reported_in_one_line(data: Any, key: str) -> None:
     assert refused(data).startswith(key)
 
 
@@ -104,7 +104,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_arbitrary_data_is_a_config_or_one_line(data: Any) -> None:
+def test_arbitrary_data_is_accepted_or_refused_in_one_line(data: Any) -> None:
     message = "one line"
     try:
         assert isinstance(from_dict(Config, data), Config)
@@ -193,7 +193,7 @@ def test_a_bad_file_is_named_in_one_line(tmp_path: Path, content: bytes, where: 
     st.binary(max_size=60)
     | st.text("{}[]:,&*!|>'\"%@`#-?<~01ae.\n \t", max_size=60).map(str.encode)
 )
-def test_any_file_is_a_mapping_or_a_config_error(
+def test_arbitrary_files_load_or_raise_config_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -202,7 +202,7 @@ def test_any_file_is_a_mapping_or_a_config_error(
         assert isinstance(load_yaml(path), dict)
 
 
-def test_merge_is_deep_and_leaves_its_arguments_alone() -> None:
+def test_merge_is_deep_and_does_not_modify_its_arguments() -> None:
     base = {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
     override = {"a": {"c": 4}, "d": {"f": 5}, "e": 6}
     assert merge(base, override) == {"a": {"b": 1, "c": 4}, "d": {"f": 5}, "e": 6}

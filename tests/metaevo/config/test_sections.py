@@ -40,7 +40,7 @@ def test_open_sections_are_validated_and_the_order_is_kept() -> None:
         (sweep_class({"evolve": "drift"}), EvolutionSweepSettings),
     ],
 )
-def test_what_is_validated_is_what_is_written_down(made: type, written: type) -> None:
+def test_generated_classes_match_the_written_ones(made: type, written: type) -> None:
     """Only what belongs to a learner or a component is more than mypy knows."""
     assert issubclass(made, written)
     kinds = {each.name: each.type for each in fields(made)}

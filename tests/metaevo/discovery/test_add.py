@@ -23,21 +23,11 @@ from metaevo.studies import registry as studies
 from metaevo.studies.games import tournament
 from metaevo.studies.games.settings import OpponentConfig
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from tests.metaevo.evolving import settings_of, study_of
 from tests.metaevo.toy import assert_same
 
 SIZES = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "update_epochs": 1}
 SCORES = list(np.linspace(100.0, 140.0, 8))
-
-
-def run_zoo(capsys, *argv):
-    """The exit code and what is printed."""
-    try:
-        code = main(["zoo", *map(str, argv)])
-    except SystemExit as error:
-        code = error.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.fixture
@@ -74,7 +64,7 @@ def evidence(scores, tuned=(0, 64), names=("learned", "squared"), **more):
 @pytest.fixture
 def run(tmp_path):
     """A run of evolution that has ended with a comparison."""
-    settings = experiment_class({"evolve": "value_loss"}, None)()
+    settings = settings_of({"evolve": "value_loss"})
     run = RunDirectory.create(tmp_path / "run", "test")
     run.write_config(to_dict(settings), {})
     meta_params = value_loss.make(settings.component).init(jax.random.key(0))
@@ -84,11 +74,11 @@ def run(tmp_path):
     return run
 
 
-def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
+def test_an_entry_loads_what_its_run_found(run, own):
     run.figures.mkdir()
     Image.new("RGB", (1600, 900), "white").save(run.figures / "loss.png")
-    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "mine", "--title", "a loss")
-    assert code == 0
+    argv = ["zoo", "add", str(run.path), "--name", "mine", "--title", "a loss"]
+    assert main(argv) == 0
     function, meta_params = metaevo.load("zoo:mine")
     was, expected = discovery.load(run.path)
     assert_same(meta_params, expected)
@@ -113,7 +103,7 @@ SMALL = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "hidden_sizes":
 def run_on_tasks(tmp_path):
     """A run of evolution on two tasks that has ended with a comparison."""
     raw = {"evolve": "optimizer", "learner": "ppo", "train": SMALL, "tasks": TASKS}
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = settings_of(raw)
     study = LearnerStudy(settings)
     run = RunDirectory.create(tmp_path / "run_on_tasks", "test")
     run.write_config(to_dict(settings), {})
@@ -129,7 +119,7 @@ def run_on_tasks(tmp_path):
     return run
 
 
-def test_an_entry_of_a_rule_of_several_tasks_has_a_score_and_a_row_for_each(run_on_tasks, own):
+def test_an_entry_for_several_tasks_has_a_score_for_each(run_on_tasks, own):
     entry = add(run_on_tasks.path, "mine")
     measures = {name: each["mean"] for name, each in entry.repeats.items()}
     assert measures == {"score on poles": 45.0, "score on Catch-bsuite": 0.5}
@@ -147,7 +137,7 @@ def study_with(rule, run_path=None, **tasks):
     """A study that uses a rule and is to be judged on unseen tasks."""
     raw = {"evolve": "value_loss", "learner": "ppo", "train": SMALL, "make_optimizer": rule,
            "task": {"env": "GridWorld"}, "evaluation": {"unseen": tasks}}  # fmt: skip
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw), run_path)
+    return study_of(raw, run_path)
 
 
 INSIDE = {"env": "CartPole-v1", "env_params": {"length": 0.4}}
@@ -155,7 +145,7 @@ OUTSIDE = {"env": "CartPole-v1", "env_params": {"length": 2.0}}
 
 
 @pytest.mark.parametrize("name", ["zoo:mine", "run", "copy"])
-def test_what_a_rule_has_seen_is_no_unseen_task(name, run_on_tasks, own, tmp_path):
+def test_seen_tasks_are_refused_as_unseen(name, run_on_tasks, own, tmp_path):
     add(run_on_tasks.path, "mine")
     rule, path = name, None
     if name != "zoo:mine":
@@ -193,10 +183,9 @@ def ended(path, study):
     return run, made, weights
 
 
-def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
+def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own):
     run, _, weights = ended(tmp_path / "run", "cheap_talk")
-    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "talk")
-    assert code == 0
+    add(run.path, "talk")
     function, loaded = metaevo.load("zoo:talk")
     assert_same(loaded, weights)
     assert np.all(np.abs(function(loaded, np.ones(4))) <= 2 * np.pi)
@@ -205,10 +194,9 @@ def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
     assert repeated["experiment"]["functions"]["value_loss"] == "squared"  # as the study's victims
 
 
-def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
+def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own):
     run, study, weights = ended(tmp_path / "run", "shaping")
-    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "shaper")
-    assert code == 0
+    add(run.path, "shaper")
     function, loaded = metaevo.load("zoo:shaper")
     assert_same(loaded, weights)
     assert_same(metaevo.load(run.path)[1], weights)
@@ -225,7 +213,7 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
 
 
 @pytest.mark.parametrize("names", [["naive", "lola"], "runs/other"])
-def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_path, own):
+def test_a_shaper_with_several_or_own_opponents_is_refused(names, tmp_path, own):
     run, study, _ = ended(tmp_path / "run", "shaping")
     opponent = OpponentConfig(names if isinstance(names, str) else tuple(names))
     run.write_config(to_dict(dataclasses.replace(study.settings, opponent=opponent)), {})
@@ -234,7 +222,7 @@ def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_pa
 
 
 @pytest.mark.long
-def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
+def test_a_shapers_card_matches_its_study(tmp_path, own):
     run, study, weights = ended(tmp_path / "run", "shaping")
     (repeated,) = repeat(add(run.path, "shaper"), 3).values()
     game = tournament.Tournament(study.settings, {"learned": weights}, study.met, [])
@@ -244,7 +232,7 @@ def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
 
 
 @pytest.mark.long
-def test_the_number_of_a_channels_card_is_that_of_the_studys_victims(tmp_path, own):
+def test_a_channels_card_matches_the_studys_victims(tmp_path, own):
     """Learner, losses, fitness and what is heard are the same in both."""
     run, study, weights = ended(tmp_path / "run", "cheap_talk")
     (repeated,) = repeat(add(run.path, "talk"), 3).values()
@@ -261,7 +249,7 @@ def test_an_entry_is_replaced_only_by_its_next_version(run, own):
     assert [path.name for path in own.iterdir()] == ["mine"]
 
 
-def test_no_entry_without_evidence(run, run_on_tasks, own, capsys):
+def test_runs_without_evidence_are_refused(run, run_on_tasks, own, refused):
     found = json.loads(run_on_tasks.evaluation_path.read_text())
     del found["seen"]["tasks"]["poles"]
     run_on_tasks.evaluation_path.write_text(json.dumps(found))
@@ -277,8 +265,7 @@ def test_no_entry_without_evidence(run, run_on_tasks, own, capsys):
     with pytest.raises(ConfigError, match="has no 'against_best'"):
         add(run.path, "mine")
     run.evaluation_path.unlink()
-    code, out, err = run_zoo(capsys, "add", run.path, "--name", "mine")
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    refused(main, ["zoo", "add", str(run.path), "--name", "mine"])
     assert list(own.iterdir()) == []
 
 
@@ -293,7 +280,5 @@ def test_no_entry_without_evidence(run, run_on_tasks, own, capsys):
         ["repeat", "dpo", "--seeds", "1"],
     ],
 )
-def test_bad_input_is_one_line(argv, capsys):
-    code, out, err = run_zoo(capsys, *argv)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("error: ")
+def test_bad_input_is_one_line(argv, refused):
+    refused(main, ["zoo", *argv])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from metaevo.commands.distill import main
-from metaevo.commands.evolve import main as evolve
 from metaevo.commands.train import main as train
 from metaevo.components import seen
 from metaevo.components.discovery import load
@@ -17,8 +16,10 @@ from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.discovery import distill, networks
 from tests.metaevo.discovery.test_networks import part_of
+from tests.metaevo.evolving import evolve
 
 TINY = """
+evolve: value_loss
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
 train: {total_timesteps: 60, num_steps: 20}
@@ -52,14 +53,14 @@ def refused(capsys, *argv):
     return line
 
 
-def test_what_is_no_run_of_evolution(tmp_path, capsys):
+def test_other_directories_are_refused(tmp_path, capsys):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
     for argv in ([], [tmp_path / "nothing"], [tmp_path]):
         refused(capsys, *argv)
 
 
-def test_what_can_be_distilled(tmp_path):
+def test_parts_that_can_be_distilled(tmp_path):
     def chosen(slot, *parts):
         return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
 
@@ -75,11 +76,7 @@ def test_what_can_be_distilled(tmp_path):
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("distill")
-    (path / "tiny.yaml").write_text(TINY)
-    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
-    assert evolve(argv, component="value_loss", description="") == 0
-    return path / "run"
+    return evolve(tmp_path_factory.mktemp("distill"), TINY)
 
 
 @pytest.mark.long
@@ -123,12 +120,8 @@ tasks:
   near: {env: GridWorld, env_params: {size: 2}}
   far: {env: GridWorld, train: {total_timesteps: 200}, sample: {updates: {integer: [2, 10]}}}
 """
-    (path := tmp_path / "tiny.yaml").write_text(
-        "\n".join(line for line in TINY.splitlines() if not line.startswith("task:")) + tasks
-    )
-    run = tmp_path / "run"
-    argv = ["--config", str(path), "--run-dir", str(run)]
-    assert evolve(argv, component="value_loss", description="") == 0
+    settings = "\n".join(line for line in TINY.splitlines() if not line.startswith("task:"))
+    run = evolve(tmp_path, settings + tasks)
     argv = [str(run), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
     assert main(argv, description="") == 0
     found = json.loads((run / "distill/small/distilled.json").read_text())
@@ -149,10 +142,7 @@ tasks:
 @pytest.mark.long
 def test_an_optimizer_becomes_a_formula(tmp_path):
     pytest.importorskip("pyoperon")
-    (tmp_path / "tiny.yaml").write_text(TINY_PPO)
-    run = tmp_path / "run"
-    argv = ["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run)]
-    assert evolve(argv, description="") == 0
+    run = evolve(tmp_path, TINY_PPO)
     argv = [str(run), "--evaluations", "3000", "--formulas", "1", "--evaluation.seeds", "0"]
     assert main(argv, description="") == 0
     found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
@@ -164,7 +154,7 @@ def test_an_optimizer_becomes_a_formula(tmp_path):
 
 
 @pytest.mark.long
-def test_what_does_not_fit_is_refused(evolved, capsys):
+def test_invalid_options_are_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
     for flag, value in {
         "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0, "--into": "net"

@@ -45,7 +45,7 @@ def test_an_entry_fills_its_slot(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_a_number_of_every_entry_is_repeated(name):
+def test_one_number_of_each_entry_is_reproduced(name):
     entry = zoo.find(name)
     assert max(each.distance for each in repeat(entry, 16).values()) < 4.5
 
@@ -66,7 +66,7 @@ def test_an_entry_fits_its_own_slot_only():
         players.load("zoo:dpo")
 
 
-def test_what_was_changed_is_refused(own):
+def test_changed_files_are_refused(own):
     card = own / "dpo" / "entry.json"
     card.write_text(card.read_text().replace("2022", "2021"))
     with pytest.raises(ConfigError, match=r"zoo:dpo was changed .*\(entry.json"):

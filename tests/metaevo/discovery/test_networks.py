@@ -23,7 +23,7 @@ def numbers(part):
     return sum(leaf.size for leaf in jax.tree.leaves(part.component.init(jax.random.key(0))))
 
 
-def test_networks_have_fewer_numbers_than_what_was_learned():
+def test_networks_are_smaller_than_the_learned_part():
     by_units = smaller(part_of("value_loss", hidden_sizes=(8, 8), start="squared"))
     assert list(by_units) == [2, 4]
     assert [each.config.hidden_sizes for each in by_units.values()] == [(2,), (4,)]

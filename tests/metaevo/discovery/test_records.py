@@ -5,13 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import from_dict
 from metaevo.discovery import records, targets
 from metaevo.discovery.records import record
 from metaevo.discovery.targets import TARGETS
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl.types import Context
+from tests.metaevo.evolving import study_of
 
 PPO = {
     "evolve": "formula",
@@ -30,11 +28,11 @@ PPO = {
 
 @pytest.fixture(scope="module")
 def study():
-    return LearnerStudy(from_dict(experiment_class(PPO, None), PPO))
+    return study_of(PPO)
 
 
 @pytest.mark.long
-def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
+def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
@@ -61,7 +59,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
         "Catch-bsuite": {"hyperparams": {"clip_epsilon": 0.1}},
     }
     raw = PPO | {"tasks": tasks}
-    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    study = study_of(raw)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     target = TARGETS["policy_loss"]._replace(
@@ -80,7 +78,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
     np.testing.assert_allclose(found.wanted[second], 4 * 0.1)
 
 
-def test_whoever_listens_changes_nothing(study):
+def test_recording_does_not_change_the_loss(study):
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     seen = []
@@ -98,12 +96,12 @@ def test_whoever_listens_changes_nothing(study):
 
 
 @pytest.mark.long
-def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
+def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
     monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
-    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    study = study_of(raw)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])

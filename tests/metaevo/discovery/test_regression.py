@@ -60,7 +60,7 @@ def random_tree(rng, depth):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_tree_means_the_same_as_text(seed):
+def test_trees_and_their_texts_evaluate_the_same(seed):
     nodes, expected = random_tree(np.random.default_rng(seed), depth=3)
     text = regression.text_of(regression._terms(nodes, NAMES))
     found = parse(text, ["x", "y"], {}).evaluate({"x": X, "y": Y})
@@ -77,13 +77,13 @@ def formula(length, error):
     return Formula(Config(expression="error", constants={}), length, error)
 
 
-def test_the_front_has_no_formula_that_a_shorter_one_is_as_good_as():
+def test_the_front_has_only_improvements():
     given = [formula(5, 0.2), formula(1, 1.0), formula(4, 0.2), formula(9, 0.199), formula(7, 0.1)]
     given += [formula(3, 1.2), formula(8, float("nan"))]
     assert [each.length for each in front(given)] == [1, 4, 7]
 
 
-def test_a_thinned_front_keeps_where_the_error_falls():
+def test_a_thinned_front_keeps_the_largest_improvements():
     given = [formula(1, 1.0), formula(2, 0.99), formula(3, 0.1), formula(4, 0.09), formula(9, 0.01)]
     assert [each.length for each in thinned(given, 3)] == [1, 3, 9]
     assert [each.length for each in thinned(given, 1)] == [9]
@@ -157,7 +157,7 @@ def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
     assert found[-1].error < 1e-6
 
 
-def test_without_the_extra_it_is_named(monkeypatch):
+def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyoperon", None)
     monkeypatch.setitem(sys.modules, "pyoperon.sklearn", None)
     with pytest.raises(ConfigError, match=r"pip install 'metaevo\[distill\]'"):

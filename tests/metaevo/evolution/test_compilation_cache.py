@@ -37,7 +37,7 @@ def run(cache, before="", says="", **variables):
 
 
 @pytest.mark.long
-def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
+def test_a_second_process_reuses_compiled_programs(tmp_path):
     hits, folder = run(tmp_path)
     assert hits == 0
     assert Path(folder).parent == tmp_path / "metaevo" / "xla"
@@ -48,7 +48,7 @@ def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
 
 
 @pytest.mark.long
-def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
+def test_half_written_programs_are_compiled_again(tmp_path):
     """A full disk leaves what a kill would, too. JAX itself would warn in every later process."""
     small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
     _, folder = run(tmp_path, before=small, says="Error writing persistent compilation cache")

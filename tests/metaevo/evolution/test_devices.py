@@ -57,7 +57,7 @@ def test_the_users_flags_are_respected():
     assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
 
 
-def test_flags_for_gpus_are_set_where_jax_has_a_plugin_for_cuda():
+def test_gpu_flags_are_set_with_a_cuda_plugin():
     (name, value), *_ = devices.GPU_FLAGS.items()
     assert name not in devices.xla_flags("", set())
     assert f"{name}={value}" in devices.xla_flags("", {"xla_cuda12"}).split()
@@ -145,7 +145,7 @@ def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devic
         assert 4 * chunk * max(bytes_per_row, 1) > CACHE_BYTES or 2 * chunk > 16
 
 
-def test_rows_that_hold_nothing_come_back():
+def test_empty_arrays_are_dealt_and_collected():
     """An optimizer without memory keeps an array of no length."""
     rows = {"memory": np.zeros((5, 0, 5)), "other": np.arange(5)}
     dealt = devices.deal(rows, slice(0, 6), 2)

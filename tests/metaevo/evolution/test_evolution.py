@@ -22,29 +22,6 @@ from tests.metaevo.toy import (
     run,
 )
 
-# Generations and settings with which each algorithm comes close from a distance of 1.2.
-FINDS = {
-    "Open_ES": {},
-    "SimpleGA": {"sigma_decay": 0.95},
-}
-
-
-# Every algorithm improves in test_strategy.py; here one with a mean and one without.
-@pytest.mark.long
-@pytest.mark.parametrize("name", FINDS)
-def test_finds_the_optimum(name):
-    problem = Quadratic(0.1)
-    config = {"validation_seeds": 2, "validation_every": 10}
-    this = evolution(problem, config, algorithm=name, **FINDS[name])
-    state, metrics = run(this, 60)
-    assert distance(this.result(state)) < 0.35
-    assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
-    of_mean = metrics["fitness_of_mean"]
-    due = np.arange(60) % 10 == 0
-    due[29] = True  # the last of as many as there are by default
-    due[0] &= this.strategy.has_mean  # the first population of the others has no best yet
-    np.testing.assert_array_equal(np.isfinite(of_mean), due)
-
 
 @pytest.fixture(scope="module")
 def validated():
@@ -74,7 +51,7 @@ def test_without_a_mean_the_result_is_the_best_validated():
     assert distance(this.result(state)) < distance(last)
 
 
-def test_validation_judges_the_mean_on_its_own_keys(validated):
+def test_validation_evaluates_the_mean_on_its_own_keys(validated):
     this = validated
     state = this.init()
     mean = jax.device_get(this.strategy.best(devices.first(state).strategy))
@@ -85,7 +62,7 @@ def test_validation_judges_the_mean_on_its_own_keys(validated):
 
 
 @pytest.mark.parametrize("name", ["Open_ES", pytest.param("SimpleGA", marks=pytest.mark.long)])
-def test_the_last_generation_is_validated_however_many_there_are(name, compilations):
+def test_the_last_generation_is_always_validated(name, compilations):
     """Whoever asks for more goes on with the same program, from a record that has its own."""
     config = {"validation_seeds": 4, "validation_every": 5, "generations": 7}
     this = evolution(Quadratic(0.1), config, algorithm=name)
@@ -132,7 +109,7 @@ def test_keys_of_all_purposes_are_distinct():
     assert len({tuple(each) for each in data}) == len(data)
 
 
-def test_the_first_keys_do_not_depend_on_how_many():
+def test_the_first_keys_do_not_depend_on_their_number():
     few, many = (jax.random.key_data(keys_for(1, Purpose.TUNING, n)) for n in (3, 9))
     np.testing.assert_array_equal(few, many[:3])
 
@@ -167,18 +144,7 @@ def half_failing():
 
 
 @pytest.mark.long
-def test_failed_candidates_are_counted_and_avoided(half_failing):
-    this = half_failing
-    state, metrics = run(this, 40)
-    assert 0 < metrics["diverged"][0] < 16
-    assert metrics["diverged"][-5:].sum() < metrics["diverged"][:5].sum()
-    assert np.isfinite(metrics["fitness_mean"]).all()
-    assert np.isfinite(metrics["fitness_std"]).all()
-    assert distance(this.result(state)) < 0.4
-
-
-@pytest.mark.long
-def test_quantiles_of_candidates_leave_out_those_that_failed(half_failing):
+def test_quantiles_leave_out_failed_candidates(half_failing):
     this = half_failing
     state = this.start()
     _, metrics = run(this, 1)
@@ -210,7 +176,7 @@ def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
 
 
 @pytest.mark.long
-def test_nothing_depends_on_how_many_generations_were_asked_for():
+def test_results_do_not_depend_on_the_number_of_generations():
     schedules = {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
     states = [run(evolution(Quadratic(0.1), {"generations": n}, **schedules), 5) for n in (5, 1000)]
     assert_same(*jax.device_get(states))
@@ -283,7 +249,7 @@ def test_training_hardly_depends_on_the_layout():
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
-def test_other_step_sizes_and_seeds_compile_nothing(name):
+def test_other_step_sizes_and_seeds_do_not_recompile(name):
     problem, decay = Quadratic(noise=0.5), {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
     first = evolution(problem, algorithm=name, **decay)
     run(first, 3)
@@ -314,7 +280,7 @@ class SelfPlay(Quadratic):
         return Evaluation(meta_params["bias"] - mean["bias"], {"mean": mean["bias"]})
 
 
-def test_self_play_is_told_the_mean():
+def test_self_play_is_passed_the_mean():
     """Validation plays the mean against itself; candidates play against it."""
     this = evolution(SelfPlay(), {"validation_seeds": 2, "validation_every": 1})
     before = this.init()

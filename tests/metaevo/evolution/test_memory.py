@@ -25,7 +25,7 @@ def failing(chunk_size, message=FULL):
 
 @pytest.mark.long
 @pytest.mark.smoke
-def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
+def test_the_memory_estimate_grows_with_the_chunk():
     class Heavy(Quadratic):
         """Every evaluation carries a megabyte."""
 
@@ -44,7 +44,7 @@ def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
 
 
 @pytest.mark.long
-def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
+def test_out_of_memory_halves_the_chunk_and_continues():
     first = failing(8)
     start = first.init()
     with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
@@ -67,7 +67,7 @@ def test_other_failures_are_not_hidden():
         blocks.run_block(failing(8, "INTERNAL: something else"), None, 1)
 
 
-def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
+def test_out_of_memory_ends_one_of_several_processes(monkeypatch):
     this = failing(8)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
@@ -101,7 +101,7 @@ def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
     assert len(recwarn) == len(chunks) - 1
 
 
-def test_a_chosen_chunk_is_kept_and_one_agent_is_tried_in_any_case(monkeypatch):
+def test_a_given_chunk_is_kept_and_one_agent_is_always_tried(monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda: 100)
     with pytest.warns(UserWarning, match="32 agents at once need 3.2 KiB .* 1 would fit"):
         this, _ = blocks.fit(Sized(32), keep=True)
@@ -118,7 +118,7 @@ def test_out_of_memory_while_compiling_halves_too(monkeypatch):
     assert this.compiled == [32, 16, 8]
 
 
-def test_memory_of_accelerators_is_what_they_report(monkeypatch):
+def test_accelerators_report_their_memory(monkeypatch):
     class Device:
         platform = "gpu"
 

@@ -56,7 +56,7 @@ def test_it_climbs_and_can_be_divided_into_blocks():
     np.testing.assert_array_equal(this.result(again), this.result(state))
 
 
-def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
+def test_gradients_are_clipped_and_filtered():
     strategy = MetaGradient(config_of(optimizer="sgd", population_size=4))
     state = strategy.init(KEY, lambda key: jnp.zeros(2))
     gradients = jnp.array([[0.3, 0.0], [0.0, 400.0], [jnp.nan, 1.0], [0.1, -0.2]])

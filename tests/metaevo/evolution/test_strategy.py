@@ -65,7 +65,7 @@ def test_improves(name):
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("mode", ["tied", "all failed"])
-def test_nothing_is_learned_from_a_tie(name, mode):
+def test_ties_do_not_change_the_strategy(name, mode):
     this = stepper(name)
     before, after = this.run("normal", "normal", mode)[-2:]
     np.testing.assert_array_equal(this.best(after), this.best(before))
@@ -143,7 +143,7 @@ def test_schedules_are_geometric_in_the_generation():
     np.testing.assert_allclose(np.array(steps) / steps[0], [1, 0.5, 0.25, 0.2, 0.2], rtol=1e-5)
 
 
-def test_those_that_load_a_pickle_are_exactly_those_refused(monkeypatch):
+def test_algorithms_that_load_pickles_are_refused(monkeypatch):
     class UnpickledError(BaseException):
         pass
 

@@ -88,18 +88,14 @@ def test_candidates_share_the_tasks_of_a_generation():
     assert np.std(several["target"]) < 0.6 * np.std(metrics["target"])  # a mean over eight tasks
 
 
-@pytest.mark.parametrize(
-    "more", [{"across_tasks": "rank"}, {"paired_tasks": True}, {"reference_seeds": 3}]
-)
+@pytest.mark.parametrize("more", [{"across_tasks": "rank"}, {"paired_tasks": True}])
 def test_results_do_not_depend_on_the_layout(more):
     config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2, **more}
-    kind = Relative if "reference_seeds" in more else Targets
-    problem = kind(3, validation_tasks=2)
+    problem = Targets(3, validation_tasks=2)
     _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
-    for layout in ({"chunk_size": 1}, {"num_devices": 1, "chunk_size": 5}):
-        _, _, found = records(problem, **config, **layout)
-        for name, values in expected.items():
-            np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
+    _, _, found = records(problem, **config, num_devices=1, chunk_size=5)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
 
 
 def test_validation_has_fixed_tasks():
@@ -129,11 +125,12 @@ def test_evaluations_in_bulk_draw_a_task_for_each_key():
     assert len(set(found.metrics["target"][0].tolist())) == 3
 
 
-def relative(**config):
+def relative(num_devices):
     """Three generations of two tasks each, on two seeds, with four agents of the reference."""
     config = metaevo.EvolutionConfig(
-        seeds_per_candidate=2, validation_seeds=3, validation_every=2, reference_seeds=4, **config
-    )
+        seeds_per_candidate=2, validation_seeds=3, validation_every=2, reference_seeds=4,
+        num_devices=num_devices, chunk_size=3,
+    )  # fmt: skip
     this = Evolution(Relative(2, 3), STRATEGY, config, seed=3)
     state, metrics = this.run_block(this.init(), 3)
     return this, devices.first(state), metrics
@@ -141,7 +138,7 @@ def relative(**config):
 
 @pytest.fixture(scope="module")
 def evolved():
-    return relative()
+    return relative(num_devices=4)
 
 
 def evaluation_key(generation):
@@ -191,12 +188,12 @@ def test_references_of_validation_are_trained_once(evolved):
         assert metrics["frames"][generation] == own + validation * agents
 
 
-def test_references_are_the_same_bits_on_any_number_of_devices():
-    _, expected, metrics = relative(chunk_size=3, num_devices=4)
-    _, found, others = relative(chunk_size=3, num_devices=1)
+def test_references_are_the_same_bits_on_any_number_of_devices(evolved):
+    _, expected, metrics = evolved
+    _, found, others = relative(num_devices=1)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    for name in ("reference", "fitness_of_mean"):  # means over the rows may be rounded differently
-        np.testing.assert_allclose(others[name], metrics[name], rtol=1e-6, err_msg=name)
+    for name, values in metrics.items():  # means over the rows may be rounded differently
+        np.testing.assert_allclose(others[name], values, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.long
@@ -259,9 +256,15 @@ class Sums(Plain):
         return metaevo.Evaluation(jnp.sum(meta_params) + 100.0 * task, {"task": 1.0 * task})
 
 
+def climbing(**config):
+    strategy = metaevo.StrategyConfig(population_size=6, sigma=0.1, learning_rate=0.05)
+    config = metaevo.EvolutionConfig(**config, validation_seeds=2)
+    return Evolution(Sums(), strategy, config, seed=0)
+
+
 def test_every_pair_has_one_task():
     """The first half of the population mirrors the second one, and a task has whole pairs."""
-    this = Evolution(Sums(), STRATEGY, metaevo.EvolutionConfig(paired_tasks=True), seed=0)
+    this = climbing(paired_tasks=True)
     layout = this.layout
     places = [layout.place(jnp.int32(row)) for row in range(layout.candidate_rows)]
     tasks = {int(each.candidate): int(each.task) for each in places}
@@ -269,15 +272,13 @@ def test_every_pair_has_one_task():
     population, _ = this.strategy.ask(jax.random.key(1), this.start().strategy)
     np.testing.assert_allclose(population[:3], -population[3:], rtol=1e-6)
     assert this.evaluations == 6
-    _, metrics = this.run_block(this.init(), 1)
-    assert metrics["task"] == 1.0  # each of the tasks 0, 1, 2 was evaluated equally often
+    state, metrics = this.run_block(this.init(), 20)
+    assert (metrics["task"] == 1.0).all()  # each of the tasks 0, 1, 2 was evaluated equally often
+    assert (np.asarray(this.result(state)) > 0.5).all()
 
 
-@pytest.mark.parametrize("config", [{"across_tasks": "rank"}, {"paired_tasks": True}])
-def test_evolution_climbs_on_all_tasks(config):
-    config = metaevo.EvolutionConfig(**config, validation_seeds=2)
-    strategy = metaevo.StrategyConfig(population_size=6, sigma=0.1, learning_rate=0.05)
-    this = Evolution(Sums(), strategy, config, seed=0)
+def test_evolution_climbs_on_all_tasks():
+    this = climbing(across_tasks="rank")
     state, _ = this.run_block(this.init(), 20)
     assert (np.asarray(this.result(state)) > 0.5).all()
 

@@ -100,7 +100,7 @@ def pairs():
     ],
     ids=["exchange", "insert", "hoist", "change"],
 )
-def test_results_are_those_of_splicing_by_hand(vary, results):
+def test_results_match_splicing_in_python(vary, results):
     """Every result is one that splicing gives, and every such one is found."""
     run = jax.jit(jax.vmap(vary, in_axes=(0, None, None)))
     keys = jax.random.split(jax.random.key(0), DRAWS)

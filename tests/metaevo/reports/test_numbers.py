@@ -1,4 +1,4 @@
-"""Numbers as text: digits, decimals that a column shares, signs, missing values."""
+"""Estimates as text."""
 
 import pytest
 
@@ -15,17 +15,3 @@ from metaevo.reports import numbers
 )
 def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expected):
     assert numbers.estimate(*values, sign=True) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([177.72, -0.03, None], ["177.720", "-0.030", "-"]),
-        ([500.0, 1e-7], ["500.0", "1e-07"]),
-        ([float("inf"), 1.0], ["inf", "1.000"]),
-        ([(106.0, 110.8), [99.5, 101.25]], ["[106.0, 110.8]", "[99.5, 101.2]"]),
-        (["a", 2.0], ["a", "2.000"]),
-    ],
-)
-def test_a_column_shares_its_decimals(values, expected):
-    assert numbers.cells(values) == expected

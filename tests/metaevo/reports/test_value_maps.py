@@ -25,7 +25,7 @@ SLIPPERY = [
 
 
 @pytest.mark.parametrize("name", ["GridWorld", "Doors", *SLIPPERY])
-def test_moves_are_those_of_the_environment(name):
+def test_moves_match_the_environment(name):
     """Random steps away from walls change the state's number as the arrow says."""
     import jax
 

@@ -106,7 +106,7 @@ def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, tree: Any
     assert metadata == {"a": 1}
 
 
-def test_saves_remove_old_and_later_checkpoints_and_leftovers(tmp_path: Path) -> None:
+def test_saving_removes_other_checkpoints(tmp_path: Path) -> None:
     (tmp_path / ".unfinished-000001-x").mkdir(parents=True)
     (tmp_path / ".unfinished-000001-x" / "state.npz").touch()
     for index in (1, 10, 20, 30):

@@ -191,7 +191,7 @@ def test_nothing_outside_of_a_run_is_sent(run, outside, service, capsys, name, i
     assert one_line(capsys.readouterr().err).startswith("error: ")
 
 
-def test_what_is_inside_is_sent(run, service):
+def test_files_inside_a_run_are_sent(run, service):
     run.figures.mkdir()
     (run.figures / "a.png").write_text("picture")
     run.tracked_path.write_text('{"artifact": "../secret"}\n')  # 7ff1657 announced what to send
@@ -227,9 +227,7 @@ def test_local_places_need_no_confirmation(tmp_path, service, monkeypatch, setti
 
 
 @pytest.mark.parametrize(("settings", "shown"), SERVERS)
-def test_a_resumed_run_is_not_sent_to_a_server_of_its_own_choice(
-    tmp_path, capsys, monkeypatch, settings, shown
-):
+def test_a_resumed_run_does_not_choose_its_server(tmp_path, capsys, monkeypatch, settings, shown):
     def reached(*_, **__):
         raise ConfigError("reached")
 
@@ -260,7 +258,7 @@ def test_wandb_takes_no_settings_from_a_run(run):
 # --- What replaces what ---------------------------------------------------------------------------
 
 
-def test_a_component_is_whole_at_every_moment_of_its_replacement(tmp_path):
+def test_a_component_is_replaced_atomically(tmp_path):
     """Read before every change of the file system: the old one, then the new one."""
     run, found, watched = RunDirectory(tmp_path), [], [True]
     config = value_loss.Config(hidden_sizes=(2,))
@@ -305,7 +303,7 @@ def test_a_reader_that_is_overtaken_reads_the_new_tree(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["../state.npz", "/etc/passwd", "metadata.json", 1])
-def test_metadata_names_no_file_but_a_state(tmp_path, name):
+def test_metadata_can_only_name_state_files(tmp_path, name):
     path = tmp_path / "tree"
     checkpoint.save_tree(path, {"a": np.zeros(2)})
     content = checkpoint._undamaged((path / "metadata.json").read_bytes())

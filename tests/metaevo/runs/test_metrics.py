@@ -22,7 +22,7 @@ def run(tmp_path):
     return run
 
 
-def test_rows_are_what_was_logged_whatever_their_types(run):
+def test_rows_of_any_types_are_read_as_logged(run):
     rows = [
         generation(0, fitness_mean=1.5, text="a", flag=True, curve=[1.0, None], some=[1]),
         generation(1, fitness_mean=None, text="b", flag=False, curve=[2.0, 3.0], some=[1, 2]),

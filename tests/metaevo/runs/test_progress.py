@@ -21,7 +21,7 @@ def threads():
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch):
+def short_interval(monkeypatch):
     monkeypatch.setattr(Progress, "SECONDS", 0.01)
 
 

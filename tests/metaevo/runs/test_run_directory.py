@@ -88,7 +88,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) 
         FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
     ],
 )
-def test_a_disk_that_fails_is_one_line_with_the_way_out(run: RunDirectory, error: OSError) -> None:
+def test_a_failing_disk_is_reported_with_a_remedy(run: RunDirectory, error: OSError) -> None:
     if error.filename:
         error.filename = error.filename.format(run=run.path)
     with pytest.raises(DiskError) as caught, run.held("go on later"):
@@ -112,7 +112,7 @@ def test_other_errors_are_left_alone(run: RunDirectory) -> None:
             pass
 
 
-def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
+def test_leftovers_of_killed_writes_are_removed(run: RunDirectory) -> None:
     run.figures.mkdir()
     left = [run.path / ".config.yaml.12.tmp", run.figures / ".scores.png.1234.tmp"]
     kept = [run.figures / "scores.png", run.figures / ".mine.tmp"]
@@ -160,7 +160,7 @@ def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
     assert list(run.read_metrics("something")) == [parsed]
 
 
-def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
+def test_records_after_the_checkpoint_are_dropped(run: RunDirectory) -> None:
     run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
     evaluation = {"kind": "evaluation", "evaluation": 9}

@@ -37,7 +37,7 @@ def make(path, config=CONFIG, record=RECORD, evaluation=EVALUATION):
     return run
 
 
-def test_what_a_run_writes_is_read(tmp_path):
+def test_valid_files_are_read(tmp_path):
     source = read(make(tmp_path / "run").path)
     assert len(source.seeds) == 2
 

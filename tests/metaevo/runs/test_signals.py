@@ -158,9 +158,7 @@ def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_before_a_run_one_signal_is_enough_and_after_it_none_changes_the_exit_code(
-    start: Any, number: int
-) -> None:
+def test_signals_before_and_after_a_run(start: Any, number: int) -> None:
     for program, code in ((EARLY, 128 + number), (LATE, 7)):
         process = start(program)
         process.send_signal(number)
@@ -179,7 +177,7 @@ def test_the_handlers_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]) -> None:
+def test_one_signal_ends_a_long_call_with_saved_results(start: Callable[..., Any]) -> None:
     process = start(PATIENT)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
@@ -189,7 +187,7 @@ def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]
 
 @pytest.mark.parametrize("patience", ["0.2", "0"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_in_a_library_call_python_survives(start: Any, number: int, patience: str) -> None:
+def test_a_library_call_raises_keyboard_interrupt(start: Any, number: int, patience: str) -> None:
     process = start(LIBRARY, patience)
     process.send_signal(number)
     if patience == "0":
@@ -200,7 +198,7 @@ def test_in_a_library_call_python_survives(start: Any, number: int, patience: st
     assert error.count("go on with this") == 1
 
 
-def test_who_answers_in_time_ends_in_peace(start: Callable[..., Any]) -> None:
+def test_a_response_within_the_patience_ends_normally(start: Callable[..., Any]) -> None:
     process = start(LISTENING)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=30)

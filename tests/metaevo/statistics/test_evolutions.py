@@ -14,7 +14,7 @@ def evolutions(seed, count, runs=16, *, spread=1.0, tasks=1):
     return [[rng.normal(centre, 1, runs) for _ in range(tasks)] for centre in centres]
 
 
-def test_the_interval_is_that_of_two_loops():
+def test_the_interval_matches_nested_resampling():
     found = evolutions(0, 12, runs=5)
     rng, drawn = np.random.default_rng(1), []
     for _ in range(3000):
@@ -29,7 +29,7 @@ def test_the_interval_is_that_of_two_loops():
     assert interval == pytest.approx(tuple(expected), abs=0.2 * np.std(drawn))
 
 
-def test_the_variance_between_evolutions_counts_and_that_of_their_runs():
+def test_both_variances_widen_the_interval():
     """All evolutions alike: the runs' own error is left; runs alike: that of the evolutions."""
     (scores,) = evolutions(2, 1, runs=64)[0]
     alike = statistics.mean_of_evolutions([[scores]] * 400, resamples=500)
@@ -51,7 +51,7 @@ def test_quantiles_are_further_out_for_few_units():
     assert statistics.expanded(1) == (0.025, 0.975)
 
 
-def test_the_strongest_of_the_others_is_told():
+def test_the_best_baseline_is_compared():
     high = [[each + 5.0 for each in one] for one in evolutions(4, 5, spread=0.1)]
     weak, strong = np.zeros(32), np.random.default_rng(5).normal(2.0, 0.5, 32)
     found = statistics.together(high, [[weak], [strong]])
@@ -66,7 +66,7 @@ def test_the_strongest_of_the_others_is_told():
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_equals_are_seldom_told_apart(count):
+def test_equal_groups_are_rarely_better_or_worse(count):
     """Evolutions that differ by as much as their agents do, around what the other one has."""
     rng, claims = np.random.default_rng(6), 0
     for index in range(200):

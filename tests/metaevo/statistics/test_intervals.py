@@ -61,7 +61,7 @@ def test_bad_input(call, message):
         call()
 
 
-def test_interval_of_the_mean_is_that_of_scipy():
+def test_the_interval_of_the_mean_matches_scipy():
     scores = np.random.default_rng(0).exponential(size=30)
     ours = interval(scores, of_mean, resamples=8000)
     scipys = stats.bootstrap(
@@ -91,7 +91,7 @@ def test_probability_of_improvement_averages_over_tasks():
     assert probability(x, y).value == pytest.approx((1 + 0.25) / 2)
 
 
-def test_probability_interval_is_that_of_resampled_runs():
+def test_the_probability_interval_matches_resampling():
     rng = np.random.default_rng(0)
     x, y = rng.normal(0.4, size=(12, 2)), rng.normal(size=(9, 2))
     resampled = []
@@ -114,7 +114,7 @@ def test_summary():
     assert statistics.summarise([7.0]) == statistics.Summary(7.0, (7.0, 7.0), 7.0, 0.0, 1)
 
 
-def test_mean_curve_skips_what_is_missing():
+def test_mean_curve_skips_missing_values():
     nan = np.nan
     curves = [[nan, 1.0, 2.0, nan], [nan, nan, 4.0, nan], [nan, 3.0, 6.0, 8.0]]
     mean, low, high = statistics.mean_curve(curves)

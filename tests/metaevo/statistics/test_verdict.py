@@ -26,7 +26,7 @@ def test_the_rank_test_is_exact_for_few_runs():
     assert statistics.rank_test([np.ones(20)], [np.ones(20)]) == 1
 
 
-def test_the_rank_test_of_ties_and_of_several_tasks_is_that_of_all_permutations():
+def test_the_rank_test_matches_all_permutations():
     x, y = [np.array([3.0, 3.0, 4.0, 9.0])], [np.array([1.0, 3.0, 2.0])]
     u = [
         np.sign(np.subtract.outer(part, np.delete(pooled, chosen))).sum()
@@ -50,7 +50,7 @@ def test_holm_by_hand():
 
 
 @pytest.mark.parametrize("runs", [2, 3])
-def test_too_few_runs_claim_nothing_however_far_apart(runs: int):
+def test_too_few_runs_are_undecided(runs: int):
     x, y = np.arange(runs) + 1000.0, np.arange(runs) * 1.0
     result = statistics.compare_strata([x], [y])
     assert result.difference_interval[0] > 0  # the bootstrap alone would be sure
@@ -156,7 +156,7 @@ def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     assert words.count("worse") <= allowed
 
 
-def test_better_means_better_than_each_one():
+def test_better_means_better_than_every_baseline():
     x = normal(30, 50)
     weaker = [[x[0] - 9.0], [x[0] - 8.0]]
     for others, expected in (
@@ -177,7 +177,7 @@ def partners(rng, runs, shift, *, shared):
 
 
 @pytest.mark.parametrize("shared", [0.0, 5.7])  # correlations of 0 and 0.97
-def test_intervals_of_partners_hold_what_they_promise(shared):
+def test_paired_intervals_have_their_nominal_coverage(shared):
     """Coverage by simulation: 95%, with 200 resamples and 48 pairs a little less."""
     rng, held, widths, trials = np.random.default_rng(8), 0, [], 300
     for _ in range(trials):
@@ -194,7 +194,7 @@ def test_intervals_of_partners_hold_what_they_promise(shared):
         assert np.mean(widths) == pytest.approx(apart, rel=0.35)
 
 
-def test_the_rank_test_of_partners_is_wilcoxons():
+def test_the_paired_test_is_wilcoxons():
     x, y = partners(np.random.default_rng(10), 20, 0.5, shared=3.0)
     result = statistics.compare_strata(x, y, shared_seeds=True)
     assert result.p == pytest.approx(stats.wilcoxon(x[0] - y[0]).pvalue)
@@ -204,7 +204,7 @@ def test_the_rank_test_of_partners_is_wilcoxons():
         statistics.compare_strata(x, [y[0][:-1]], shared_seeds=True)
 
 
-def test_every_task_counts_alike_in_the_rank_test_of_partners():
+def test_tasks_have_equal_weight_in_the_signed_rank_test():
     """Against random signs; large differences on one task do not outrank those of the others."""
     rng = np.random.default_rng(11)
     differences = [rng.normal(-0.5, 1, 12), rng.normal(-0.5, 1, 12), 100 * rng.normal(0.2, 1, 12)]

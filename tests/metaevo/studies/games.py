@@ -1,6 +1,5 @@
 """Small settings of the game studies, and runs of them by the command."""
 
-import pytest
 import yaml
 
 from metaevo.commands.evolve import main
@@ -77,16 +76,6 @@ def study_of(base, **changes):
     raw = merged(base, changes)
     kind = find(raw)
     return kind.make(from_dict(kind.settings_class(raw), raw))
-
-
-def refused(command, capsys):
-    """The only line that a command prints when it refuses its input."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match="2"):
-        command()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ")
-    return line
 
 
 def run(settings, path, *argv):

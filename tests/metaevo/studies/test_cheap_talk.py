@@ -73,7 +73,7 @@ def directory(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_every_channel_talks_to_the_same_fresh_victims(directory):
+def test_every_channel_gets_the_same_fresh_victims(directory):
     result = json.loads((directory / "evaluation.json").read_text())
     names = ["learned", "silence", "constant", "random", "noise"]
     assert [row["name"] for row in result["variants"]] == names

@@ -57,7 +57,7 @@ ACT = jax.jit(jax.vmap(ANYONE.act, (None, 0, None, None)))
 
 
 @pytest.mark.parametrize("name", coin_players.HAND_WRITTEN)
-def test_hand_written_players_go_for_coins_and_leave_alone_those_that_are_not_theirs(name):
+def test_hand_written_players_take_and_avoid_coins(name):
     cast = Cast(jnp.int32(1 + list(coin_players.HAND_WRITTEN).index(name)), weights_of(0))
     keys, last, thefts = jax.random.split(jax.random.key(0), 20), *MEMORIES[name]
     angry = Memory(jnp.array([0.0, last]), jnp.array([0.0, thefts]), jnp.float32(0))
@@ -76,7 +76,7 @@ def test_hand_written_players_go_for_coins_and_leave_alone_those_that_are_not_th
                 assert len(moves) > 1
 
 
-def test_memory_is_what_happened():
+def test_memory_matches_the_games_history():
     """By the rules of the game in NumPy, from what both took in a game at random."""
 
     def step(carry, key):
@@ -124,7 +124,7 @@ def test_the_features_of_a_move_are_distances():
             np.testing.assert_allclose(found[move], wanted)
 
 
-def test_a_meta_policy_begins_grim_or_likes_all_moves_alike():
+def test_a_meta_policy_starts_grim_or_uniform():
     """A coin to its right: its own, the other's, and the other's after a theft of the other."""
     keys = jax.random.split(jax.random.key(6), 400)
     bounds = {"grim": [(0.8, 1.0), (0.0, 0.03), (0.8, 1.0)], "uniform": [(0.15, 0.35)] * 3}
@@ -138,7 +138,7 @@ def test_a_meta_policy_begins_grim_or_likes_all_moves_alike():
 
 
 @pytest.mark.long
-def test_fitness_is_what_we_earn_while_ppo_learns(study):
+def test_fitness_is_the_return_while_ppo_learns(study):
     """Against the sums of the environment after PPO's own `train`."""
     problem, weights, key = study.problem({}), weights_of(0), jax.random.key(3)
     found = jax.jit(problem.evaluate)(key, weights)
@@ -157,7 +157,7 @@ def test_fitness_is_what_we_earn_while_ppo_learns(study):
 
 
 @pytest.mark.long
-def test_two_naive_learners_are_alike(study):
+def test_two_naive_learners_earn_the_same(study):
     """Nobody is favoured: over many meetings both sides earn the same."""
     settings = study.settings
     learner = settings.learner(coin_players.naive(settings.train))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.metaevo.studies.games import COIN, SHAPING, STEERING, TALK, merged, refused, run
+from tests.metaevo.studies.games import COIN, SHAPING, STEERING, TALK, merged, run
 
 SHAPING_CASES = {
     "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs"),
@@ -66,9 +66,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("base", "changes", "setting"), CASES)
-def test_bad_input_is_one_line(base, changes, setting, tmp_path, capsys):
+def test_bad_input_is_one_line(base, changes, setting, tmp_path, refused):
     settings = merged(base, changes)
     if "learner" in changes and "train" in changes:
         settings["train"] = changes["train"]
-    assert setting in refused(lambda: run(settings, tmp_path), capsys)
+    assert setting in refused(run, settings, tmp_path)
     assert not (tmp_path / "run").exists()

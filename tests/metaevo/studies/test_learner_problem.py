@@ -91,15 +91,6 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
         metaevo.compare(problem, {"x": np.zeros(3)})
 
 
-def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
-    again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
-    same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)
-    assert all(jax.tree.leaves(same))
-    assert (tmp_path / "run" / "evaluation.json").exists()  # a run ends with the comparison
-    function, _ = metaevo.load(tmp_path / "run")
-    assert callable(function)
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -136,7 +127,7 @@ def test_a_module_and_a_class_are_components(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [3, jax.numpy, metaevo.Component])
-def test_an_object_that_is_no_component_is_refused(wrong):
+def test_other_objects_are_refused_as_components(wrong):
     with pytest.raises(metaevo.ConfigError, match="evolve"):
         metaevo.LearnerProblem("q_learning", evolve=wrong, **SIZES)
 
@@ -158,6 +149,6 @@ def test_two_classes_of_one_name_are_two_environments():
 
 
 @pytest.mark.parametrize("wrong", [3, dict])
-def test_an_object_that_is_no_environment_is_refused(wrong):
+def test_other_objects_are_refused_as_environments(wrong):
     with pytest.raises(metaevo.ConfigError, match="must be a gymnax environment"):
         metaevo.LearnerProblem("q_learning", evolve="value_loss", env=wrong)

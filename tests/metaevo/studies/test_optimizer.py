@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metaevo.commands.evolve import main
 from metaevo.comparison import entries
 from metaevo.components import registry
-from metaevo.config import ConfigError, from_dict
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.config import ConfigError
+from tests.metaevo import evolving
 
 pytestmark = pytest.mark.long
 
@@ -33,16 +31,14 @@ evaluation: {seeds: 2, sampler: grid, space: {learning_rate: [1e-3, 1e-2]},
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     shutil.copy(EXAMPLE, tmp_path)
-    (tmp_path / "tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "IMPORTED", {})
     return tmp_path
 
 
-def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
+def test_it_is_compared_with_tuned_optimizers(place, monkeypatch):
     monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
-    argv = ["--evolve", "scheduled_adam.py", "--config", "tiny.yaml", "--run-dir", "run"]
-    assert main(argv, component=None, description="") == 0
+    evolving.evolve(place, TINY, "--evolve", "scheduled_adam.py")
     result = json.loads((place / "run" / "evaluation.json").read_text())
     tuned = {row["function"]: row for row in result["variants"] if row["tuning_frames"]}
     assert list(tuned) == ["learned", "adam", "momentum", "rmsprop"]
@@ -55,9 +51,7 @@ def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
 
 
 def study_of(evolve, evaluation, **others):
-    raw = {"evolve": evolve, "evaluation": evaluation, **others}
-    settings = from_dict(experiment_class(raw, None), raw)
-    return LearnerStudy(settings)
+    return evolving.study_of({"evolve": evolve, "evaluation": evaluation, **others})
 
 
 def spaces(study):
@@ -119,7 +113,7 @@ def test_a_loss_that_has_a_slope_is_tuned_over_it():
         ),
     ],
 )
-def test_what_cannot_be_tuned_over_is_refused(place, evaluation, text):
+def test_invalid_tuning_spaces_are_refused(place, evaluation, text):
     grid = {"learning_rate": [1e-3, 1e-2]}
     with pytest.raises(ConfigError, match=text):
         study_of("scheduled_adam.py", {"sampler": "grid", "space": grid, **evaluation}).check()

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.commands.evolve import main
 from metaevo.comparison.evaluation import Contender
 from metaevo.components import registry
-from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.config import ConfigError, to_dict
+from metaevo.studies.settings import make_parts
 from metaevo.training.fitness import FitnessConfig
 from metaevo.tuning.space import make_space
 from purerl.types import Context
+from tests.metaevo import evolving
 
 PENALTY = """
 from dataclasses import dataclass
@@ -67,11 +67,10 @@ def place(tmp_path, monkeypatch):
 
 
 def settings_of(**changes):
-    raw = {**SETTINGS, "evolve": "penalty.py", **changes}
-    return from_dict(experiment_class(raw, None), raw)
+    return evolving.settings_of({**SETTINGS, "evolve": "penalty.py", **changes})
 
 
-def test_the_function_finds_its_own_in_the_context(place):
+def test_the_context_has_the_components_hyperparams(place):
     changes = {"hyperparams": {"component": {"weight": 3.0}}}
     settings = settings_of(**changes)
     assert to_dict(settings.hyperparams)["component"] == {"weight": 3.0, "power": 2.0}
@@ -81,7 +80,7 @@ def test_the_function_finds_its_own_in_the_context(place):
     np.testing.assert_allclose(function(*arguments), 3.0 * 2.0**2, rtol=1e-5)
 
 
-def test_what_is_unknown_or_no_number_is_refused(place):
+def test_unknown_or_invalid_hyperparams_are_refused(place):
     with pytest.raises(ConfigError, match=r"hyperparams\.component\.wait.*weight"):
         settings_of(hyperparams={"component": {"wait": 1.0}})
     (place / "penalty.py").write_text(PENALTY.replace("float = 2.0", "str = 'two'"))
@@ -91,7 +90,7 @@ def test_what_is_unknown_or_no_number_is_refused(place):
 
 
 @pytest.mark.long
-def test_a_change_compiles_nothing(place):
+def test_changed_values_do_not_recompile(place):
     settings = settings_of()
     parts = make_parts(settings)
     traces = []
@@ -120,15 +119,13 @@ def test_a_change_compiles_nothing(place):
 
 
 @pytest.mark.long
-def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
+def test_they_are_tuned_with_the_learner_and_saved(place, monkeypatch):
     monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
     space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}
     evaluation = {"space": space, "trials": 4, "sampler": "random", "tuning_seeds": 1}
     raw = {**SETTINGS, "evaluation": {**SETTINGS["evaluation"], **evaluation}}
-    (place / "tiny.yaml").write_text(json.dumps(raw))
-    argv = ["--evolve", "penalty.py", "--config", "tiny.yaml", "--run-dir", "run"]
-    argv += ["--hyperparams.component.power", "1"]
-    assert main(argv, component=None, description="") == 0
+    argv = ["--evolve", "penalty.py", "--hyperparams.component.power", "1"]
+    evolving.evolve(place, json.dumps(raw), *argv)
     result = json.loads((place / "run" / "evaluation.json").read_text())
     tuned = [row for row in result["variants"] if row["tuning_frames"]]
     assert {row["function"] for row in tuned} == {"learned", "squared", "huber", "sloped_squared"}

@@ -11,13 +11,10 @@ from metaevo.components.component import Component
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.settings import make_parts
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
-
-
-def settings_of(raw):
-    return from_dict(experiment_class(raw, None), raw)
+from tests.metaevo.evolving import settings_of
 
 
 def test_other_slots_are_filled_by_name():
@@ -33,7 +30,7 @@ def test_other_slots_are_filled_by_name():
     assert task.learner.policy_loss is losses.dpo
 
 
-def test_a_run_goes_on_with_the_same_functions_only(tmp_path):
+def test_a_run_is_resumed_with_the_same_functions_only(tmp_path):
     settings = settings_of({"evolve": "drift"})
     saved = to_dict(settings)
     run = RunDirectory(tmp_path)
@@ -47,7 +44,7 @@ def test_a_run_goes_on_with_the_same_functions_only(tmp_path):
         check_same(run, saved, settings, ())
 
 
-def test_a_schedule_of_what_the_learner_has_not_is_refused():
+def test_a_schedule_of_unknown_hyperparams_is_refused():
     """PPO's linear one moves the clip; the same names are known to both learners."""
     complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"
     raw = {"learner": "dqn", "schedule": "linear"}
@@ -58,33 +55,10 @@ def test_a_schedule_of_what_the_learner_has_not_is_refused():
         make_parts(settings_of(raw))
 
 
-class Pair:
+class Loss:
     SLOT = "value_loss"
     Config = dataclasses.make_dataclass("Config", [], frozen=True)
 
-    @staticmethod
-    def make(config):
-        return lambda key: 0.0, lambda *arguments: 0.0
-
-
-def test_a_component_is_a_component():
-    with pytest.raises(ConfigError, match=r"Pair'.*make returns \(.*metaevo\.Component"):
-        metaevo.LearnerProblem("ppo", evolve=Pair)
-
-
-class Fails(Pair):
-    @staticmethod
-    def make(config):
-        return config.missing
-
-
-def test_a_component_whose_make_fails_is_named_in_one_line():
-    with pytest.raises(ConfigError, match=r"Fails'.*make.* fails: .*missing") as error:
-        metaevo.LearnerProblem("ppo", evolve=Fails)
-    assert "\n" not in str(error.value)
-
-
-class Loss(Pair):
     @staticmethod
     def make(config):
         return Component(lambda key: {"a": jnp.zeros(())}, lambda meta, *others: meta["a"])
@@ -98,7 +72,7 @@ def own():
     registry.IMPORTED.pop(name, None)
 
 
-def test_a_class_is_not_kept(own, tmp_path):
+def test_a_class_is_not_stored_in_a_run(own, tmp_path):
     run = RunDirectory.create(tmp_path, "")
     evolved = parts.make(own, Loss.Config())
     discovery.save(run, evolved, {"a": jnp.zeros(())}, 1)
@@ -108,7 +82,7 @@ def test_a_class_is_not_kept(own, tmp_path):
         metaevo.load(run.path, trust_source=True)
 
 
-def test_a_changed_class_is_another_run(own, tmp_path, monkeypatch):
+def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
     run, evolved = RunDirectory.create(tmp_path, ""), parts.make(own, Loss.Config())
     before = discovery.digests_of(evolved)
     assert before.keys() == {"Loss"}
@@ -117,13 +91,6 @@ def test_a_changed_class_is_another_run(own, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "class_source", lambda cls: b"changed")
     with pytest.raises(ConfigError, match="cannot resume with other code: Loss"):
         discovery.keep_sources(run, evolved, before)
-
-
-def test_another_part_is_another_run(own, tmp_path):
-    saved = to_dict(settings_of({"evolve": "drift"}))
-    complaint = r"cannot resume with other settings \(evolve: 'drift' -> .*Loss'\)"
-    with pytest.raises(ConfigError, match=complaint):
-        check_same(RunDirectory(tmp_path), saved, settings_of({"evolve": own}), ())
 
 
 def test_a_list_of_one_is_a_dict_of_one():

@@ -1,7 +1,5 @@
 """`--evolution-seeds`: each evolution equals that of its seed alone; one program for all."""
 
-import signal
-
 import jax
 import numpy as np
 import pytest
@@ -10,12 +8,12 @@ import metaevo
 from metaevo.commands.sync import _paths
 from metaevo.comparison.compare_runs import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution import blocks as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
 from metaevo.studies.settings import RunConfig
+from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
@@ -59,7 +57,7 @@ def assert_same_run(one, other):
         assert trees[0][1] == trees[1][1]
 
 
-def test_every_evolution_is_that_of_its_seed_alone(found, tmp_path):
+def test_each_evolution_equals_a_single_run_of_its_seed(found, tmp_path):
     assert sorted(each.name for each in found.path.glob("seed_*")) == ["seed_5", "seed_6", "seed_7"]
     alone = evolve(tmp_path / "alone", count=1, first=6)
     assert_same_run(found.path / "seed_6", alone.path)
@@ -69,7 +67,7 @@ def test_every_evolution_is_that_of_its_seed_alone(found, tmp_path):
     assert first[-1]["fitness_mean"] != last[-1]["fitness_mean"]
 
 
-def test_the_best_on_validation_seeds_is_what_is_found(found):
+def test_the_best_on_validation_seeds_is_returned(found):
     scores = [records(found.path / f"seed_{seed}")[-1]["fitness_of_mean"] for seed in SEEDS]
     best = SEEDS[int(np.argmax(scores))]
     tree, about = load_tree(found.path / "meta_params")
@@ -79,7 +77,7 @@ def test_the_best_on_validation_seeds_is_what_is_found(found):
     assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
 
 
-def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkeypatch):
+def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
     problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
 
     def evolve_one(*arguments):
@@ -93,23 +91,7 @@ def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkey
     assert seen[0] == seen[1] == seen[2]
 
 
-def stop_after(monkeypatch, looks):
-    """Send SIGTERM, as it were, when so many blocks have begun."""
-    seen = []
-
-    def in_lockstep(length, stop):
-        seen.append(length)
-        if len(seen) <= looks:
-            return length
-        stop.requested = signal.SIGTERM
-        return 0
-
-    monkeypatch.setattr(loop, "in_lockstep", in_lockstep)
-
-
-def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
-    found, tmp_path, monkeypatch, capsys
-):
+def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, capsys):
     path = tmp_path / "run"
     stop_after(monkeypatch, 14)
     with pytest.raises(KeyboardInterrupt):
@@ -124,16 +106,6 @@ def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
     assert (path / "report.html").exists()
 
 
-def test_a_finished_one_says_so_and_goes_on_with_more_generations(tmp_path):
-    path = tmp_path / "run"
-    evolve(path, count=2, generations=4)
-    before = {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
-    evolve(path, count=2, generations=4, resume=True)
-    assert before == {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
-    evolve(path, count=2, generations=8, resume=True)
-    assert [len(records(path / f"seed_{seed}")) for seed in (5, 6)] == [8, 8]
-
-
 def test_without_a_mean_the_best_elite_counts(tmp_path):
     strategy = metaevo.StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
     ours = evolve(tmp_path / "run", count=2, strategy=strategy)
@@ -145,7 +117,7 @@ def test_without_a_mean_the_best_elite_counts(tmp_path):
     assert about["evolution_seed"] == (5, 6)[int(np.argmax(scores))]
 
 
-def test_others_see_evolutions_in_a_run(found, tmp_path):
+def test_other_commands_find_the_evolutions_of_a_run(found, tmp_path):
     paths = [found.path / f"seed_{seed}" for seed in SEEDS]
     assert run_directories.find(found.path) == paths
     assert run_directories.find(found.path.parent) == paths
@@ -153,12 +125,6 @@ def test_others_see_evolutions_in_a_run(found, tmp_path):
     assert _paths([str(found.path)]) == [found.path, *paths]
     (single,) = run_directories.find(paths[0])
     assert single == paths[0]
-
-
-def test_another_number_is_another_run(found):
-    for count in (1, 4):
-        with pytest.raises(ConfigError, match=rf"run\.evolution_seeds: 3 -> {count}"):
-            evolve(found.path, count=count, resume=True)
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):

@@ -7,12 +7,11 @@ import pytest
 
 import metaevo
 from metaevo.comparison.unseen import carried, judge
-from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import experiment_class
+from tests.metaevo import evolving
 from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
@@ -36,7 +35,7 @@ def settings_of(count, **evaluation):
                        "sampler": "grid", "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
         "run": {"seed": 3, "evolution_seeds": count},
     }  # fmt: skip
-    return from_dict(experiment_class(raw, None), raw)
+    return evolving.settings_of(raw)
 
 
 def run(path, count, *, resume=False, **evaluation):
@@ -60,7 +59,7 @@ def by_name(result):
     return {row["name"]: row for row in result["variants"]}
 
 
-def test_everybody_is_tuned_alike_and_the_hand_written_ones_once(several):
+def test_all_are_tuned_equally_and_baselines_once(several):
     tuned = ["learned seed 3", "learned seed 4", *HAND_WRITTEN]
     rows = by_name(several)
     assert sorted(rows) == sorted(
@@ -72,13 +71,13 @@ def test_everybody_is_tuned_alike_and_the_hand_written_ones_once(several):
     assert {row["seeds"] for row in rows.values()} == {8}
 
 
-def test_the_first_evolution_is_judged_as_it_is_alone(several, folder):
+def test_the_first_evolution_scores_the_same_alone(several, folder):
     alone, ours = by_name(run(folder / "alone", 1)), by_name(several)
     for name, row in alone.items():
         assert ours[name.replace("learned", "learned seed 3")]["scores"] == row["scores"]
 
 
-def test_what_was_chosen_is_loaded(several, folder, capsys):
+def test_the_chosen_evolution_is_loaded(several, folder, capsys):
     scores = {each["seed"]: each["validation"] for each in several["evolutions"]}
     best = max(scores, key=scores.get)
     for seed, score in scores.items():
@@ -92,7 +91,7 @@ def test_what_was_chosen_is_loaded(several, folder, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_end_is_done_again_with_what_is_kept(several, folder):
+def test_a_resumed_comparison_reuses_its_results(several, folder):
     path = folder / "several"
     trees = [load_tree(path / f"seed_{seed}" / "meta_params") for seed in (3, 4)]
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
@@ -106,7 +105,7 @@ def test_the_end_is_done_again_with_what_is_kept(several, folder):
     assert kinds == ["evaluation"] * len(several["variants"])
 
 
-def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
+def test_another_comparison_does_not_change_the_evolutions(several, folder):
     path = folder / "several"
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
     again = run(path, 2, resume=True, seeds=4)
@@ -120,7 +119,7 @@ def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
     assert before == {each: each.stat().st_mtime_ns for each in before}
 
 
-def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, folder):
+def test_all_are_compared_on_unseen_tasks_with_the_same_contenders(several, folder):
     path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
     result = run(path, 2, resume=True, seeds=4, unseen=tasks)
     ours = result["unseen"]

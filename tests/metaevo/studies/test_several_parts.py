@@ -11,13 +11,12 @@ import pytest
 import metaevo
 from metaevo.commands.evolve import main
 from metaevo.components import registry
-from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.config import ConfigError, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
-from tests.metaevo.studies.games import refused
+from tests.metaevo.evolving import evolve, settings_of, study_of
 
 pytestmark = pytest.mark.long
 
@@ -83,24 +82,22 @@ def folder(tmp_path_factory):
     """Where a user works: a component, settings, and the run that they gave."""
     path = tmp_path_factory.mktemp("several")
     (path / "scaled.py").write_text(SCALED)
-    (path / "settings.yaml").write_text(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        argv = ["--config", "settings.yaml", "--run-dir", "run"]
-        assert main(argv) == 0
+        evolve(path, SETTINGS)
     registry.IMPORTED.pop("scaled.py")
     return path
 
 
 @pytest.fixture
-def there(folder, monkeypatch):
+def workspace(folder, monkeypatch):
     """The same, of a process that has imported nothing of somebody's own."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(registry, "IMPORTED", {})
     return folder
 
 
-def test_the_contenders_and_what_is_left_without_each_part(folder):
+def test_contenders_and_ablations_of_each_part(folder):
     result = json.loads((folder / "run" / "evaluation.json").read_text())
     assert [row["function"] for row in result["variants"]] == [
         "learned",
@@ -147,26 +144,26 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_the_users_own_file_needs_no_trust_while_it_is_unchanged(there, monkeypatch):
+def test_an_unchanged_file_of_the_user_needs_no_trust(workspace, monkeypatch):
     registry.IMPORTED.clear()
     assert callable(metaevo.load("run", slot="value_loss")[0])
     registry.IMPORTED.clear()
     try:
-        (there / "scaled.py").write_text(SCALED + "\n# changed")
+        (workspace / "scaled.py").write_text(SCALED + "\n# changed")
         with pytest.raises(ConfigError, match="--trust-source"):
             metaevo.load("run", slot="value_loss")
     finally:
-        (there / "scaled.py").write_text(SCALED)
+        (workspace / "scaled.py").write_text(SCALED)
 
 
-def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, capsys, monkeypatch):
+def test_code_of_a_run_is_executed_only_if_trusted(workspace, tmp_path, refused, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
-    run = Path(shutil.copytree(there / "run", tmp_path / "run"))
+    run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
     source = run / "component" / "scaled.py"
     for slot in ("policy_loss", "value_loss"):
         with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
             metaevo.load(run, slot=slot)
-    line = refused(lambda: main(["--resume", "--run-dir", str(run)]), capsys)
+    line = refused(main, ["--resume", "--run-dir", str(run)])
     assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
     source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
     with pytest.raises(ConfigError, match="is not what its run began with"):
@@ -174,15 +171,15 @@ def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, caps
     assert "scaled.py" not in registry.IMPORTED
 
 
-def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
-    run = Path(shutil.copytree(there / "run", tmp_path / "run"))
+def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
+    run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
     resume = ["--resume", "--run-dir", str(run), "--evolve", "[drift,scaled.py]"]
     resume += ["--evaluation.seeds", "0", "--generations", "3"]
-    (there / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
+    (workspace / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
     try:
-        line = refused(lambda: main(resume), capsys)
+        line = refused(main, resume)
     finally:
-        (there / "scaled.py").write_text(SCALED)
+        (workspace / "scaled.py").write_text(SCALED)
     assert line.startswith("error: cannot resume with other code: scaled changed")
     registry.IMPORTED.clear()
     assert main(resume) == 0
@@ -194,18 +191,22 @@ def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
     }
 
 
-def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
+def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
-    raw = load_yaml(there / "settings.yaml")
-    raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
-    settings = from_dict(experiment_class(raw, None), raw)
+    raw = load_yaml(workspace / "tiny.yaml")
+    raw |= {
+        "evolve": "drift",
+        "component": {"hidden_size": 4},
+        "value_loss": str(workspace / "run"),
+    }
+    settings = settings_of(raw)
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of a user who has not executed it
         with pytest.raises(ConfigError, match="from outside metaevo"):
-            LearnerStudy(settings)
+            study_of(raw)
     study = LearnerStudy(settings, trust_source=True)
     function = study.parts.fixed["value_loss"]
-    own, meta_params = metaevo.load(there / "run", slot="value_loss", trust_source=True)
+    own, meta_params = metaevo.load(workspace / "run", slot="value_loss", trust_source=True)
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)
     run = RunDirectory.create(tmp_path / "run", "")
@@ -226,12 +227,12 @@ def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
         ({"evolve": "drift", "learner": "dqn"}, ["no slot 'policy_loss'", "that have it: ppo"]),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(there, settings, texts, capsys):
-    (there / "broken.py").write_text("raise ValueError('two\\nlines')\n")
-    (there / "nothing.py").write_text("")
+def test_a_mistake_is_one_line(workspace, settings, texts, refused):
+    (workspace / "broken.py").write_text("raise ValueError('two\\nlines')\n")
+    (workspace / "nothing.py").write_text("")
     argv = []
     for key, value in settings.items():
         argv += [f"--{key}", json.dumps(value)]
-    line = refused(lambda: main([*argv, "--run-dir", "other"]), capsys)
+    line = refused(main, [*argv, "--run-dir", "other"])
     for text in texts:
         assert text in line

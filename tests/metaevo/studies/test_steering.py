@@ -16,7 +16,7 @@ from tests.purerl.messages import message
 
 
 @pytest.mark.long
-def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
+def test_fitness_is_the_nearness_of_the_frozen_victim():
     """Against a victim trained directly, and a Python loop of the environment with messages."""
     study = study_of(STEERING)
     problem, key = study.problem({}), jax.random.key(5)

@@ -44,7 +44,7 @@ def gain_of_a_training(learner, key, scale, env_params):
 
 
 @pytest.mark.long
-def test_the_gradient_of_a_whole_training_is_that_of_its_objective():
+def test_the_gradient_matches_differences_of_the_objective():
     """In most of the differences no action changes; the median leaves out the rest."""
     env = probes.Cycle()
     learner, env_params = learner_of(env), probes.Cycle().default_params
@@ -68,7 +68,7 @@ def test_the_gradient_of_a_whole_training_is_that_of_its_objective():
     assert jnp.allclose(result.episodes.rewards, alone.episodes.rewards)
 
 
-def test_what_has_no_derivatives_is_refused():
+def test_unsupported_learners_and_windows_are_refused():
     env, env_params = envs.make("CartPole-v1")
     other = dqn.DQN(dqn.Config(), env, losses.squared)
     with pytest.raises(ValueError, match="only PPO"):

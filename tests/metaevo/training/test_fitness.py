@@ -17,7 +17,7 @@ def test_a_single_number_that_is_not_finite_is_enough(xp):
     assert all_finite({"a": tree["a"], "n": tree["n"]})
 
 
-def test_a_stretch_without_an_episode_has_no_mean_return():
+def test_no_mean_return_without_finished_episodes():
     zeros = np.zeros((2, 2), np.float32)
     count = np.float32([[0, 2], [1, 0]])
     found = mean_returns(EpisodeSums(count, np.float32([[0, 3], [-5, 0]]), zeros, zeros, zeros))

@@ -8,12 +8,12 @@ import pytest
 from metaevo.components import parts
 from metaevo.components.lpg import Config
 from metaevo.config import ConfigError, from_dict
-from metaevo.studies.settings import experiment_class
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
 from metaevo.training.task import Parts, make_environments
 from purerl.parts.own_task import OwnTask
+from tests.metaevo.evolving import settings_of
 
 RAW = {
     "evolve": "lpg",
@@ -26,8 +26,8 @@ RAW = {
 
 
 @pytest.mark.long
-def test_tasks_belong_to_keys():
-    settings = from_dict(experiment_class(RAW, None), RAW)
+def test_tasks_depend_on_keys():
+    settings = settings_of(RAW)
     evolved = parts.make("lpg", Config(2))
     built = Parts(evolved, {}, make_environments(settings.task, "lpg"))
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]

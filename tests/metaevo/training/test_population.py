@@ -96,7 +96,7 @@ def test_a_training_can_be_cut_anywhere(population, keys):
     assert_same(whole.rows, cut.rows)
 
 
-def test_survivors_go_on_as_if_nobody_else_had_been_there(population, keys):
+def test_selecting_agents_does_not_change_their_training(population, keys):
     everyone = population.advance(population.init(keys, settings(RATES)), 20)
     agents = population.advance(population.init(keys, settings(RATES)), 8)
     agents = population.select(agents, [3, 1])
@@ -105,7 +105,7 @@ def test_survivors_go_on_as_if_nobody_else_had_been_there(population, keys):
     np.testing.assert_array_equal(population.scores(everyone)[[3, 1]], population.scores(agents))
 
 
-def test_other_hyperparams_and_lengths_compile_nothing(population, counting, keys):
+def test_other_hyperparams_and_lengths_do_not_recompile(population, counting, keys):
     population.advance(population.init(keys, settings(RATES)), 2)
     traces = counting.traces
     agents = population.advance(population.init(keys, settings([0.3, 0.9, 0.01, 0.2, 0.6])), 9)
@@ -160,7 +160,7 @@ def fixed(task):
     )
 
 
-def test_agents_on_the_devices_are_those_on_the_host(fixed, task, keys):
+def test_agents_on_devices_match_single_agents(fixed, task, keys):
     keys = jax.random.split(keys[0], 5)
     chunks = fixed.place(fixed.init(keys).rows)
     assert [each.finite for each in chunks] == [None, None]
@@ -200,7 +200,7 @@ def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
 
 
 @pytest.mark.long
-def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
+def test_per_row_meta_params_equal_shared_ones(task, keys):
     def scaled(meta_params, context, prediction, target, old_prediction):
         return meta_params * losses.squared(
             meta_params, context, prediction, target, old_prediction

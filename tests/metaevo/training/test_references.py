@@ -19,7 +19,7 @@ RANDOM, FULL = 18.0, 30.0
 
 
 @pytest.mark.long
-def test_scores_are_relative_to_a_reference_that_is_trained_on_the_same_draw_and_keys():
+def test_scores_are_relative_to_a_reference_with_the_same_task_and_keys():
     """One generation equals trainings by hand, of candidates and of Adam, except for rounding."""
     study = study_of(
         tasks=POLES,
@@ -46,7 +46,7 @@ def test_scores_are_relative_to_a_reference_that_is_trained_on_the_same_draw_and
     assert metrics["frames"][0] == int(problem.frames_of(drawn)) * (4 + 2)
 
 
-def test_a_reference_that_learns_nothing_leaves_a_tenth_of_the_scale():
+def test_the_scale_is_at_least_a_tenth_for_a_weak_reference():
     study = study_of(tasks=POLES, evolve="value_loss")
     problem = study.problem({"normalisation": {"random": [RANDOM], "reference": [FULL]}})
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)

@@ -12,12 +12,11 @@ import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.comparison import racing
 from metaevo.components import seen
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import experiment_class
 from metaevo.training import sampling
 from metaevo.training.fitness import measures
 from metaevo.training.tasks import updates_of
@@ -25,6 +24,7 @@ from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.parts.reparametrisation import reparametrised
 from purerl.types import EpisodeSums
+from tests.metaevo import evolving
 
 SAMPLE = {
     "env_params.length": {"uniform": [0.3, 1.0]},
@@ -64,8 +64,7 @@ EVOLUTION = {
 
 
 def study_of(**changes):
-    raw = {**SETTINGS, **changes}
-    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    return evolving.study_of({**SETTINGS, **changes})
 
 
 def drawn(rule, count=4000):
@@ -108,7 +107,7 @@ def test_a_generation_draws_different_tasks():
     assert problem.validation_tasks == problem.tasks_per_generation == 2
 
 
-def test_a_distribution_of_python_is_that_of_a_settings_file(monkeypatch):
+def test_python_and_yaml_distributions_are_equal(monkeypatch):
     measured = {"normalisation": {"random": [0.0, 0.0], "reference": [1.0, 1.0]}}
     monkeypatch.setattr(LearnerStudy, "measure", lambda self: measured)
     tasks = {**SETTINGS["tasks"], "poles": metaevo.TaskDistribution("CartPole-v1", sample=SAMPLE)}
@@ -145,7 +144,7 @@ def training_by_hand(study, drawn, **functions):
     return train
 
 
-def test_what_is_drawn_arrives_in_the_training():
+def test_drawn_values_are_used_in_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
     tasks = {"poles": {"env": "CartPole-v1", "sample": rules}}
@@ -293,7 +292,7 @@ def tuning_frames(judged):
 
 
 @pytest.mark.long
-def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path, monkeypatch):
+def test_a_run_on_tasks_is_compared_on_each_task(tmp_path, monkeypatch):
     monkeypatch.setattr(racing, "FINAL_SEEDS", 8)
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
@@ -303,7 +302,7 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path, monkeypatch):
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
     raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
            "evaluation": judged_on}  # fmt: skip
-    settings = from_dict(experiment_class(raw, None), raw)
+    settings = evolving.settings_of(raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
     more = ["--run-dir", str(path), "--evaluation.seeds", "8", "--evaluation.tune_learned", "true"]

@@ -62,7 +62,7 @@ def evaluate():
 
 
 @pytest.mark.long
-def test_a_candidate_is_worth_what_its_agent_earns(evaluate):
+def test_fitness_equals_the_measures_of_a_training(evaluate):
     problem, jitted = evaluate
     key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))
     found = jitted(key, meta_params)
@@ -78,7 +78,7 @@ def test_a_candidate_is_worth_what_its_agent_earns(evaluate):
 
 
 @pytest.mark.long
-def test_diverged_training_is_no_fitness(evaluate):
+def test_diverged_training_has_no_fitness(evaluate):
     """The agent goes on collecting returns: only its parameters tell."""
     problem, jitted = evaluate
     bad = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), problem.init(jax.random.key(0)))

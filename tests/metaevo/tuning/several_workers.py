@@ -63,12 +63,12 @@ def wait_for(path, *processes):
         if path.exists():
             return
         for process in processes:
-            assert process.poll() in (None, 0), said(path.parent)
+            assert process.poll() in (None, 0), output_of(path.parent)
         time.sleep(0.05)
     raise AssertionError(f"{path.name} never appeared")
 
 
-def said(directory):
+def output_of(directory):
     return (directory / "output").read_text()
 
 
@@ -87,7 +87,7 @@ def check_that_a_killed_worker_loses_nothing(directory, url):
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     for each in others:
-        assert each.wait(timeout=120) == 0, said(directory)
+        assert each.wait(timeout=120) == 0, output_of(directory)
 
     indices = evaluated(directory)
     if url is not None and url.startswith("sqlite"):  # which cannot lock a row

@@ -126,7 +126,7 @@ def test_a_trial_that_diverges_is_stopped(monkeypatch):
     assert outcomes[1].outcome == "pruned"
 
 
-def test_a_trial_without_a_score_yet_goes_on(monkeypatch):
+def test_a_trial_without_a_score_continues(monkeypatch):
     """As where no episode ends in the first rung."""
     halving = {"scheduler": "successive_halving", "eta": 2, "min_fraction": 0.25}
     monkeypatch.setattr("metaevo.training.sweeps.statistic", lambda scores, config: None)

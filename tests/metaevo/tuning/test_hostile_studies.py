@@ -83,7 +83,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
         {"op_code": 6, "state": 1, "values": [5.0], "datetime_complete": "2026-01-01T00:00:00"},
     ],
 )
-def test_forged_trials_are_one_line(tmp_path, make_config, space, forged):
+def test_forged_trials_are_refused_in_one_line(tmp_path, make_config, space, forged):
     config = make_config(trials=2)
     Study(tmp_path, config, space, seed=0, name="tested")
     with (tmp_path / storages.JOURNAL).open("a") as file:

@@ -94,7 +94,7 @@ def test_the_planted_setting_takes_over_and_bounds_hold(ran):
     assert pbt.lineage(history, pbt.winner(history))["learning_rate"][0] == np.float32(0.5)
 
 
-def test_a_copy_has_all_bits_of_its_parent(two_devices, keys):
+def test_a_copy_equals_its_parent_bit_for_bit(two_devices, keys):
     """And goes on with another setting."""
     rows, history = first_round(two_devices, keys)
     replaced = np.flatnonzero(history.parents[0] != np.arange(MEMBERS))
@@ -130,7 +130,7 @@ def test_a_lineage_by_hand():
 
 
 @pytest.mark.long
-def test_a_schedule_repeats_what_the_winner_did(two_devices, ran, keys):
+def test_a_schedule_reproduces_the_winner(two_devices, ran, keys):
     state, history = ran
     best = pbt.winner(history)
     agents = pbt.train_schedule(two_devices.population, pbt.lineage(history, best), keys)

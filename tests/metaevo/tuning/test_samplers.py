@@ -20,7 +20,7 @@ MIXED = Space(
 )
 
 
-def test_a_grid_is_walked_in_the_order_of_itertools_product(make_config):
+def test_a_grid_has_the_order_of_itertools_product(make_config):
     config = make_config(sampler="grid", grid_points=4, trials=100)
     axes = [np.geomspace(1e-4, 1e-2, 4), [10, 20, 30, 40], [[1], [2, 3]]]
     expected = list(itertools.product(*axes))
@@ -32,7 +32,7 @@ def test_a_grid_is_walked_in_the_order_of_itertools_product(make_config):
 
 
 @pytest.mark.parametrize("trials", [1, 64, 65, 200])
-def test_sobol_points_are_those_of_scipy(make_config, trials):
+def test_sobol_points_match_scipy(make_config, trials):
     points = design(make_config(sampler="sobol", trials=trials), MIXED, seed=3)
     expected = qmc.Sobol(3, scramble=True, rng=3).random_base2(8)[:trials]
     assert points == [
@@ -56,7 +56,7 @@ def test_random_points_are_functions_of_seed_and_index(make_config):
 
 
 @pytest.mark.parametrize("key", ["a", "b"])
-def test_a_fraction_of_a_range_is_that_of_its_value(key):
+def test_values_and_fractions_are_inverse(key):
     entry = MIXED.entries[key]
     for fraction in np.linspace(0.01, 0.99, 25):
         value = at(entry, fraction)

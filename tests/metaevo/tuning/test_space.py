@@ -17,7 +17,7 @@ def make(raw, settings=RAW):
     return make_space(raw, training_class(settings), settings)
 
 
-def test_every_kind():
+def test_every_kind_of_parameter():
     space = make(
         {
             RATE: {"log_uniform": ["1e-4", 1e-2]},
@@ -75,7 +75,7 @@ def test_each_integer_of_a_range_gets_the_same_share():
     assert math.isclose(at(rate, 0.5), 1e-3)
 
 
-def test_a_setting_without_a_default_and_one_that_only_fits_beside_another():
+def test_settings_that_depend_on_each_other():
     make({"hyperparams.annealing_steps": {"log_uniform": [1e4, 1e6]}})
     settings = {"learner": "ppo", "train": {"num_envs": 4, "num_steps": 4, "num_minibatches": 4}}
     with pytest.raises(ConfigError, match=r"space\.train\.num_minibatches = 64"):
@@ -117,7 +117,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("space", WRONG)
-def test_what_cannot_be_searched_is_one_clear_line(space):
+def test_invalid_spaces_are_refused_in_one_line(space):
     raw = yaml.safe_load(space)
     with pytest.raises(ConfigError) as error:
         make(raw)

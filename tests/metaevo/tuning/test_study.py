@@ -59,9 +59,7 @@ def test_a_renamed_directory_continues_its_study(tmp_path, make_config, space, q
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_the_same_seed_suggests_the_same_also_after_a_pause(
-    tmp_path, make_config, space, quadratic, sampler
-):
+def test_suggestions_depend_only_on_the_seed(tmp_path, make_config, space, quadratic, sampler):
     config = make_config(trials=30, sampler=sampler, grid_points=6)
     runs = {}
     for name, seed in [("a", 0), ("again", 0), ("other", 1), ("paused", 0)]:
@@ -121,7 +119,7 @@ def test_outcomes_are_kept(tmp_path, make_config, space):
     assert study.best() == records[0]
 
 
-def test_what_a_killed_process_leaves_is_done_next(tmp_path, make_config, space):
+def test_unfinished_trials_are_asked_first(tmp_path, make_config, space):
     config = make_config(trials=6, sampler="sobol")
     with open_study(tmp_path, config, space) as study:
         first = study.ask(3)
@@ -133,7 +131,7 @@ def test_what_a_killed_process_leaves_is_done_next(tmp_path, make_config, space)
     assert [trial.index for trial in rest] == [2, 3, 4, 5]
 
 
-def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, monkeypatch):
+def test_a_half_written_trial_is_completed(tmp_path, make_config, space, monkeypatch):
     config = make_config(trials=2, sampler="tpe")
 
     class KilledError(Exception):
@@ -178,9 +176,7 @@ def test_another_search_in_the_same_study_is_refused(
     assert message in str(error.value)
 
 
-def test_a_study_whose_beginning_was_cut_short_is_begun_again(
-    tmp_path, make_config, space, monkeypatch
-):
+def test_a_study_without_its_identity_is_restarted(tmp_path, make_config, space, monkeypatch):
     monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
     backend = JournalFileBackend(str(tmp_path / "study.journal"))
     optuna.create_study(storage=JournalStorage(backend), study_name="tested", direction="maximize")
@@ -190,7 +186,7 @@ def test_a_study_whose_beginning_was_cut_short_is_begun_again(
         open_study(tmp_path, make_config(trials=9), space)
 
 
-def test_a_study_of_somebody_else_is_refused(tmp_path, make_config, space, monkeypatch):
+def test_a_foreign_study_is_refused(tmp_path, make_config, space, monkeypatch):
     monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
     url = f"sqlite:///{tmp_path}/x.db"
     optuna.create_study(storage=url, study_name="tested")
@@ -213,7 +209,7 @@ def test_a_storage_that_cannot_be_opened(tmp_path, make_config, space, url, mess
     assert "secret" not in str(error.value)
 
 
-def test_a_journal_that_is_none_is_refused(tmp_path, make_config, space):
+def test_other_files_are_refused_as_journals(tmp_path, make_config, space):
     (tmp_path / storages.JOURNAL).write_text("no json\nat all\n")
     with pytest.raises(ConfigError, match="is not the journal of a study"):
         open_study(tmp_path, make_config(), space)
@@ -221,7 +217,7 @@ def test_a_journal_that_is_none_is_refused(tmp_path, make_config, space):
         open_study(tmp_path / "missing", make_config(), space)
 
 
-def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_config, space):
+def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, space):
     config = make_config(trials=3)
     with open_study(tmp_path, config, space) as study:
         for trial in study.ask(2):
@@ -243,9 +239,7 @@ def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_conf
         assert journal.read_bytes().startswith(whole[:last])
 
 
-def test_a_torn_line_of_a_killed_worker_does_not_spoil_that_of_a_living_one(
-    tmp_path, make_config, space
-):
+def test_a_torn_line_does_not_affect_other_workers(tmp_path, make_config, space):
     with open_study(tmp_path, make_config(), space) as study:
         (trial,) = study.ask(1)
         with open(tmp_path / storages.JOURNAL, "ab") as file:

@@ -29,14 +29,14 @@ def url():
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def test_a_killed_process_loses_nothing_and_nothing_is_done_twice(tmp_path, url):
+def test_a_killed_process_loses_and_repeats_no_trial(tmp_path, url):
     several_workers.check_that_a_killed_worker_loses_nothing(tmp_path, url)
 
 
-def test_workers_that_begin_a_database_at_once_share_one_study(tmp_path, url):
+def test_simultaneous_workers_share_one_study(tmp_path, url):
     processes = [several_workers.start(tmp_path, name, url) for name in "abcd"]
     for process in processes:
-        assert process.wait(timeout=120) == 0, several_workers.said(tmp_path)
+        assert process.wait(timeout=120) == 0, several_workers.output_of(tmp_path)
     indices = several_workers.evaluated(tmp_path)
     assert indices == list(range(several_workers.TRIALS))
     study = several_workers.open_study(tmp_path, url)

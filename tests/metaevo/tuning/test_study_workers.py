@@ -21,7 +21,7 @@ def url_of(kind, path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("storage", ["journal", "sqlite"])
-def test_a_killed_process_loses_nothing_and_nothing_is_done_twice(tmp_path, storage):
+def test_a_killed_process_loses_and_repeats_no_trial(tmp_path, storage):
     several_workers.check_that_a_killed_worker_loses_nothing(tmp_path, url_of(storage, tmp_path))
 
 
@@ -30,7 +30,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("count", range(0, 25, 3))
-def test_wherever_a_worker_of_a_journal_dies_no_trial_is_lost(tmp_path, make_config, space, count):
+def test_no_trial_is_lost_when_a_worker_dies(tmp_path, make_config, space, count):
     """It dies before a line that it would write; the leading process takes over its trials."""
     config = make_config(trials=5, sampler="random")
     open_study(tmp_path, config, space)

@@ -41,7 +41,7 @@ def test_derivatives(derive):
         np.testing.assert_allclose(jax.vmap(function)(x), expected, rtol=2e-5, atol=2e-6)
 
 
-def test_by_default_it_is_jax_s(plain_arithmetic):
+def test_tanh_is_jaxs_by_default(plain_arithmetic):
     x = jnp.logspace(-6, 1, 1001)
     np.testing.assert_array_equal(tanh(x), jnp.tanh(x))
     np.testing.assert_array_equal(jax.vmap(jax.grad(tanh))(x), jax.vmap(jax.grad(jnp.tanh))(x))

@@ -61,7 +61,7 @@ def test_one_predicate_and_batches_of_batches():
     np.testing.assert_array_equal(by_row, x + np.array([[1.0], [0.0]]))
 
 
-def test_values_and_derivatives_are_those_of_jax_s_conditional():
+def test_values_and_derivatives_match_jaxs_cond():
     def with_cond(cond):
         def function(predicate, x):
             return cond(predicate, lambda x: jnp.sin(x) * x, lambda x: 2.0 * x, x)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("gpu_layout")
 
 
 @pytest.mark.parametrize("size", [1, 2, few.FEW, few.FEW + 1])
-def test_values_and_derivatives_are_jax_s(size):
+def test_values_and_derivatives_match_jax(size):
     x = jnp.asarray(100 * np.random.default_rng(size).normal(size=(50, size)), jnp.float32)
     for ours, reference in (
         (few.log_softmax, jax.nn.log_softmax),
@@ -30,7 +30,7 @@ def test_the_first_of_equal_elements_is_the_largest():
     np.testing.assert_array_equal(few.argmax(x), jnp.argmax(x, axis=-1))
 
 
-def test_actions_are_those_that_jax_draws():
+def test_drawn_actions_match_jax():
     key, logits = jax.random.key(0), jnp.asarray([[0.0, 1.0, -1.0]] * 500)
     expected = jax.random.categorical(key, logits)
     np.testing.assert_array_equal(Categorical(logits).sample(key), expected)

@@ -36,7 +36,7 @@ def assert_close(found, expected):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)
 
 
-def test_they_are_those_of_a_plain_loop():
+def test_steps_match_a_plain_loop():
     opt_state = {"velocity": jax.tree.map(jnp.zeros_like, PARAMS), "count": jnp.int32(0)}
     found = jax.jit(scan_gradient_steps, static_argnums=0)(descend, PARAMS, opt_state, INPUTS)
     assert_close(found, plain(descend, PARAMS, opt_state, INPUTS))

@@ -19,7 +19,7 @@ def test_kernels_are_orthogonal(shape):
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(matrix.shape[1]), atol=2e-6)
 
 
-def test_polar_factor_is_that_of_the_singular_value_decomposition():
+def test_the_polar_factor_matches_the_svd():
     matrix = np.random.default_rng(0).normal(size=(12, 5))
     u, _, vt = np.linalg.svd(matrix, full_matrices=False)
     np.testing.assert_allclose(polar_factor(jnp.asarray(matrix, jnp.float32)), u @ vt, atol=1e-5)

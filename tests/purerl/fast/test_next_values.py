@@ -25,7 +25,7 @@ following = jax.jit(jax.vmap(lambda *rollout: next_values(critic, 1.0, *rollout)
     npst.arrays(np.float32, (3, 7, 2, 2), elements=st.floats(-3, 3, width=32)),
     npst.arrays(np.float32, (3, 6, 2, 2), elements=st.floats(-3, 3, width=32)),
 )
-def test_values_of_what_followed_are_the_critics(terminated, truncated, obs, ends):
+def test_next_values_match_the_critic(terminated, truncated, obs, ends):
     # three agents with two environments each; observations after an end are those of a reset
     done = (terminated | truncated)[..., None]
     final_obs = np.where(done, ends, obs[:, 1:])
@@ -35,7 +35,7 @@ def test_values_of_what_followed_are_the_critics(terminated, truncated, obs, end
     np.testing.assert_allclose(values[used], critic(1.0, final_obs)[used], rtol=1e-6, atol=2e-6)
 
 
-def test_the_critic_sees_no_more_than_it_must():
+def test_the_critic_is_evaluated_only_where_needed():
     obs = jnp.arange(8.0)[:, None, None]  # one environment, eight steps
     truncated = jnp.zeros((7, 1), bool).at[jnp.array([2, 4])].set(True)
     terminated = jnp.zeros((7, 1), bool).at[jnp.array([1, 4])].set(True)
@@ -57,7 +57,7 @@ def test_the_critic_sees_no_more_than_it_must():
 
 @pytest.mark.long
 @pytest.mark.parametrize("agents", [None, 3])
-def test_derivatives_are_those_of_asking_for_every_step(agents):
+def test_derivatives_match_evaluating_every_step(agents):
     lead, rng = () if agents is None else (agents,), np.random.default_rng(0)
     terminated, truncated = jnp.asarray(rng.random((2, *lead, 6, 2)) < 0.4)
     weights = jnp.asarray(rng.normal(size=(*lead, 3)), jnp.float32)

@@ -85,7 +85,7 @@ def assert_close(tree, expected):
         ((5, 2), 64, "tanh"),
     ],
 )
-def test_outputs_and_gradients_are_those_of_the_layers(sizes, rows, activation, launches):
+def test_outputs_and_gradients_match_the_layers(sizes, rows, activation, launches):
     layers, x = network(*sizes), inputs(AGENTS, rows, sizes[0])
     weights = inputs(AGENTS, rows, sizes[-1], seed=2)
 
@@ -115,7 +115,7 @@ def test_agents_under_several_vmaps_are_one_launch(launches):
 
 
 @pytest.mark.parametrize("axes", [(None, 0), (0, None)])
-def test_what_agents_share_is_not_copied_for_a_kernel(axes, launches):
+def test_shared_arguments_are_not_copied_for_a_kernel(axes, launches):
     layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4)
     if axes[0] is None:
         layers = jax.tree.map(lambda leaf: leaf[0], layers)

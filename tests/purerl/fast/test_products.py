@@ -16,7 +16,7 @@ DIMENSIONS = (((1,), (0,)), ((), ()))
     ("batch", "inputs", "outputs"),
     [((5,), 3, 7), ((5,), 7, 3), ((2, 3), 9, 7), ((), 7, 8)],
 )
-def test_layers_are_those_of_flax(batch, inputs, outputs):
+def test_layers_match_flax(batch, inputs, outputs):
     """Outputs, and gradients of weights, bias and inputs; for any number of leading axes.
 
     Few inputs, few outputs, tall and wide weights.
@@ -58,7 +58,7 @@ def test_second_derivatives(inputs, outputs):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-def test_by_default_they_are_jax_s(plain_arithmetic):
+def test_products_are_jaxs_by_default(plain_arithmetic):
     """To the bit, and with derivatives in forward mode too."""
     keys = jax.random.split(jax.random.key(0), 2)
     x, w = jax.random.normal(keys[0], (5, 3)), jax.random.normal(keys[1], (3, 7))

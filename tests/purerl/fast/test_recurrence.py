@@ -61,7 +61,7 @@ def one_by_one(module, done, params, features, memory):
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 4, 2), (3, 17, 3, 33)])
-def test_values_and_gradients_are_those_of_steps_one_by_one(layout, shape):
+def test_values_and_gradients_match_single_steps(layout, shape):
     module, done, arguments = case(*shape)
 
     @partial(jax.jit, static_argnums=0)

@@ -26,11 +26,11 @@ KEY = jax.random.key(7)
         lambda key: jax.random.uniform(key, (0,)),
     ],
 )
-def test_the_numbers_are_those_of_jax(draw):
+def test_the_numbers_match_jax(draw):
     np.testing.assert_array_equal(jax.jit(draw)(unrolled(KEY)), draw(KEY))
 
 
-def test_the_hash_is_that_of_the_paper():
+def test_the_hash_matches_the_paper():
     """Known answers of Random123's threefry2x32 with 20 rounds (its file kat_vectors)."""
     known = [
         ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
@@ -48,7 +48,7 @@ def test_other_generators_are_left_alone():
     assert unrolled(unrolled(KEY)).dtype == unrolled(KEY).dtype
 
 
-def test_a_function_draws_the_same_numbers_from_whatever_keys_it_is_given():
+def test_a_wrapped_function_draws_the_same_numbers():
     def function(state, *, scale):
         key, draw_key = jax.random.split(state["key"])
         return {"key": key, "x": state["x"] + scale * jax.random.normal(draw_key, (4,))}

@@ -268,7 +268,7 @@ def test_dqn_bootstraps_from_legal_actions(dqn_agent, double):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("module", "config"), [(ppo, PPO_CONFIG), (dqn, DQN_CONFIG)])
-def test_where_nothing_is_legal_everything_is(module, config):
+def test_all_actions_are_legal_if_none_is(module, config):
     """Some states forbid everything, as the ends of games do: numbers stay finite."""
     train = module.make_train(config, Blocked())
     result = jax.jit(train)(KEY, module.Hyperparams(), None, PARAMS)
@@ -287,7 +287,7 @@ def test_an_environment_without_masks_needs_no_hash():
     ppo.PPO(PPO_CONFIG, Equal())
 
 
-def test_what_cannot_be_used_is_refused():
+def test_unsupported_masks_are_refused():
     refused = {
         NeverLegal(): "NeverLegal: its mask of legal actions forbids all of them at first",
         MaskedNumbers(): "MaskedNumbers: masks of legal actions need discrete actions",
@@ -306,7 +306,7 @@ def test_what_cannot_be_used_is_refused():
         Steering(ENV, lambda *_: 0, lambda obs: obs[0], width=1, steps=2)
 
 
-def test_adapters_hand_masks_on():
+def test_adapters_pass_masks_on():
     _, state = ENV.reset(KEY, PARAMS)
     mask = ENV.legal_actions(state, PARAMS)
     talk = Talking(ENV, lambda _, obs: obs[:1], 1)
@@ -340,7 +340,7 @@ def test_random_play_is_legal():
 
 
 @pytest.mark.long
-def test_gymnasium_tells_of_legal_actions(agent):
+def test_masks_of_gymnasium_are_used(agent):
     learner, result = agent
     policy = learner.policy(result.state)
     gymnasium.register("MaskedProbe-v0", lambda: GymnasiumEnv(ENV), disable_env_checker=True)

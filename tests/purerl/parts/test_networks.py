@@ -37,7 +37,7 @@ def test_the_network_fits_the_observation(name, observations, kernels):
     assert policy[0].shape[:2] == (5, 2)
 
 
-def test_whoever_calls_may_batch():
+def test_networks_accept_any_batch_shape():
     network, shape = build("Breakout-MinAtar")
     params = drawn(network, jnp.zeros(shape))
     batch = jax.random.normal(jax.random.key(1), (5, 2, *shape))

@@ -64,7 +64,7 @@ def test_dormancy_of_filters_and_dead_layers():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
+def test_dormancy_with_layer_norm():
     network = actor_critic(shared_network=True, layer_norm=True)
     params = drawn(network, OBS)
     torso = params["params"]["actor_torso"]

@@ -142,7 +142,7 @@ def test_rows_are_drawn_in_proportion_to_their_priorities():
     np.testing.assert_allclose(draws[0][1], share[draws[0][0]], rtol=1e-4)
 
 
-def test_rounding_never_leads_to_a_row_without_priority():
+def test_rounding_never_draws_a_row_without_priority():
     values = np.zeros(600)
     values[:3] = [1e6, 1e-3, 1.0]
     tree, draw = tree_of(values), jax.jit(replay.draw, static_argnums=2)

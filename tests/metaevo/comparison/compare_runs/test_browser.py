@@ -71,7 +71,7 @@ def choose(browser, name: str, text: str) -> None:
     Select(browser.find_element("id", f"choose-{name}")).select_by_visible_text(text)
 
 
-def test_nothing_is_asked_of_a_network_and_nothing_fails(browser, page):
+def test_the_page_makes_no_requests_and_logs_no_errors(browser, page):
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     # Chromium's own start page has an address of its own.

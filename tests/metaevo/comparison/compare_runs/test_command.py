@@ -42,7 +42,7 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
         result.table("rows")
 
 
-def test_few_seeds_are_undecided_with_the_number_that_would_decide(make_run):
+def test_few_seeds_are_undecided_and_the_needed_number_is_given(make_run):
     result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
     (pair,) = result.pairs
     assert pair.verdict == "undecided"
@@ -156,9 +156,7 @@ def test_seeds_without_a_score_are_the_worst(make_run):
     assert scores[0] == min(scores[1:])
 
 
-def test_the_command_writes_page_and_numbers_and_hostile_names_stay_text(
-    make_run, tmp_path, capsys
-):
+def test_page_and_numbers_are_written_and_hostile_names_escaped(make_run, tmp_path, capsys):
     hostile = "</script><script>alert(1)</script><!--\u2028$x$"
     paths = [make_run("a", extra={"n": hostile}), make_run("b", 140.0, extra={"n": "b"})]
     output = tmp_path / "out"
@@ -217,14 +215,11 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, monkeypatch):
         (["{empty}"], "anything to compare yet"),
     ],
 )
-def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, capsys):
+def test_invalid_input_is_refused_in_one_line(
+    arguments, text, make_run, tmp_path, monkeypatch, refused
+):
     monkeypatch.chdir(tmp_path)
     places = {"run": make_run("run"), "empty": make_run("empty", points=0, finished=False)}
-    with pytest.raises(SystemExit) as stopped:
-        main([argument.format(**places) for argument in arguments], description=None)
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert text in error
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
+    argv = [argument.format(**places) for argument in arguments]
+    assert text in refused(main, argv, description=None)
     assert not (tmp_path / "runs").exists()  # no directory was made

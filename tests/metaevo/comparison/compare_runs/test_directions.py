@@ -72,7 +72,7 @@ def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
     assert diverged == [1.0, 1.1] + [pytest.approx(5.9)] * 8
 
 
-def test_nothing_is_claimed_where_nobody_knows_how_bad_a_missing_value_is(trainings):
+def test_missing_values_without_a_direction_are_undecided(trainings):
     result = compare_runs(trainings, metric="entropy")
     (pair,) = result.pairs
     assert pair.verdict == "undecided"

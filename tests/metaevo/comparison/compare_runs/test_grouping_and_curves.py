@@ -16,7 +16,7 @@ def seed(name="r", number="0", x=(), y=(), **config) -> SeedRun:
     )
 
 
-def test_bookkeeping_and_the_way_to_write_a_number_make_no_group():
+def test_bookkeeping_and_number_format_do_not_split_groups():
     seeds = [
         seed(**{"lr": 1.0, "run.wandb": "offline", "run.seed": 1, "n": 1e-3}),
         seed(**{"lr": 1, "run.wandb": "disabled", "run.seed": 2, "n": 0.001}),

@@ -33,7 +33,7 @@ def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
     assert curves[0].task == "CartPole-v1"
 
 
-def test_a_run_says_whether_it_still_goes_on(make_run):
+def test_the_status_of_an_unfinished_run(make_run):
     path = make_run("a", points=4, of=10, finished=False)
     with path.joinpath("metrics.jsonl").open("a") as file:
         file.write('{"kind": "upd')  # a line that is being written
@@ -47,7 +47,7 @@ def test_a_run_says_whether_it_still_goes_on(make_run):
 def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
     evolution = write_records(
         tmp_path / "e",
-        {"evolution": {"generations": 4}, "run": {"seed": 3}},
+        {"evolution": {"generations": 4}, "run": {"seed": 3}, "opponent": {"seed": 7}},
         "generation",
         [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
         {"learned": [1.0, None], "b": [[1, 3]]},
@@ -76,7 +76,7 @@ def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: P
     assert notes == []
 
 
-def test_a_repeated_seed_is_no_second_observation(make_run):
+def test_repeated_seeds_count_once(make_run):
     """The same settings and the same seed: of the two runs the longer one counts."""
     first = make_run("a", points=5, finished=False)
     second = make_run("b", points=10)
@@ -215,7 +215,7 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
 
 
-def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
+def test_agents_of_a_tracker_are_the_seeds_of_their_run():
     config = {
         "run": {"seed": 5, "mlflow": "local"},
         "resolved": {"run_id": "abc"},
@@ -241,22 +241,3 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     # `agent` is a setting like any other in somebody else's run
     (foreign,) = [seed_run("f", {"agent": "dqn"}, rows, "x")]
     assert foreign.settings == {"agent": "dqn"}
-
-
-def test_an_evolution_is_compared_by_its_fitness_and_named_by_the_seed_of_the_run(tmp_path):
-    config = {"run": {"seed": 2}, "opponent": {"seed": 7}, "note": "1", "odd": "{[]: 1}"}
-    records = [{"mean_return": 6.0, "fitness_of_mean": 4.0, "fitness_mean": 3.0}]
-    (seed,) = run_directories.read(
-        write_records(tmp_path / "run", config, "generation", records)
-    ).seeds
-    assert (seed.seed, seed.default) == ("2", "fitness_of_mean")
-    assert (seed.config["note"], seed.config["odd"]) == ("1", "{[]: 1}")  # text stays text
-
-
-def test_a_run_without_environment_steps_is_refused(tmp_path):
-    path = tmp_path / "run"
-    write_records(path, {"seeds": 2, "run": {"seed": 0}}, "update", [{"mean_return": 1.0}])
-    metrics = path / "metrics.jsonl"
-    metrics.write_text(metrics.read_text().replace('"frames": 0, ', ""))
-    with pytest.raises(ConfigError, match="frames"):
-        run_directories.read(path)

@@ -132,7 +132,7 @@ def test_a_file_that_is_replaced_while_a_run_is_sent_is_not_sent_twice(tmp_path,
 
 
 @pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow, in our thread
-def test_a_run_is_sent_while_it_continues_and_goes_on_after_a_resume(tmp_path):
+def test_a_resumed_run_is_sent_live(tmp_path):
     run, uri = make_run(tmp_path / "run", 2), f"sqlite:///{tmp_path}/store.db"
     to = [Destination("mlflow", uri, "p")]
     with mirrored(run, to, wait=60.0):
