@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import dqn, envs
+from purerl import acting, dqn, envs
 from purerl.parts import losses, optimizers
 from purerl.parts.episodes import zero_sums
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
@@ -246,6 +246,53 @@ def test_random_play_never_becomes_greedy():
     action = np.asarray(states[-1].ring.action)
     assert states[-1].epsilon == 1.0
     assert abs(action.mean() - 0.5) < 0.1
+
+
+GAMMA = 0.8
+
+
+class Known(probes.Probe):
+    """Two steps; action 1 pays 1 in the first and 2 in the second, action 0 nothing."""
+
+    length = 2
+
+    def show(self, state):
+        return state.time.astype(jnp.float32)[None]
+
+    def pay(self, state, action, params):
+        return action * (1.0 + state.time)
+
+
+KNOWN = Known(), [0.0, 1.0], [[2 * GAMMA, 1 + 2 * GAMMA], [0.0, 2.0]]
+# Cut by a time limit, and bootstrapped there.
+ENDLESS = probes.EndlessReward(), [0.0], [[1 / (1 - GAMMA)] * 2]
+EVERYTHING = {
+    "double": True, "dueling": True, "replay": "prioritized", "target_update": "polyak"
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("env", "obs", "values", "changes"),
+    [
+        pytest.param(*KNOWN, {}, id="plain"),
+        pytest.param(*ENDLESS, EVERYTHING, id="everything"),
+    ],
+)
+def test_known_values(env, obs, values, changes):
+    config = dqn.Config(
+        total_timesteps=16_000, num_envs=8, num_steps=50, train_interval=8, batch_size=32,
+        buffer_size=800, learning_starts=80, target_interval=160, hidden_sizes=(16,), **changes,
+    )  # fmt: skip
+    learner = dqn.DQN(config, env)
+    hyperparams = dqn.Hyperparams(learning_rate=1e-2, final_learning_rate=0.0, gamma=GAMMA,
+                                  epsilon_end=1.0, tau=0.05)  # fmt: skip
+    state = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params).state
+    policy, inputs = learner.policy(state), jnp.array(obs)[:, None]
+    q = learner.values(policy.params, inputs).values
+    np.testing.assert_allclose(q, values, atol=0.25)
+    if isinstance(env, Known):
+        assert acting.act(learner, policy, None, KEY, inputs[0], greedy=True)[0] == 1
 
 
 @pytest.mark.slow

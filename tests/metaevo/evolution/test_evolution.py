@@ -22,6 +22,29 @@ from tests.metaevo.toy import (
     run,
 )
 
+# Generations and settings with which each algorithm comes close from a distance of 1.2.
+FINDS = {
+    "Open_ES": {},
+    "SimpleGA": {"sigma_decay": 0.95},
+}
+
+
+# Every algorithm improves in test_strategy.py; here one with a mean and one without.
+@pytest.mark.long
+@pytest.mark.parametrize("name", FINDS)
+def test_finds_the_optimum(name):
+    problem = Quadratic(0.1)
+    config = {"validation_seeds": 2, "validation_every": 10}
+    this = evolution(problem, config, algorithm=name, **FINDS[name])
+    state, metrics = run(this, 60)
+    assert distance(this.result(state)) < 0.35
+    assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
+    of_mean = metrics["fitness_of_mean"]
+    due = np.arange(60) % 10 == 0
+    due[29] = True  # the last of as many as there are by default
+    due[0] &= this.strategy.has_mean  # the first population of the others has no best yet
+    np.testing.assert_array_equal(np.isfinite(of_mean), due)
+
 
 @pytest.fixture(scope="module")
 def validated():
@@ -141,6 +164,17 @@ class HalfFailing(Quadratic):
 @pytest.fixture(scope="module")
 def half_failing():
     return evolution(HalfFailing(), sigma=0.5)
+
+
+@pytest.mark.long
+def test_failed_candidates_are_counted_and_avoided(half_failing):
+    this = half_failing
+    state, metrics = run(this, 40)
+    assert 0 < metrics["diverged"][0] < 16
+    assert metrics["diverged"][-5:].sum() < metrics["diverged"][:5].sum()
+    assert np.isfinite(metrics["fitness_mean"]).all()
+    assert np.isfinite(metrics["fitness_std"]).all()
+    assert distance(this.result(state)) < 0.4
 
 
 @pytest.mark.long
