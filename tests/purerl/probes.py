@@ -83,6 +83,31 @@ class Probe(Environment):
         return jnp.logical_and(self.terminates, state.time >= self.length)
 
 
+class ObservedReward(Probe):
+    """One step, the reward is the observation, -1 or 1: so is the value."""
+
+    def show(self, state):
+        return state.x[None]
+
+    def pay(self, state, action, params):
+        return state.x
+
+
+class DelayedReward(Probe):
+    """Two steps, reward 1 after the second: the values are gamma and 1.
+
+    The observation is 0, then 1.
+    """
+
+    length = 2
+
+    def show(self, state):
+        return state.time.astype(jnp.float32)[None]
+
+    def pay(self, state, action, params):
+        return state.time == 1
+
+
 class ActionReward(Probe):
     """One step, reward 1 for action 1 and -1 for action 0: the policy takes action 1."""
 
