@@ -18,7 +18,7 @@ from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import schema
-from metaevo.runs.schema import HeldOut, Judgement
+from metaevo.runs.schema import HeldOut, Judgement, Measured
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -60,6 +60,11 @@ class Variant(NamedTuple):
     settings: Settings
     """hyperparameters that differ from the run's"""
     tuning_frames: int
+
+    def measured(self, scores: np.ndarray, diverged: int = 0) -> Measured:
+        """Return the row with finite scores [seeds] or [seeds, tasks] and a number of agents."""
+        row = {**self._asdict(), "settings": dict(self.settings)}
+        return cast(Measured, {**row, "diverged": diverged, "scores": scores.tolist()})
 
 
 class Comparison:
@@ -128,35 +133,54 @@ class Comparison:
         progress: Progress | None = None,
         stage: Callable[[str], Any] = lambda name: None,
     ) -> tuple[HeldOut, dict[str, Scores]]:
+        """Measure and judge all variants; arguments of `measure`.
+
+        Returns:
+            the result, and the scores of each variant by name.
+        """
+        rows, scores = self.measure(directory, progress, stage)
+        return self.judge(rows), scores
+
+    def measure(
+        self,
+        directory: Path,
+        progress: Progress | None,
+        stage: Callable[[str], Any],
+        *,
+        learned: bool = True,
+    ) -> tuple[list[Measured], dict[str, Scores]]:
         """Tune every entry, then train every variant on the held-out seeds.
 
         Args:
             directory: stores the tuning of each entry, so that an interrupted comparison resumes.
             progress: called after each chunk of agents.
             stage: called with the name of each stage.
+            learned: whether to train the learned entries too.
 
         Returns:
-            the result, and the scores of each variant by name.
+            rows with finite scores, where missing ones count as the worst, and the scores of each
+            variant by name.
         """
-        variants = self.variants(directory, progress, stage)
+        variants = self._variants(directory, progress, stage)
+        if not learned:
+            variants = [each for each in variants if each.function not in self.discovered]
         stage("held-out seeds")
         keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
         fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
-        values = {name: self.comparable(each) for name, each in fitness.items()}
-        diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
-        return self.judge(variants, values, diverged), scores
+        rows = [
+            each.measured(
+                self.comparable(fitness[each.name]), int(scores[each.name].diverged.sum())
+            )
+            for each in variants
+        ]
+        return rows, scores
 
-    def judge(
-        self,
-        variants: Sequence[Variant],
-        values: Mapping[str, np.ndarray],
-        diverged: Mapping[str, int],
-    ) -> HeldOut:
-        """Return the result for the scores of all variants; arguments as for `summary`."""
+    def judge(self, rows: Sequence[Measured]) -> HeldOut:
+        """Return the result for the rows of all variants."""
         plan = self.plans[self.found]
         return {
-            **summary(variants, values, diverged, self.discovered),
+            **summary(rows, self.discovered),
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
@@ -171,7 +195,7 @@ class Comparison:
         scores = train(rows, keys, progress)
         return {each.name: found for each, found in zip(variants, scores, strict=True)}
 
-    def variants(
+    def _variants(
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
@@ -211,24 +235,19 @@ class Comparison:
         return np.asarray((fitness - low) / (high - low))
 
 
-def summary(
-    variants: Sequence[Variant],
-    values: Mapping[str, np.ndarray],
-    diverged: Mapping[str, int],
-    discovered: Sequence[str],
-) -> HeldOut:
+def summary(rows: Sequence[Measured], discovered: Sequence[str]) -> HeldOut:
     """Summarise every variant and compare the learned ones with all others.
 
     Args:
-        variants: all variants; the last variant of each entry enters the comparison.
-        values: finite scores by variant, [seeds] or [seeds, tasks], on the same seeds.
-        diverged: number of diverged agents by variant.
+        rows: all variants with finite scores on the same seeds; the last variant of each entry
+            enters the comparison.
         discovered: names of the learned entries, one for each evolution.
 
     Returns:
         the content of evaluation.json, as of contenders without tuning.
     """
-    judged = {each.function: each.name for each in variants}
+    values = {row["name"]: np.asarray(row["scores"]) for row in rows}
+    judged = {row["function"]: row["name"] for row in rows}
     learned = {name: judged.pop(name) for name in discovered}
     baselines = list(judged.values())
     strata = {name: statistics.strata_of(each) for name, each in values.items()}
@@ -239,12 +258,13 @@ def summary(
         place, found = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[place]  # the same for all
         against.append(_judgement(this, best, found))
-        for other in variants:
-            if other.name != this and other.function in (function, *judged):
-                found = statistics.compare(values[this], values[other.name], shared_seeds=True)
-                pairs.append(_judgement(this, other.name, found))
+        for row in rows:
+            other = row["name"]
+            if other != this and row["function"] in (function, *judged):
+                found = statistics.compare(values[this], values[other], shared_seeds=True)
+                pairs.append(_judgement(this, other, found))
     result: HeldOut = {
-        "variants": [_row(each, values[each.name], diverged[each.name]) for each in variants],
+        "variants": [_summarised(row) for row in rows],
         "pairs": pairs,
         "learned": against[0]["learned"],
         "best_hand_written": best,
@@ -270,20 +290,11 @@ def summary(
     return result
 
 
-def _row(variant: Variant, scores: np.ndarray, diverged: int) -> schema.Variant:
-    found = statistics.summarise(scores)
-    return {
-        "name": variant.name,
-        "function": variant.function,
-        "settings": dict(variant.settings),
-        "tuning_frames": variant.tuning_frames,
-        "seeds": found.seeds,
-        "scores": scores.tolist(),
-        "iqm": found.iqm,
-        "interval": list(found.interval),
-        "mean": found.mean,
-        "diverged": diverged,
-    }
+def _summarised(row: Measured) -> schema.Variant:
+    found = statistics.summarise(row["scores"])
+    interval = list(found.interval)
+    about = {"seeds": found.seeds, "iqm": found.iqm, "interval": interval, "mean": found.mean}
+    return cast(schema.Variant, {**row, **about})
 
 
 def _judgement(learned: str, other: str, found: statistics.Comparison) -> Judgement:

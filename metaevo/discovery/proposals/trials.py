@@ -19,32 +19,23 @@ from metaevo.comparison.evaluation import LEARNED, Contender
 from metaevo.comparison.protocol import comparison_of, contender_maker
 from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.checks import Index, Measure, Number, Text
+from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.proposals.archive import Verdict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import Scale, UnseenResult, pooled
+from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
 from metaevo.training.checks import check_training
-
-
-class _Row(TypedDict):
-    name: Text
-    function: Text
-    settings: dict[str, Measure]
-    tuning_frames: Index
-    diverged: Index
-    scores: Annotated[list[Number], Len(1)]
 
 
 class Baselines(TypedDict):
     """baselines/TASK.json: tuned hand-written functions on a task."""
 
     key: Text
-    rows: Annotated[list[_Row], Len(1)]
+    rows: Annotated[list[Measured], Len(1)]
     random: list[Number]
     reference: list[Number]
 
@@ -135,22 +126,11 @@ class Trials:
             bar.stage(f"baselines on {task.name}: {text}")
 
         def work() -> PlainDict:
-            _, *variants = this.variants(folder / f"tuning-{task.name}", bar.update, stage)
-            stage("held-out seeds")
-            keys = keys_for(this.seed, this.purpose, this.config.seeds)
-            scores = this.train(variants, keys, bar.update)
-            filled = statistics.fill_missing(
-                {name: each.fitness[:, 0] for name, each in scores.items()}
-            )
-            rows = [
-                {**each._asdict(), "diverged": int(scores[each.name].diverged.sum()),
-                 "scores": filled[each.name].tolist()}
-                for each in variants
-            ]  # fmt: skip
+            tuning = folder / f"tuning-{task.name}"
+            rows, _ = this.measure(tuning, bar.update, stage, learned=False)
             ends: dict[str, list[float]] = {"random": [], "reference": []}
             if len(self.tasks) > 1:
-                tuned = [each for each in variants if each.function == this.names[0]][-1]
-                ends = scores_of_ends(task, this, tuned.settings, bar.update)
+                ends = scores_of_ends(task, this, rows, bar.update)
             return {"rows": rows, **ends}
 
         key = digest_of_text(str([this.context, to_dict(this.config), len(self.tasks) > 1]))
@@ -179,15 +159,10 @@ class Trials:
         each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
         for task, this, kept, ((fitness,), diverged), scale in each:
             learned = Variant(f"{LEARNED} (same hyperparameters)", LEARNED, {}, 0)
-            variants = [learned] + [
-                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
-                for row in kept["rows"]
-            ]
-            values = {learned.name: fitness, **{row["name"]: row["scores"] for row in kept["rows"]}}
-            lost = {learned.name: int(diverged.sum())}
-            lost |= {row["name"]: row["diverged"] for row in kept["rows"]}
-            judged = this.judge(variants, statistics.fill_missing(values), lost)
-            results[task.name] = {**judged, "scale": scale}
+            others = {row["name"]: row["scores"] for row in kept["rows"]}
+            filled = statistics.fill_missing({learned.name: fitness, **others})[learned.name]
+            rows = [learned.measured(filled, int(diverged.sum())), *kept["rows"]]
+            results[task.name] = {**this.judge(rows), "scale": scale}
         if len(results) == 1:
             return _summary(*results.values())
         return _summary(pooled(aggregate(results)))
