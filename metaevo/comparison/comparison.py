@@ -67,6 +67,11 @@ class Variant(NamedTuple):
         return cast(Measured, {**row, "diverged": diverged, "scores": scores.tolist()})
 
 
+def untuned(name: str) -> Variant:
+    """Return the variant of an entry with the hyperparameters of the run."""
+    return Variant(f"{name} (same hyperparameters)", name, {}, 0)
+
+
 class Comparison:
     """Tuning of all entries on equal budgets, then training on held-out seeds."""
 
@@ -115,16 +120,21 @@ class Comparison:
 
     @property
     def tuned(self) -> list[str]:
-        """Names of the entries to tune, if there is a search space."""
+        """Names of the entries to tune; none without a search space."""
+        if not self.plans[self.found].rounds:
+            return []
         return [*self.discovered, *self.names] if self.tunes_found else self.names
+
+    @property
+    def untuned(self) -> list[str]:
+        """Names of the entries to train with the hyperparameters of the run."""
+        return [*self.discovered, *(self.names[:1] if self.tuned else self.names)]
 
     @property
     def frames(self) -> int:
         """Environment steps of tuning and held-out training, for a progress bar."""
         tuning = sum(cost(self.plans[name].rounds) for name in self.tuned)
-        variants = len(self.entries)
-        if tuning:
-            variants += 1 + len(self.discovered) * self.tunes_found
+        variants = len(self.untuned) + len(self.tuned)
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -199,12 +209,7 @@ class Comparison:
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
-        same = "same hyperparameters"
-        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
-        if not self.plans[self.found].rounds:
-            return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
-        reference = self.names[0]
-        variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
+        variants = [untuned(name) for name in self.untuned]
         for number, name in enumerate(self.tuned, start=1):
             contender, meta_params, space = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")

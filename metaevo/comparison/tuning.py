@@ -115,8 +115,8 @@ class Plan(NamedTuple):
     """seeds of each setting in the first round"""
     untuned: dict[str, float]
     """the run's values of the tuned hyperparameters"""
-    is_trial: int | None
-    """index of the untuned setting in the grid; None if it is not among the trials"""
+    place: int
+    """index of the untuned setting: its point of the grid, or after all trials"""
 
     @property
     def rounds(self) -> list[Round]:
@@ -139,15 +139,14 @@ def plan(
     """
     names = [_short_name(name) for name in space.entries]
     untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
-    is_trial = None
+    settings = place = trials_of(config, space)
     if config.sampler == "grid" and names:
         grid = [_short(params) for params in space.grid(GRID_POINTS)]
-        is_trial = grid.index(untuned) if untuned in grid else None
-    settings = trials_of(config, space)
-    if settings and is_trial is None:
+        place = grid.index(untuned) if untuned in grid else place
+    if names and place == settings:
         settings += 1
     first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
-    return Plan(settings, first, untuned, is_trial)
+    return Plan(settings, first, untuned, place)
 
 
 def tune(
@@ -180,11 +179,7 @@ def tune(
     keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))
     directory.mkdir(parents=True, exist_ok=True)
     kept = _read(directory / RACE)
-    candidates: dict[int, dict[str, float]] = {}
-    untuned = plan.is_trial
-    if untuned is None:
-        untuned = trials
-        candidates[untuned] = plan.untuned
+    candidates = {plan.place: plan.untuned}
 
     def train(left: Sequence[int], this: Round, number: int) -> list[float | None]:
         """Return mean scores of candidates on a round's seeds; None if an agent has no score."""
@@ -225,7 +220,7 @@ def tune(
                     study.tell(trial, Outcome("pruned" if value is None else "complete", value))
         return [scores[each] for each in range(plan.settings)]
 
-    return candidates[race(plan.settings, untuned, plan.first_seeds, evaluate)]
+    return candidates[race(plan.settings, plan.place, plan.first_seeds, evaluate)]
 
 
 def _read(file: Path) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
-from metaevo.comparison.comparison import Comparison, Variant, digest_of_text
+from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
 from metaevo.comparison.evaluation import LEARNED, Contender
 from metaevo.comparison.protocol import comparison_of, contender_maker
 from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
@@ -158,7 +158,7 @@ class Trials:
         scales = self.scales if len(self.tasks) > 1 else [None]
         each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
         for task, this, kept, ((fitness,), diverged), scale in each:
-            learned = Variant(f"{LEARNED} (same hyperparameters)", LEARNED, {}, 0)
+            learned = untuned(LEARNED)
             others = {row["name"]: row["scores"] for row in kept["rows"]}
             filled = statistics.fill_missing({learned.name: fitness, **others})[learned.name]
             rows = [learned.measured(filled, int(diverged.sum())), *kept["rows"]]

@@ -103,7 +103,7 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
     """Once: of a grid that contains it, it is one of the combinations."""
     inside = {"learning_rate": (2.5e-4, 1e-3), "vf_coef": (0.5, 1.0)}
     assert comparison(space=inside).plan.settings == 4
-    assert comparison(space=inside).plan.is_trial == 0
+    assert comparison(space=inside).plan.place == 0
     assert comparison().plan.settings == 7
 
     def score(setting, meta, luck):
