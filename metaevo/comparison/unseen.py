@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metaevo import statistics
 from metaevo.comparison import entries
@@ -251,10 +252,7 @@ def aggregate(
     first = scaled[0][0]
     for place, row in enumerate(first["variants"]):
         same = [(each["variants"][place], scale) for each, scale in scaled]
-        columns = [
-            (np.asarray(each["scores"]) - scale["random"]) / (scale["reference"] - scale["random"])
-            for each, scale in same
-        ]
+        columns = [on_scale(each["scores"], scale) for each, scale in same]
         spent = sum(each["tuning_frames"] for each, _ in same)
         diverged = sum(each["diverged"] for each, _ in same)
         variant = Variant(row["name"], row["function"], {}, spent)
@@ -337,6 +335,11 @@ def scores_of_ends(
         {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
     )
     return {name: each.tolist() for name, each in scores.items()}
+
+
+def on_scale(scores: ArrayLike, scale: Scale) -> np.ndarray:
+    """Return scores on the scale of a task."""
+    return (np.asarray(scores) - scale["random"]) / (scale["reference"] - scale["random"])
 
 
 def scale_of(random: Sequence[float], reference: Sequence[float]) -> Scale | None:

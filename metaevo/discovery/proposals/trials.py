@@ -15,9 +15,9 @@ from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
-from metaevo.comparison.evaluation import LEARNED, Contender
+from metaevo.comparison.evaluation import LEARNED, Contender, Scores
 from metaevo.comparison.protocol import comparison_of, contender_maker
-from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
+from metaevo.comparison.unseen import BuiltTask, aggregate, on_scale, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -83,28 +83,26 @@ class Trials:
         The scores on several tasks are normalised: 0 is random play, 1 the tuned reference. NaN if
         an agent diverged or finished no episode.
         """
-        found = np.stack([each[0] for each in self._train(programs, purpose, seeds)], axis=-1)
-        if len(self.tasks) == 1:
-            return found
-        for place, scale in enumerate(self.scales):
-            if scale is not None:
-                span = scale["reference"] - scale["random"]
-                found[..., place] = (found[..., place] - scale["random"]) / span
-        return found[..., [scale is not None for scale in self.scales]]
+        tasks = [
+            np.stack([each.fitness[:, 0] for each in trained]).astype(np.float64)
+            for trained in self._train(programs, purpose, seeds)
+        ]
+        if len(tasks) > 1:
+            pairs = zip(tasks, self.scales, strict=True)
+            tasks = [on_scale(each, scale) for each, scale in pairs if scale is not None]
+        return np.stack(tasks, axis=-1)
 
     def _train(
         self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return scores and divergence [programs, seeds] on each task."""
+    ) -> list[list[Scores]]:
+        """Return the scores of each program on each task."""
         padded = list(programs)
         padded += padded[-1:] * (-(-self._rows // seeds) - len(padded))
-        keys, found = keys_for(self._seed, purpose, seeds), []
-        for contender in self._contenders:
-            trained = contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
-            fitness = np.stack([each.fitness[:, 0] for each in trained])
-            diverged = np.stack([each.diverged[:, 0] for each in trained])
-            found.append((fitness.astype(np.float64), diverged))
-        return found
+        keys = keys_for(self._seed, purpose, seeds)
+        return [
+            contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
+            for contender in self._contenders
+        ]
 
     @functools.cached_property
     def baselines(self) -> list[Baselines]:
@@ -157,11 +155,12 @@ class Trials:
         trained = self._train([program], self._comparisons[0].purpose, seeds)
         scales = self.scales if len(self.tasks) > 1 else [None]
         each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
-        for task, this, kept, ((fitness,), diverged), scale in each:
+        for task, this, kept, (own,), scale in each:
             learned = untuned(LEARNED)
             others = {row["name"]: row["scores"] for row in kept["rows"]}
-            filled = statistics.fill_missing({learned.name: fitness, **others})[learned.name]
-            rows = [learned.measured(filled, int(diverged.sum())), *kept["rows"]]
+            filled = statistics.fill_missing({learned.name: own.fitness[:, 0], **others})
+            row = learned.measured(filled[learned.name], int(own.diverged.sum()))
+            rows = [row, *kept["rows"]]
             results[task.name] = {**this.judge(rows), "scale": scale}
         if len(results) == 1:
             return _summary(*results.values())
