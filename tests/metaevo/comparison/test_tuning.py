@@ -42,6 +42,15 @@ def test_a_damaged_tuning_is_done_again(tmp_path):
     assert second == first
 
 
+def test_scores_without_their_settings_are_not_used(tmp_path):
+    """As an earlier version kept them."""
+    first, _ = comparison().run(tmp_path / "tuning")
+    for file in tmp_path.glob("tuning/*/race.json"):
+        file.write_text('{"0/0": 1e9, "0/6": 1e9, "1/0": 1e9}')
+    second, _ = comparison().run(tmp_path / "tuning")
+    assert second == first
+
+
 @pytest.mark.parametrize("sampler", ["sobol", "tpe"])
 def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
     def score(setting, meta, luck):
