@@ -17,7 +17,7 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress,
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.schema import HeldOut, Judgement, ResultRow, StoredRow, Together
+from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
@@ -59,6 +59,16 @@ class Variant(NamedTuple):
     settings: Settings
     """hyperparameters that differ from the run's"""
     tuning_frames: int
+
+    def measured(self, scores: np.ndarray, diverged: int = 0) -> Measured:
+        """Return the row with finite scores [seeds] or [seeds, tasks] and a number of agents."""
+        row = {**self._asdict(), "settings": dict(self.settings)}
+        return cast(Measured, {**row, "diverged": diverged, "scores": scores.tolist()})
+
+
+def untuned(name: str) -> Variant:
+    """Return the variant of an entry with the hyperparameters of the run."""
+    return Variant(f"{name} (same hyperparameters)", name, {}, 0)
 
 
 class Comparison:
@@ -109,16 +119,21 @@ class Comparison:
 
     @property
     def tuned(self) -> list[str]:
-        """Names of the entries to tune, if there is a search space."""
+        """Names of the entries to tune; none without a search space."""
+        if not self.plans[self.found].rounds:
+            return []
         return [*self.discovered, *self.names] if self.tunes_found else self.names
+
+    @property
+    def untuned(self) -> list[str]:
+        """Names of the entries to train with the hyperparameters of the run."""
+        return [*self.discovered, *(self.names[:1] if self.tuned else self.names)]
 
     @property
     def frames(self) -> int:
         """Environment steps of tuning and held-out training, for a progress bar."""
         tuning = sum(cost(self.plans[name].rounds) for name in self.tuned)
-        variants = len(self.entries)
-        if tuning:
-            variants += 1 + len(self.discovered) * self.tunes_found
+        variants = len(self.untuned) + len(self.tuned)
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -127,52 +142,59 @@ class Comparison:
         progress: Progress | None = None,
         stage: Callable[[str], Any] = lambda name: None,
     ) -> tuple[HeldOut, dict[str, Scores]]:
+        """Measure and judge all variants; arguments of `measure`.
+
+        Returns:
+            the result, and the scores of each variant by name.
+        """
+        rows, scores = self.measure(directory, progress, stage)
+        return self.judge(rows), scores
+
+    def measure(
+        self,
+        directory: Path,
+        progress: Progress | None,
+        stage: Callable[[str], Any],
+        *,
+        learned: bool = True,
+    ) -> tuple[list[Measured], dict[str, Scores]]:
         """Tune every entry, then train every variant on the held-out seeds.
 
         Args:
             directory: stores the tuning of each entry, so that an interrupted comparison resumes.
             progress: called after each chunk of agents.
             stage: called with the name of each stage.
+            learned: whether to train the learned entries too.
 
         Returns:
-            the result, and the scores of each variant by name.
+            rows with finite scores, where missing ones count as the worst, and the scores of each
+            variant by name.
         """
-        variants = self.variants(directory, progress, stage)
+        variants = self._variants(directory, progress, stage)
+        if not learned:
+            variants = [each for each in variants if each.function not in self.discovered]
         stage("held-out seeds")
         keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
         fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
-        values = {name: self.comparable(each) for name, each in fitness.items()}
-        diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
-        return self.judge(variants, values, diverged), scores
+        rows = [
+            each.measured(
+                self.comparable(fitness[each.name]), int(scores[each.name].diverged.sum())
+            )
+            for each in variants
+        ]
+        return rows, scores
 
-    def judge(
-        self,
-        variants: Sequence[Variant],
-        values: Mapping[str, np.ndarray],
-        diverged: Mapping[str, int],
-    ) -> HeldOut:
-        """Return the result for the scores of all variants; arguments as for `summary`."""
+    def judge(self, rows: Sequence[Measured]) -> HeldOut:
+        """Return the result for the rows of all variants."""
         plan = self.plans[self.found]
         return {
-            **summary(variants, values, diverged, self.discovered),
+            **summary(rows, self.discovered),
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
             "frames_per_agent": self.frames_per_seed,
         }
-
-    def judge_stored(self, rows: Sequence[StoredRow]) -> HeldOut:
-        """Return the result for stored scores; a missing one counts as the worst of all."""
-        scores = {row["name"]: row["scores"] for row in rows}
-        return self.judge(
-            [
-                Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
-                for row in rows
-            ],
-            statistics.fill_missing(scores),
-            {row["name"]: row["diverged"] for row in rows},
-        )
 
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
@@ -182,16 +204,11 @@ class Comparison:
         scores = train(rows, keys, progress)
         return {each.name: found for each, found in zip(variants, scores, strict=True)}
 
-    def variants(
+    def _variants(
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
-        same = "same hyperparameters"
-        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
-        if not self.plans[self.found].rounds:
-            return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
-        reference = self.names[0]
-        variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
+        variants = [untuned(name) for name in self.untuned]
         for number, name in enumerate(self.tuned, start=1):
             contender, meta_params, space = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
@@ -222,24 +239,19 @@ class Comparison:
         return np.asarray((fitness - low) / (high - low))
 
 
-def summary(
-    variants: Sequence[Variant],
-    values: Mapping[str, np.ndarray],
-    diverged: Mapping[str, int],
-    discovered: Sequence[str],
-) -> HeldOut:
+def summary(rows: Sequence[Measured], discovered: Sequence[str]) -> HeldOut:
     """Summarise every variant and compare the learned ones with all others.
 
     Args:
-        variants: all variants; the last variant of each entry enters the comparison.
-        values: finite scores by variant, [seeds] or [seeds, tasks], on the same seeds.
-        diverged: number of diverged agents by variant.
+        rows: all variants with finite scores on the same seeds; the last variant of each entry
+            enters the comparison.
         discovered: names of the learned entries, one for each evolution.
 
     Returns:
         the content of evaluation.json, as of contenders without tuning.
     """
-    judged = {each.function: each.name for each in variants}
+    values = {row["name"]: np.asarray(row["scores"]) for row in rows}
+    judged = {row["function"]: row["name"] for row in rows}
     learned = {name: judged.pop(name) for name in discovered}
     baselines = list(judged.values())
     strata = {name: statistics.strata_of(each) for name, each in values.items()}
@@ -250,12 +262,13 @@ def summary(
         place, found = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[place]  # the same for all
         against.append(_judgement(this, best, found))
-        for other in variants:
-            if other.name != this and other.function in (function, *judged):
-                found = statistics.compare(values[this], values[other.name], shared_seeds=True)
-                pairs.append(_judgement(this, other.name, found))
+        for row in rows:
+            other = row["name"]
+            if other != this and row["function"] in (function, *judged):
+                found = statistics.compare(values[this], values[other], shared_seeds=True)
+                pairs.append(_judgement(this, other, found))
     result: HeldOut = {
-        "variants": [_row(each, values[each.name], diverged[each.name]) for each in variants],
+        "variants": [_summarised(row) for row in rows],
         "pairs": pairs,
         "learned": against[0]["learned"],
         "best_hand_written": best,
@@ -274,20 +287,11 @@ def summary(
     return result
 
 
-def _row(variant: Variant, scores: np.ndarray, diverged: int) -> ResultRow:
-    found = statistics.summarise(scores)
-    return {
-        "name": variant.name,
-        "function": variant.function,
-        "settings": dict(variant.settings),
-        "tuning_frames": variant.tuning_frames,
-        "seeds": found.seeds,
-        "scores": scores.tolist(),
-        "iqm": found.iqm,
-        "interval": list(found.interval),
-        "mean": found.mean,
-        "diverged": diverged,
-    }
+def _summarised(row: Measured) -> ResultRow:
+    found = statistics.summarise(row["scores"])
+    interval = list(found.interval)
+    about = {"seeds": found.seeds, "iqm": found.iqm, "interval": interval, "mean": found.mean}
+    return cast(ResultRow, {**row, **about})
 
 
 def _judgement(learned: str, other: str, found: statistics.Comparison) -> Judgement:

@@ -2,14 +2,13 @@
 
 Every contender races the same number of settings: `evaluation.trials` points of `evaluation.space`
 from the same sampler with the same seed, or all combinations of a grid; and the untuned setting.
-The first round is an Optuna study in the run directory, and the scores of later rounds are stored
-next to it, so an interrupted comparison trains only the missing agents.
+All scores are stored in the run directory. An interrupted comparison repeats the sampler's choices
+with the stored scores and trains only the missing agents.
 """
 
 import operator
-import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ Several, because a chunk that is not full would need another compilation.
 GRID_POINTS = SweepConfig().grid_points
 """Values of a range in a grid."""
 RACE = "race.json"
-"""File of mean scores of the untuned setting and of later rounds, by round and setting."""
+"""File of mean scores by round, number of the setting, and its hyperparameters."""
 
 
 def tuning_space(
@@ -116,8 +115,8 @@ class Plan(NamedTuple):
     """seeds of each setting in the first round"""
     untuned: dict[str, float]
     """the run's values of the tuned hyperparameters"""
-    is_trial: int | None
-    """index of the untuned setting in the grid; None if it is not among the trials"""
+    place: int
+    """index of the untuned setting: its point of the grid, or after all trials"""
 
     @property
     def rounds(self) -> list[Round]:
@@ -140,15 +139,14 @@ def plan(
     """
     names = [_short_name(name) for name in space.entries]
     untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
-    is_trial = None
+    settings = place = trials_of(config, space)
     if config.sampler == "grid" and names:
         grid = [_short(params) for params in space.grid(GRID_POINTS)]
-        is_trial = grid.index(untuned) if untuned in grid else None
-    settings = trials_of(config, space)
-    if settings and is_trial is None:
+        place = grid.index(untuned) if untuned in grid else place
+    if names and place == settings:
         settings += 1
     first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
-    return Plan(settings, first, untuned, is_trial)
+    return Plan(settings, first, untuned, place)
 
 
 def tune(
@@ -176,79 +174,62 @@ def tune(
         comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
         progress: called after each chunk of agents, and for those of an earlier process.
     """
-    beside = trials_of(config, space)
-    sweep = SweepConfig(trials=beside, sampler=config.sampler, seeds=plan.first_seeds)
+    trials = trials_of(config, space)
+    sweep = SweepConfig(trials=trials, sampler=config.sampler, seeds=plan.first_seeds)
     keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))
-    study, kept = _open(directory, sweep, space, seed)
-    before = frozenset(kept)
+    directory.mkdir(parents=True, exist_ok=True)
+    kept = _read(directory / RACE)
+    candidates = {plan.place: plan.untuned}
 
-    def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
-        """Return mean scores on the seeds of a round; None if an agent has no score."""
-        chosen = keys[this.start : this.start + this.seeds]
-        results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
-        return [statistic(comparable(result.fitness).ravel(), sweep) for result in results]
-
-    def report(settings: int, this: Round) -> None:
+    def train(left: Sequence[int], this: Round, number: int) -> list[float | None]:
+        """Return mean scores of candidates on a round's seeds; None if an agent has no score."""
+        names = {each: f"{number}/{each} {candidates[each]}" for each in left}
+        missing = [each for each in left if names[each] not in kept]
         if progress is not None:
-            progress(settings * this.seeds * contender.frames_per_seed)
-
-    def batch(missing: int, this: Round) -> int:
+            progress((len(left) - len(missing)) * this.seeds * contender.frames_per_seed)
         at_once = max(1, CHUNKS * contender.rows_at_once // this.seeds)
-        return missing if missing < 2 * at_once else at_once
-
-    def keep(number: int, settings: list[int], values: list[float | None]) -> None:
-        kept.update({f"{number}/{each}": v for each, v in zip(settings, values, strict=True)})
-        write_json_atomic(directory / RACE, kept)
-
-    first = plan.rounds[0]
-    adaptive = sweep.sampler in ADAPTIVE
-    with study:
-        report(len(study.records()), first)
-        while trials := study.ask(ADAPTIVE_BATCH if adaptive else batch(study.remaining(), first)):
-            settings = [_short(trial.params) for trial in trials]
-            is_missing = plan.is_trial is None and f"0/{beside}" not in kept
-            values = train(settings + [plan.untuned] * is_missing, first)
-            if is_missing:
-                keep(0, [beside], [values.pop()])
-            for trial, value in zip(trials, values, strict=True):
-                study.tell(trial, Outcome("pruned" if value is None else "complete", value))
-    records = sorted(study.records(), key=lambda record: record.index)
-    candidates = [_short(record.params) for record in records]
-    if plan.is_trial is None:
-        candidates.append(plan.untuned)
+        while missing:
+            count = len(missing) if len(missing) < 2 * at_once else at_once
+            chunk, missing = missing[:count], missing[count:]
+            results = contender.run(
+                keys[this.start : this.start + this.seeds],
+                [candidates[each] for each in chunk],
+                [meta_params] * count,
+                progress,
+            )
+            for each, result in zip(chunk, results, strict=True):
+                kept[names[each]] = statistic(comparable(result.fitness).ravel(), sweep)
+            write_json_atomic(directory / RACE, kept)
+        return [kept[name] for name in names.values()]
 
     def evaluate(left: list[int], this: Round, number: int) -> np.ndarray:
-        values = {}
-        if number == 0:
-            values = {record.index: record.value for record in records}
-        others = {each: f"{number}/{each}" for each in left if each not in values}
-        report(len(before.intersection(others.values())), this)
-        missing = [each for each, name in others.items() if name not in kept]
-        while missing:
-            count = batch(len(missing), this)
-            part, missing = missing[:count], missing[count:]
-            keep(number, part, train([candidates[each] for each in part], this))
-        values |= {each: kept[name] for each, name in others.items()}
-        return np.array([values[each] for each in left], dtype=np.float64)  # None becomes NaN
+        scores = train(left, this, number) if number else first_round(this)
+        return np.array(scores, dtype=np.float64)  # None becomes NaN
 
-    untuned = len(records) if plan.is_trial is None else plan.is_trial
-    return candidates[race(len(candidates), untuned, plan.first_seeds, evaluate)]
+    def first_round(this: Round) -> list[float | None]:
+        """Return scores of all settings, which the sampler chooses by the scores before."""
+        scores: dict[int, float | None] = {}
+        at_once = ADAPTIVE_BATCH if sweep.sampler in ADAPTIVE else trials
+        with Study(None, sweep, space, seed=seed, name="tuning") as study:
+            while batch := study.ask(at_once):
+                candidates.update({trial.index: _short(trial.params) for trial in batch})
+                left = sorted(candidates.keys() - scores.keys())
+                scores |= zip(left, train(left, this, 0), strict=True)
+                for trial in batch:
+                    value = scores[trial.index]
+                    study.tell(trial, Outcome("pruned" if value is None else "complete", value))
+        return [scores[each] for each in range(plan.settings)]
+
+    return candidates[race(plan.settings, plan.place, plan.first_seeds, evaluate)]
 
 
-def _open(
-    directory: Path, sweep: SweepConfig, space: Space, seed: int
-) -> tuple[Study, dict[str, float | None]]:
-    """Open the study of the first round, and read the scores of later rounds."""
-    directory.mkdir(parents=True, exist_ok=True)
+def _read(file: Path) -> dict[str, float | None]:
+    """Return stored scores; none of a damaged file, with a warning."""
     try:
-        file = directory / RACE
-        kept = read_json(file, dict[str, Measure]) if file.exists() else {}
-        return Study(directory, sweep, space, seed=seed, name="tuning"), kept
+        return read_json(file, dict[str, Measure]) if file.exists() else {}
     except ConfigError as error:
         warnings.warn(f"tuning again: {error}", stacklevel=2)
-        shutil.rmtree(directory)
-        directory.mkdir()
-        return Study(directory, sweep, space, seed=seed, name="tuning"), {}
+        return {}
 
 
 def _short(params: PlainDict) -> dict[str, float]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metaevo import statistics
 from metaevo.comparison import entries
@@ -33,8 +34,8 @@ from metaevo.runs.schema import (
     Carried,
     HeldOut,
     Judgement,
+    Measured,
     Scale,
-    StoredRow,
     Together,
     Unseen,
     UnseenResult,
@@ -213,13 +214,15 @@ def judge(
                 bar.stage(f"{task.name}: {text}")
 
             def train(task: BuiltTask = task, this: Comparison = this) -> PlainDict:
-                return _scores_of(task, this, path / kept, progress, stage)
+                rows, _ = this.measure(path / kept / f"tuning-{task.name}", progress, stage)
+                stage("random play")
+                return {"variants": rows, **scores_of_ends(task, this, rows, progress)}
 
             scores = cached_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
             done += end
             bar.update(done - bar.n)  # of a finished task, all at once
             scale = scale_of(scores["random"], scores["reference"])
-            results[task.name] = {**this.judge_stored(scores["variants"]), "scale": scale}
+            results[task.name] = {**this.judge(scores["variants"]), "scale": scale}
     return aggregate(results, [*learned, *(replacements or {})])
 
 
@@ -245,21 +248,17 @@ def aggregate(
     }
     if not scaled:
         return found
-    variants, values, diverged = [], {}, {}
+    rows = []
     first = scaled[0][0]
     for place, row in enumerate(first["variants"]):
-        name = row["name"]
-        rows = [(each["variants"][place], scale) for each, scale in scaled]
-        spent = sum(each["tuning_frames"] for each, _ in rows)
-        variants.append(Variant(name, row["function"], {}, spent))
-        diverged[name] = sum(each["diverged"] for each, _ in rows)
-        columns = [
-            (np.asarray(each["scores"]) - scale["random"]) / (scale["reference"] - scale["random"])
-            for each, scale in rows
-        ]
-        values[name] = np.stack(columns, axis=1)
+        same = [(each["variants"][place], scale) for each, scale in scaled]
+        columns = [on_scale(each["scores"], scale) for each, scale in same]
+        spent = sum(each["tuning_frames"] for each, _ in same)
+        diverged = sum(each["diverged"] for each, _ in same)
+        variant = Variant(row["name"], row["function"], {}, spent)
+        rows.append(variant.measured(np.stack(columns, axis=1), diverged))
     pooled: HeldOut = {
-        **summary(variants, values, diverged, discovered),
+        **summary(rows, discovered),
         "tuning_settings": first["tuning_settings"],
         "tuning_seeds": first["tuning_seeds"],
         "tuning_rounds": first["tuning_rounds"],
@@ -309,45 +308,25 @@ def _same(this: Seen, seen: Seen) -> bool:
     )
 
 
-def _scores_of(
-    task: BuiltTask,
-    this: Comparison,
-    directory: Path,
-    progress: Callable[[int], Any],
-    stage: Callable[[str], Any],
-) -> PlainDict:
-    """Tune and train on a task; return the scores to keep, see `UnseenScores`."""
-    result, _ = this.run(directory / f"tuning-{task.name}", progress, stage)
-    stage("random play")
-    reference = this.names[0]
-    tuned = next(row for row in reversed(result["variants"]) if row["function"] == reference)
-    return {
-        "variants": [
-            {key: value for key, value in row.items() if key in StoredRow.__annotations__}
-            for row in result["variants"]
-        ],
-        **scores_of_ends(task, this, tuned["settings"], progress),
-    }
-
-
 def scores_of_ends(
     task: BuiltTask,
     this: Comparison,
-    tuned: Mapping[str, float | None],
-    progress: Callable[[int], Any] | None,
+    rows: Sequence[Measured],
+    progress: Callable[[int], Any],
 ) -> dict[str, list[float]]:
     """Train agents of random play and of the reference, the ends of a task's scale.
 
     Args:
         task: the task.
         this: its comparison.
-        tuned: hyperparameters of the tuned reference.
+        rows: its measured variants, of which the last one of the reference is tuned.
         progress: called after each chunk of agents.
 
     Returns:
         their scores, as `random` and `reference`.
     """
     reference = this.names[0]
+    tuned = next(row["settings"] for row in reversed(rows) if row["function"] == reference)
     plain, still = vars(task.settings.hyperparams), task.settings.hyperparams.random_play()
     changed = {key: value for key, value in vars(still).items() if value != plain[key]}
     ends = [Variant("random", reference, changed, 0), Variant("reference", reference, tuned, 0)]
@@ -356,6 +335,11 @@ def scores_of_ends(
         {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
     )
     return {name: each.tolist() for name, each in scores.items()}
+
+
+def on_scale(scores: ArrayLike, scale: Scale) -> np.ndarray:
+    """Return scores on the scale of a task."""
+    return (np.asarray(scores) - scale["random"]) / (scale["reference"] - scale["random"])
 
 
 def scale_of(random: Sequence[float], reference: Sequence[float]) -> Scale | None:

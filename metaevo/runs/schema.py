@@ -293,22 +293,23 @@ class Saved(TypedDict):
     seconds: Seconds
 
 
-class StoredRow(TypedDict):
-    """Scores of a variant on a task, from which a comparison is computed again."""
+class Measured(TypedDict):
+    """A contender with one choice of hyperparameters, and the scores of its agents."""
 
     name: Text
     function: Text
     settings: dict[str, Measure]
     tuning_frames: Index
     diverged: Index
-    scores: Annotated[list[Number], Len(1)]
+    scores: Annotated[list[Number | list[Number]], Len(1)]
+    """[seeds] or [seeds, tasks]"""
 
 
 class UnseenScores(TypedDict):
     """unseen/NAME.json: scores on a task unseen during evolution."""
 
     key: Text
-    variants: Annotated[list[StoredRow], Len(2)]
+    variants: Annotated[list[Measured], Len(2)]
     random: Annotated[list[Number], Len(1)]
     reference: Annotated[list[Number], Len(1)]
 

@@ -231,9 +231,9 @@ class Study:
         keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.seeds)
         scores = dict(zip(candidates, evaluate(problem, stacked, keys).scores, strict=True))
         check_stop()
-        variants = [Variant(name, name, {}, 0) for name in scores]
+        rows = [Variant(name, name, {}, 0).measured(each) for name, each in scores.items()]
         return {
-            **summary(variants, scores, dict.fromkeys(scores, 0), list(learned)),
+            **summary(rows, list(learned)),
             "frames_per_agent": frames_per_evaluation(problem),
             "evolution_frames": evolution_frames,
         }

@@ -228,10 +228,6 @@ class Study:
         """Return the number of running trials, including trials of processes that may be dead."""
         return len(self._in_state(TrialState.RUNNING))
 
-    def remaining(self) -> int:
-        """Return the number of trials that `ask` can return now."""
-        return len(self._abandoned()) + len(self._in_state(TrialState.WAITING))
-
     def best(self) -> Record | None:
         """Return the complete trial with the highest value; the earliest if several are equal."""
         complete = [each for each in self.records() if each.outcome == "complete"]

@@ -14,7 +14,7 @@ from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults
 ENDING = dataclasses.replace(WORKS["evolution"], overrides=("--evolution.generations=20",))
-FIRST_AT_THE_END = {"short": "tuning/study.journal", "train": "policies", "sweep": "best.yaml"}
+FIRST_AT_THE_END = {"short": "tuning/*", "train": "policies", "sweep": "best.yaml"}
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -120,8 +120,7 @@ def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
     """It stops between two chunks of agents; one that has nothing left to do ends."""
     work, run_dir = ENDING if name == "short" else WORKS[name], tmp_path / "run"
     process = work.start(run_dir, cache)
-    first = FIRST_AT_THE_END[name]
-    wait_for(lambda: any(run_dir.glob(first.replace("tuning/", "tuning/*/"))), process)
+    wait_for(lambda: any(run_dir.glob(FIRST_AT_THE_END[name])), process)
     process.terminate()
     error = process.ended()
     assert process.returncode == 143, error

@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
-from metaevo.comparison.comparison import Comparison, digest_of_text
-from metaevo.comparison.evaluation import LEARNED, Contender
+from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
+from metaevo.comparison.evaluation import LEARNED, Contender, Scores
 from metaevo.comparison.protocol import comparison_of, contender_maker
-from metaevo.comparison.unseen import BuiltTask, aggregate, scale_of, scores_of_ends
+from metaevo.comparison.unseen import BuiltTask, aggregate, on_scale, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -25,7 +25,7 @@ from metaevo.discovery.proposals.archive import Verdict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import Scale, StoredRow, UnseenResult, pooled
+from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
 from metaevo.training.checks import check_training
@@ -35,7 +35,7 @@ class Baselines(TypedDict):
     """baselines/TASK.json: tuned hand-written functions on a task."""
 
     key: Text
-    rows: Annotated[list[StoredRow], Len(1)]
+    rows: Annotated[list[Measured], Len(1)]
     random: list[Number]
     reference: list[Number]
 
@@ -83,28 +83,26 @@ class Trials:
         The scores on several tasks are normalised: 0 is random play, 1 the tuned reference. NaN if
         an agent diverged or finished no episode.
         """
-        found = np.stack([each[0] for each in self._train(programs, purpose, seeds)], axis=-1)
-        if len(self.tasks) == 1:
-            return found
-        for place, scale in enumerate(self.scales):
-            if scale is not None:
-                span = scale["reference"] - scale["random"]
-                found[..., place] = (found[..., place] - scale["random"]) / span
-        return found[..., [scale is not None for scale in self.scales]]
+        tasks = [
+            np.stack([each.fitness[:, 0] for each in trained]).astype(np.float64)
+            for trained in self._train(programs, purpose, seeds)
+        ]
+        if len(tasks) > 1:
+            pairs = zip(tasks, self.scales, strict=True)
+            tasks = [on_scale(each, scale) for each, scale in pairs if scale is not None]
+        return np.stack(tasks, axis=-1)
 
     def _train(
         self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return scores and divergence [programs, seeds] on each task."""
+    ) -> list[list[Scores]]:
+        """Return the scores of each program on each task."""
         padded = list(programs)
         padded += padded[-1:] * (-(-self._rows // seeds) - len(padded))
-        keys, found = keys_for(self._seed, purpose, seeds), []
-        for contender in self._contenders:
-            trained = contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
-            fitness = np.stack([each.fitness[:, 0] for each in trained])
-            diverged = np.stack([each.diverged[:, 0] for each in trained])
-            found.append((fitness.astype(np.float64), diverged))
-        return found
+        keys = keys_for(self._seed, purpose, seeds)
+        return [
+            contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
+            for contender in self._contenders
+        ]
 
     @functools.cached_property
     def baselines(self) -> list[Baselines]:
@@ -126,22 +124,11 @@ class Trials:
             bar.stage(f"baselines on {task.name}: {text}")
 
         def work() -> PlainDict:
-            _, *variants = this.variants(folder / f"tuning-{task.name}", bar.update, stage)
-            stage("held-out seeds")
-            keys = keys_for(this.seed, this.purpose, this.config.seeds)
-            scores = this.train(variants, keys, bar.update)
-            filled = statistics.fill_missing(
-                {name: each.fitness[:, 0] for name, each in scores.items()}
-            )
-            rows = [
-                {**each._asdict(), "diverged": int(scores[each.name].diverged.sum()),
-                 "scores": filled[each.name].tolist()}
-                for each in variants
-            ]  # fmt: skip
+            tuning = folder / f"tuning-{task.name}"
+            rows, _ = this.measure(tuning, bar.update, stage, learned=False)
             ends: dict[str, list[float]] = {"random": [], "reference": []}
             if len(self.tasks) > 1:
-                tuned = [each for each in variants if each.function == this.names[0]][-1]
-                ends = scores_of_ends(task, this, tuned.settings, bar.update)
+                ends = scores_of_ends(task, this, rows, bar.update)
             return {"rows": rows, **ends}
 
         key = digest_of_text(str([this.context, to_dict(this.config), len(self.tasks) > 1]))
@@ -168,17 +155,13 @@ class Trials:
         trained = self._train([program], self._comparisons[0].purpose, seeds)
         scales = self.scales if len(self.tasks) > 1 else [None]
         each = zip(self.tasks, self._comparisons, self.baselines, trained, scales, strict=True)
-        for task, this, kept, ((fitness,), diverged), scale in each:
-            learned: StoredRow = {
-                "name": f"{LEARNED} (same hyperparameters)",
-                "function": LEARNED,
-                "settings": {},
-                "tuning_frames": 0,
-                "diverged": int(diverged.sum()),
-                "scores": fitness.tolist(),
-            }
-            judged = this.judge_stored([learned, *kept["rows"]])
-            results[task.name] = {**judged, "scale": scale}
+        for task, this, kept, (own,), scale in each:
+            learned = untuned(LEARNED)
+            others = {row["name"]: row["scores"] for row in kept["rows"]}
+            filled = statistics.fill_missing({learned.name: own.fitness[:, 0], **others})
+            row = learned.measured(filled[learned.name], int(own.diverged.sum()))
+            rows = [row, *kept["rows"]]
+            results[task.name] = {**this.judge(rows), "scale": scale}
         if len(results) == 1:
             return _summary(*results.values())
         return _summary(pooled(aggregate(results)))

@@ -160,10 +160,13 @@ class GameStudy(Study):
         }
         missing = {name: int(np.sum(~np.isfinite(each))) for name, each in scores.items()}
         tuned = {each.name: each for each in found.variants}
-        variants = [tuned.get(name, Variant(name, name, {}, 0)) for name in scores]
         diverged = {**missing, **found.diverged}
+        rows = [
+            tuned.get(name, Variant(name, name, {}, 0)).measured(each, diverged[name])
+            for name, each in statistics.fill_missing(scores).items()
+        ]
         result: HeldOut = {
-            **summary(variants, statistics.fill_missing(scores), diverged, list(learned)),
+            **summary(rows, list(learned)),
             "budget": found.budget,
             "frames_per_agent": found.frames_per_agent,
             "evolution_frames": evolution_frames,

@@ -33,16 +33,26 @@ def test_tuning_is_kept_until_something_it_depends_on_changes(tmp_path):
 
 def test_a_damaged_tuning_is_done_again(tmp_path):
     first, _ = comparison().run(tmp_path / "tuning")
-    journals = list(tmp_path.glob("tuning/*/study.journal"))
-    assert len(journals) == 3
-    for journal in journals:
-        journal.write_text("[]\n" * 3)
+    files = list(tmp_path.glob("tuning/*/race.json"))
+    assert len(files) == 3
+    for file in files:
+        file.write_text("[]\n" * 3)
     with pytest.warns(UserWarning, match="tuning again"):
         second, _ = comparison().run(tmp_path / "tuning")
     assert second == first
 
 
-def test_contenders_can_be_tuned_over_a_space(tmp_path):
+def test_scores_without_their_settings_are_not_used(tmp_path):
+    """As an earlier version kept them."""
+    first, _ = comparison().run(tmp_path / "tuning")
+    for file in tmp_path.glob("tuning/*/race.json"):
+        file.write_text('{"0/0": 1e9, "0/6": 1e9, "1/0": 1e9}')
+    second, _ = comparison().run(tmp_path / "tuning")
+    assert second == first
+
+
+@pytest.mark.parametrize("sampler", ["sobol", "tpe"])
+def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
     def score(setting, meta, luck):
         rate = setting.get("learning_rate", 1.0)
         return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
@@ -101,7 +111,7 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
     """Once: of a grid that contains it, it is one of the combinations."""
     inside = {"learning_rate": (2.5e-4, 1e-3), "vf_coef": (0.5, 1.0)}
     assert comparison(space=inside).plan.settings == 4
-    assert comparison(space=inside).plan.is_trial == 0
+    assert comparison(space=inside).plan.place == 0
     assert comparison().plan.settings == 7
 
     def score(setting, meta, luck):
@@ -114,8 +124,8 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
             assert row["settings"] == {"learning_rate": 2.5e-4, "vf_coef": 0.5}, row["name"]
 
 
-@pytest.mark.parametrize("call", [1, 5])
-def test_an_interrupted_tuning_resumes_exactly(tmp_path, call):
+@pytest.mark.parametrize(("sampler", "call"), [("grid", 1), ("grid", 5), ("tpe", 1), ("tpe", 3)])
+def test_an_interrupted_tuning_resumes_exactly(tmp_path, sampler, call):
     """Of a race of three rounds; and nothing that was finished is trained again."""
 
     class Interrupted(Fake):
@@ -127,12 +137,13 @@ def test_an_interrupted_tuning_resumes_exactly(tmp_path, call):
             return super().run(keys, settings, meta_params, progress)
 
     grid = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0, 3.0)}
-    whole = comparison(space=grid)
+    tuning = {"space": grid, "sampler": sampler, "trials": 24}
+    whole = comparison(**tuning)
     first, _ = whole.run(tmp_path / "whole")
     before = Interrupted(learned_score)
     with pytest.raises(KeyboardInterrupt):
-        comparison(before, space=grid).run(tmp_path / "tuning")
-    again = comparison(space=grid)
+        comparison(before, **tuning).run(tmp_path / "tuning")
+    again = comparison(**tuning)
     second, _ = again.run(tmp_path / "tuning")
     assert second == first
     agents = sum(seeds * count for seeds, count in before.calls + again.learned.calls)

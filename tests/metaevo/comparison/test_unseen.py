@@ -57,11 +57,11 @@ VARIANTS = [
 def planted(rng, low, high, learned, huber, seeds=40):
     """Scores of a task whose reference has 1 on its scale; contenders by their places there."""
     places = {"learned": learned, "squared": 1.0, "huber": huber}
-    values = {
-        each.name: low + (high - low) * (places[each.function] + 0.2 * rng.normal(size=seeds))
+    rows = [
+        each.measured(low + (high - low) * (places[each.function] + 0.2 * rng.normal(size=seeds)))
         for each in VARIANTS
-    }
-    result = summary(VARIANTS, values, dict.fromkeys(values, 0), ["learned"])
+    ]
+    result = summary(rows, ["learned"])
     about = {"tuning_settings": 3, "tuning_rounds": [[3, 64]]}
     return result | about | {"scale": {"random": low, "reference": high}}
 
