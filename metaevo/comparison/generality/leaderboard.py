@@ -12,6 +12,7 @@ import numpy as np
 from metaevo.comparison.generality import cost
 from metaevo.comparison.generality.result import interval_of
 from metaevo.comparison.generality.rows import parts_of
+from metaevo.comparison.generality.rules import WHOLE
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS
 from metaevo.config.plain import PlainMapping
 from purerl.learners import HAND_WRITTEN
@@ -114,5 +115,7 @@ def _picture(part: PlainMapping, *, is_learned: bool) -> str:
 
 
 def _is_learned(row: PlainMapping) -> bool:
-    """Whether a rule was evolved: it is no hand-written function."""
+    """Whether a rule was evolved: of the learners Disco103, and all but hand-written functions."""
+    if row["slot"] == WHOLE:
+        return row["rule"] == "disco"
     return row["rule"] not in HAND_WRITTEN.get(row["slot"], {})

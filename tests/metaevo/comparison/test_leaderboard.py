@@ -3,6 +3,8 @@
 import html
 import re
 
+import pytest
+
 from metaevo.comparison.generality import leaderboard, rows
 
 
@@ -42,3 +44,13 @@ def test_recorded_rows_are_shown():
     recorded = rows.entered()
     shown = rules_by_view(leaderboard.html(recorded))["all"]
     assert sorted(map(html.unescape, shown)) == sorted(row["rule"] for row in recorded)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [("adam", "written"), ("dqn", "written"), ("celo", "learned"), ("disco", "learned")],
+)
+def test_learned_rules_have_their_own_colour(rule, kind):
+    (row,) = [each for each in rows.entered() if each["rule"] == rule]
+    shown = leaderboard.html([row])
+    assert [each for each in ("learned", "written") if f'<circle class="{each}"' in shown] == [kind]
