@@ -56,7 +56,7 @@ def of_run(run: Path) -> dict[str, Any]:
     if unseen:
         title = f"Unseen tasks, {unseen['variants'][0]['seeds']} seeds each"
         shown.append(_plain(tables.by_task(unseen, title)))
-    best = compared[judged["best_hand_written"]]
+    best = judged["against_best"]
     words = ["python", *shlex.split(where["command_line"])[1:]]
     if "--run-dir" in words:  # a place on that machine
         at = words.index("--run-dir")
