@@ -84,13 +84,29 @@ def own_or_shared(
 
 
 def packed(tree: PyTree) -> PyTree:
-    """Return a tree with random keys as plain numbers, which can be stored on the host."""
+    """Return a tree for the host, with random keys as plain numbers and no array of length 0.
 
-    def unwrap(leaf):
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(leaf) if is_key else leaf
+    JAX 0.11.2 ends the process while it compiles a program for several devices whose input is an
+    array of length 0.
+    """
 
-    return jax.tree.map(unwrap, tree)
+    def pack(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key_data(leaf)
+        return leaf if leaf.size else jnp.zeros([max(n, 1) for n in leaf.shape], leaf.dtype)
+
+    return jax.tree.map(pack, tree)
+
+
+def unpacked(tree: PyTree, like: PyTree) -> PyTree:
+    """Return the tree that was packed; `like` has its shapes, without leading axes."""
+
+    def unpack(leaf, like):
+        if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(leaf)
+        return leaf if like.size else leaf[(..., *map(slice, like.shape))]
+
+    return jax.tree.map(unpack, tree, like)
 
 
 def repeated(settings: Sequence[PyTree], seeds: int, dtype: Any = None) -> PyTree:

@@ -34,6 +34,7 @@ from metaevo.training.agents import (
     own_or_shared,
     packed,
     repeated,
+    unpacked,
     vmap_rows,
 )
 from metaevo.training.fitness import FitnessConfig, Windows, all_finite, scores
@@ -207,7 +208,7 @@ class Population:
 
     def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
-        rows = packed(rows)
+        rows = rows.replace(agent=packed(rows.agent))
         return [self._place(rows, chunk) for chunk in self._chunks(len(rows.episodes.steps))]
 
     def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
@@ -340,8 +341,4 @@ class Population:
         return devices.place(dealt, self.num_devices, local=True)
 
     def _unpacked(self, agent: PyTree) -> PyTree:
-        def wrap(leaf, like):
-            is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
-            return jax.random.wrap_key_data(leaf) if is_key else leaf
-
-        return jax.tree.map(wrap, agent, self._like)
+        return unpacked(agent, self._like)

@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pytest
 
+import metaevo
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task, fitness_of
-from purerl import envs, q_learning
+from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 
 SEEDS = 3
@@ -217,3 +218,15 @@ def test_per_row_meta_params_equal_shared_ones(task, keys):
         shared = Population(its_task, base, meta_params, FITNESS, chunk_size=4)
         np.testing.assert_allclose(shared.train(keys)[0][0], scores, rtol=1e-6)
     assert not np.array_equal(found[0], found[1])
+
+
+@pytest.mark.smoke
+def test_agents_of_a_learned_optimizer_train_on_all_devices(keys):
+    """JAX 0.11.2 ended the process while it compiled this."""
+    make_optimizer, meta_params = metaevo.load("zoo:ppo-momenta")
+    env, env_params = envs.make("CartPole-v1")
+    learner = ppo.PPO(ppo.Config(512, hidden_sizes=(4,)), env, make_optimizer=make_optimizer)
+    its_task = Task("CartPole-v1", learner, env_params)
+    agents = Population(its_task, ppo.Hyperparams(), meta_params, FITNESS)
+    trained = agents.advance(agents.init(keys), 1)
+    assert not agents.diverged(trained).any()
