@@ -1,6 +1,7 @@
 """Names, commands and programs in the README and the documentation are valid."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import itertools
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import pytest
 import yaml
 
 import metaevo
+from metaevo.components import zoo
 from metaevo.config import command_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,22 +87,42 @@ def test_the_site_builds_without_external_resources(tmp_path):
         assert [url for url in loaded if "//" in url] == [], page
 
 
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page of the site, named as Python-Markdown does."""
+    text = hooks.on_page_markdown(TEXTS[str(page.relative_to(ROOT))])
+    found = set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
+    for heading in re.findall(r"^#+ (.+)", re.sub(r"(?ms)^```.*?^```$", "", text), re.MULTILINE):
+        ascii_only = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
+        slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
+        names = itertools.chain([slug], (f"{slug}_{number}" for number in itertools.count(1)))
+        found.add(next(name for name in names if name not in found))
+    return found
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_to_files_and_headings(name: str):
+    page, missing = ROOT / name, []
+    made = {DOCS / each for each in MADE}
+    made |= {DOCS / "images" / "zoo" / f"{each}.png" for each in zoo.names()}
+    for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", hooks.on_page_markdown(TEXTS[name])):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        in_site = target.is_relative_to(DOCS) and target.suffix not in (".py", ".json")
+        exists = target in made or (target.exists() and (in_site or page.parent == ROOT))
+        if "://" not in link and not (exists and (not anchor or anchor in anchors(target))):
+            missing.append(link)
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_paths_named_on_a_page_exist(name: str):
-    text = TEXTS[name]
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
-    missing = [
-        link
-        for link in links
-        if "://" not in link
-        and link not in MADE
-        and not ((ROOT / name).parent / link).resolve().exists()
-    ]
     # A file that a command of the page makes, in runs/ or elsewhere, is no file of ours.
-    for path in re.findall(rf"(?<![\w/.])(?:{FOLDERS})/[\w/.-]*\w/?", text):
-        is_environment = re.search(r"-v\d$", path)  # of Gymnasium
-        if not is_environment and not (ROOT / path).exists():
-            missing.append(path)
+    missing = [
+        path
+        for path in re.findall(rf"(?<![\w/.])(?:{FOLDERS})/[\w/.-]*\w/?", TEXTS[name])
+        if not re.search(r"-v\d$", path) and not (ROOT / path).exists()  # of Gymnasium
+    ]
     assert missing == []
 
 
