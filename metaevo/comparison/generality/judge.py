@@ -191,9 +191,11 @@ def judge(
     """
     benchmark, specs = job.benchmark, job.benchmark.tasks
     measured: dict[bool, PlainDict] = {each: {} for each in sorted({False, job.all_tuned})}
-    trials = sum(benchmark.trials if all_tuned else len(job.rates) for all_tuned in measured)
-    agents = trials * benchmark.tuning_seeds + len(measured) * benchmark.seeds
-    total = sum(benchmark.frames[specs[task].horizon] for task in job.tasks) * agents
+    trials = {False: len(job.rates), True: benchmark.trials}
+    agents = {each: trials[each] * benchmark.tuning_seeds + benchmark.seeds for each in measured}
+    frames_of = {task: benchmark.frames[specs[task].horizon] for task in job.tasks}
+    total = sum(frames_of.values()) * sum(agents.values())
+    done = 0
     with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
@@ -209,6 +211,8 @@ def judge(
                 settings = settings_of(benchmark, task, job.rates, all_tuned=all_tuned)
                 file = folder and folder / f"{task}{'-all-tuned' if all_tuned else ''}.json"
                 found[task] = measure(bench, settings, file, progress)
+                done += frames_of[task] * agents[all_tuned]
+                bar.update(done - bar.n)  # of a kept result, all at once
     content = result.result(
         benchmark,
         job.rule,

@@ -147,9 +147,10 @@ def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
         parts.append(f"added in later versions {interval_of(found['added'])}")
     if "tuned" in found:
         parts.append(f"all hyperparameters tuned {interval_of(found['tuned'])}")
-    beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}."
+    beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}"
+    notes = ["; ".join(parts), beaten] if parts else [beaten]
     columns = ["task", "family", "horizon", "learning rate", "IQM [95%]"]
-    return page.Table("", columns, cells, note=f"{'; '.join(parts)}. {beaten}")
+    return page.Table("", columns, cells, note=f"{'. '.join(notes)}.")
 
 
 def headline(found: PlainMapping) -> str:
@@ -158,7 +159,7 @@ def headline(found: PlainMapping) -> str:
     score = found["score"]
     if score is None:
         return f"{about}: its evolution saw every task that was measured"
-    tasks = f"{score['tasks']} tasks"
+    tasks = f"{score['tasks']} {'task' if score['tasks'] == 1 else 'tasks'}"
     if found["seen"]:
         tasks += " that its evolution did not see"
     if not found["complete"]:

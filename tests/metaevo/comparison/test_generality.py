@@ -20,6 +20,7 @@ from metaevo.comparison.generality.rules import Rule, key_of_weights, rule_of
 from metaevo.comparison.generality.tasks import benchmark, read_references
 from metaevo.components import discovery, parts, published, value_loss
 from metaevo.config import to_dict
+from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import Context
 from tests.metaevo.evolving import settings_of
@@ -120,6 +121,34 @@ def test_seen_tasks_are_excluded_from_the_score():
     assert found["families"]["control"] is None  # all of it was seen
     assert found["families"]["grids"]["iqm"] == 0.5
     assert found["better_than_ppo"] == 0.5
+    assert result.table(found, TWO).note.startswith("grids ")
+    assert "on 1 task that" in result.headline(found)
+
+
+def test_a_rule_that_saw_every_task_has_no_scores_of_families():
+    ends = {"cartpole": {"random": [0.0, 0.0], "tuned": [1.0, 1.0]}}
+    measured = {"cartpole": {"scores": [2.0, 2.0], "learning_rate": 1e-3}}
+    rule = Rule("zoo:x", "make_optimizer", "", ("CartPole-v1",))
+    found = result.result(TINY, rule, [1e-3, 1e-2], measured, ends)
+    assert result.table(found, TINY).note == "Agents that beat the mean of tuned PPO: 100%."
+
+
+def test_kept_tasks_complete_the_progress_bar(monkeypatch):
+    bars = []
+
+    class Bar(Progress):
+        def close(self):
+            bars.append((self.n, self.total))
+            super().close()
+
+    kept = {"scores": [0.5, 0.5], "learning_rate": 1e-3}
+    ends = {name: {"random": [0.0, 0.0], "tuned": [1.0, 1.0]} for name in TWO.tasks}
+    monkeypatch.setattr(judge, "Progress", Bar)
+    monkeypatch.setattr(judge, "measure", lambda *_: kept)
+    job = judge.Job(TWO, list(TWO.tasks), rule_of("huber"), [1e-3, 1e-2], ends, all_tuned=True)
+    judge.judge(job)
+    frames = 64 * len(TWO.tasks) * (2 + 2 + 4 + 2)
+    assert set(bars) == {(frames, frames)}
 
 
 def test_tasks_of_a_later_version_do_not_change_the_score():
