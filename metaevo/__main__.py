@@ -72,9 +72,17 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
     signals.leave_at_once()  # until there is something to save
     from metaevo.config import exit_on_config_error
 
-    with exit_on_config_error():
-        name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
-        return _run(name, rest, options)
+    try:
+        try:
+            with exit_on_config_error():
+                name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+                return _run(name, rest, options)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `| head`: the reader of stdout has closed it
+        # Python flushes stdout again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _run(name: str, rest: list[str], options: PlainDict) -> int:

@@ -39,6 +39,17 @@ def test_help_and_version_do_not_import_jax():
     assert help_of("train") in done.stdout
 
 
+@pytest.mark.parametrize("argv", [["--help"], ["zoo"]])
+def test_a_closed_pipe_is_silent(argv):
+    read, write = os.pipe()
+    os.close(read)  # as `| head` does
+    done = subprocess.run(
+        [sys.executable, "-m", "metaevo", *argv], cwd=ROOT, stdout=write, stderr=subprocess.PIPE
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_a_wrong_command_is_one_line():
     done = run("trian")
     assert (done.returncode, done.stdout) == (2, "")
