@@ -129,9 +129,11 @@ def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
         elif groups:
             groups[-1][1].append(token)
         else:
-            raise ConfigError(
-                f"unexpected argument {show(token)}; settings are given as --key value"
-            )
+            how = "settings are given as --key value"
+            if token.endswith((".yaml", ".yml")) or token in presets.names():
+                presets.find(token)  # raises with a suggestion if there is none
+                how = f"a file of settings is given as --config {token}"
+            raise ConfigError(f"unexpected argument {show(token)}; {how}")
     overrides: PlainDict = {}
     for name, texts in groups:
         if not texts:

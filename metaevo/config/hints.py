@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_type_hints
 
@@ -24,7 +25,8 @@ class UnknownKey(NamedTuple):
 
     def explained(self, root: Any) -> str:
         """Return the message; `root` is the dataclass of all settings."""
-        hint = of_key(self.key, self.siblings, root)
+        section = self.key[: self.key.rfind(".") + 1]
+        hint = of_key(self.key, [section + each for each in self.siblings], root)
         allowed = ", ".join(sorted(self.siblings)) or "none"
         return f"unknown key {self.shown}{hint}; allowed: {allowed}"
 
@@ -32,7 +34,7 @@ class UnknownKey(NamedTuple):
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     """Return the suggestion for an unknown dotted key, " (did you mean ...?)", or an empty text.
 
-    `siblings` are the keys of its section, `root` is the dataclass of all settings.
+    `siblings` are the dotted keys of its section, `root` is the dataclass of all settings.
     """
     section, _, name = key.rpartition(".")
     if not section and name in COMMANDS:
@@ -40,18 +42,33 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     by_name: dict[str, list[str]] = {}
     for dotted in _dotted(root):
         by_name.setdefault(dotted.rpartition(".")[2], []).append(dotted)
-    meant = by_name.get(name) or difflib.get_close_matches(name, list(siblings), n=1)
+    meant = by_name.get(name, [])
     if not meant:
+        own = {dotted.rpartition(".")[2]: [dotted] for dotted in siblings}
         short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
-        for other in short or difflib.get_close_matches(name, list(by_name), n=1, cutoff=0.7):
-            meant = meant + by_name[other]
+        close = difflib.get_close_matches(name, own, n=1)
+        close += difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)
+        for other in short or difflib.get_close_matches(name, close, n=1):
+            meant = meant + own.get(other, by_name.get(other, []))
     return f" (did you mean {' or '.join(repr(each) for each in meant[:3])}?)" if meant else ""
 
 
-def of_value(value: Any, allowed: Iterable[str]) -> str:
+def of_value(value: Any, allowed: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the suggestion for a name that is not allowed."""
-    close = difflib.get_close_matches(value, list(allowed), n=1) if isinstance(value, str) else []
+    names = list(allowed) if isinstance(value, str) else []
+    close = difflib.get_close_matches(value, names, n=1, cutoff=cutoff)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def of_path(path: str) -> str:
+    """Return the suggestion for a path that does not exist: a similar name in its folder."""
+    folder, name = os.path.split(os.path.normpath(path))
+    try:
+        paths = {each: os.path.join(folder, each) for each in os.listdir(folder or ".")}
+    except (OSError, ValueError):
+        return ""
+    close = difflib.get_close_matches(name, paths, n=1, cutoff=0.7)
+    return f" (did you mean {paths[close[0]]}?)" if close else ""
 
 
 def _dotted(cls: Any, prefix: str = "") -> Iterator[str]:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from metaevo.config.errors import ConfigError
-from metaevo.config.hints import of_value
+from metaevo.config.hints import of_path, of_value
 
 _SUFFIX = ".yaml"
 
@@ -31,5 +31,8 @@ def find(text: str | Path) -> Path:
     known = names()
     if name in known:
         return folder() / f"{name}{_SUFFIX}"
-    hint = of_value(name, known)
+    beside = [each for each in known if name.startswith(f"{each.partition('/')[0]}/")]
+    hint = of_path(str(text)) or of_value(name, known, cutoff=0.7)
+    if beside and not hint:
+        hint = f"; there are {', '.join(beside)}"
     raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from metaevo.comparison.compare_runs import run_directories, trackers
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.config import ConfigError
+from metaevo.config.hints import of_path
 from metaevo.reports.numbers import counted
 from metaevo.runs.latest import run_path
 
@@ -33,7 +34,7 @@ def _read(name: str) -> list[Source]:
     paths = [run_path(name)]
     if not paths[0].is_dir():
         if not glob.has_magic(name):
-            raise ConfigError(f"{name}: there is no such run directory")
+            raise ConfigError(f"{name}: there is no such run directory{of_path(name)}")
         paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]
     found = [run for path in paths for run in run_directories.find(path)]
     if not found:

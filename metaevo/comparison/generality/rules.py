@@ -14,7 +14,7 @@ from metaevo.components import discovery, filling, learners, parts, published, r
 from metaevo.components.parts import Part
 from metaevo.components.published import Published
 from metaevo.config import ConfigError, files, show, to_dict
-from metaevo.config.hints import of_value
+from metaevo.config.hints import of_path, of_value
 from metaevo.config.plain import PlainDict
 from purerl.custom import is_custom
 from purerl.learners import HAND_WRITTEN, LEARNERS
@@ -93,16 +93,18 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         part, meta_params = _in_file(text)
         slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
         given = {slot: (part.function, meta_params)}
+    elif os.sep in text:
+        raise ConfigError(f"{text}: there is no such run directory{of_path(text)}")
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
         known += [entry.name for entry in entries if entry.card["slot"] in slots]
         known += LEARNERS
-        raise ConfigError(
-            f"{show(text)} is no rule{of_value(text, known)}; it must be the directory of a run "
-            "that evolved one, a file of published weights, a component's file (FILE.py), a "
-            f"learner (FILE.py:NAME), or one of {', '.join(known)}"
+        hint = of_value(text, known) or (
+            "; it must be the directory of a run that evolved one, a file of published weights, a "
+            f"component's file (FILE.py), a learner (FILE.py:NAME), or one of {', '.join(known)}"
         )
+        raise ConfigError(f"{show(text)} is no rule{hint}")
     if slot not in slots:
         raise ConfigError(f"{text}: fills {slot}; the benchmark has: {', '.join(slots)}")
     learner = slots[slot]

@@ -379,6 +379,13 @@ def test_bad_input_is_one_line(line, refused, tmp_path, monkeypatch):
     refused(main, ["generality", *line.split()])
 
 
+def test_a_folder_that_does_not_exist_suggests_a_similar_one(tmp_path):
+    (tmp_path / "first").mkdir()
+    with pytest.raises(metaevo.ConfigError) as caught:
+        metaevo.generality(tmp_path / "frist")
+    assert str(caught.value).endswith(f"(did you mean {tmp_path / 'first'}?)")
+
+
 def test_one_task_needs_no_list():
     with pytest.raises(metaevo.ConfigError, match=r"'cartpol'.*did you mean cartpole"):
         metaevo.generality("dpo", tasks="cartpol")
