@@ -15,7 +15,7 @@ class Progress(tqdm):
     """A `tqdm` bar that a thread redraws every second on a terminal.
 
     Compilation and the first block of generations take minutes without a step; the running clock
-    shows that the program is alive.
+    shows that the program is alive. A file gets each percent of a stage once.
     """
 
     SECONDS = 1.0
@@ -28,8 +28,9 @@ class Progress(tqdm):
         options.setdefault("dynamic_ncols", True)
         self._over = threading.Event()
         self._clock: threading.Thread | None = None
+        self._shown: tuple[str, int] | None = None
         super().__init__(*arguments, **options)
-        if not self.disable and getattr(self.fp, "isatty", bool)():
+        if not self.disable and self._on_terminal():
             self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)
             self._clock.start()
 
@@ -40,12 +41,22 @@ class Progress(tqdm):
                 self.unpause()  # the time left depends on the steps only
             self.set_description_str(text)
 
+    def display(self, *arguments: Any, **options: Any) -> None:
+        """Draw the bar; into a file only if it has a new stage or percent."""
+        shown = self.desc, round(self.n / (self.total or 1) * 100)
+        if self._on_terminal() or shown != self._shown:
+            self._shown = shown
+            super().display(*arguments, **options)
+
     def close(self) -> None:
         """Draw the bar for the last time."""
         self._over.set()
         if self._clock is not None and self._clock is not threading.current_thread():
             self._clock.join()
         super().close()
+
+    def _on_terminal(self) -> bool:
+        return bool(getattr(self.fp, "isatty", bool)())
 
     def _tick(self) -> None:
         while not self._over.wait(self.SECONDS):

@@ -326,11 +326,12 @@ class _Logbook:
         if len(of_mean):
             self.of_mean = number(float(of_mean[-1]))
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
-        self.bar.update(length)
         self.bar.set_postfix_str(
             f"fitness: found {self.of_mean}, candidates "
             f"{number(float(metrics['fitness_mean'][-1]))}, best "
-            f"{number(float(metrics['fitness_best'][-1]))}{rate}"
+            f"{number(float(metrics['fitness_best'][-1]))}{rate}",
+            refresh=False,
         )
+        self.bar.update(length)
         if int(metrics["diverged"][-1]) == block.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

@@ -190,15 +190,16 @@ def _log(
 
 
 def _show(bar: Any, settings: TrainSettings, curves: Any, length: int, elapsed: float) -> None:
-    bar.update(length)
     per_update = settings.train.frames_per_update * settings.seeds
     returns = mean_returns(curves[0])
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan
     bar.set_postfix_str(
-        f"return {latest:.4g}, {bar.n * per_update:,} frames, "
-        f"{length * per_update / elapsed:,.0f} frames/s"
+        f"return {latest:.4g}, {(bar.n + length) * per_update:,} frames, "
+        f"{length * per_update / elapsed:,.0f} frames/s",
+        refresh=False,
     )
+    bar.update(length)
 
 
 def _logged(run: Run[TrainSettings], population: Population, done: int) -> Iterator[int]:

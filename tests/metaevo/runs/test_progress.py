@@ -40,3 +40,14 @@ def test_the_clock_runs_in_a_stage_without_steps():
     last = terminal.getvalue().rpartition("\r")[2]
     assert last.startswith("tuning huber, 3 of 4: 100%")
     assert "3/3" in last
+
+
+def test_a_file_gets_each_percent_once():
+    file = io.StringIO()
+    with Progress(total=1000, desc="training", file=file, mininterval=0) as bar:
+        for step in range(1000):
+            bar.set_postfix_str(f"step {step}")
+            bar.update()
+            bar.refresh()
+    shown = [line.partition("|")[0] for line in file.getvalue().split("\r") if line.strip()]
+    assert shown == [f"training: {percent}%" for percent in range(101)]
