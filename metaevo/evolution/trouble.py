@@ -2,7 +2,32 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from metaevo.config import ConfigError
 from metaevo.config.plain import PlainMapping
+from metaevo.evolution.blocks import Block
+
+
+def check_first_generation(block: Block, name: str) -> None:
+    """Raise an error if every candidate of the first generation failed.
+
+    Later generations may fail, for instance on an unlucky draw of a task.
+
+    Args:
+        block: any block of the evolution; only the one with the first generation is checked.
+        name: name of the study, for the error message.
+
+    Raises:
+        ConfigError: in all processes, as they have the same metrics.
+    """
+    failed = block.metrics.get("diverged", np.zeros(0))
+    is_first = 0 < len(failed) == block.done
+    if is_first and failed[0] == block.evolution.population_size:
+        raise ConfigError(
+            f"{name}: all candidates of the first generation scored NaN or infinity; look for "
+            "operations that are not finite, such as the logarithm of a negative number"
+        )
 
 
 def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:

@@ -22,7 +22,7 @@ from metaevo.evolution.problem import (
 )
 from metaevo.evolution.strategies import GENETIC_PROGRAMMING, GivenStrategy
 from metaevo.evolution.strategy import Strategy, StrategyConfig
-from metaevo.evolution.trouble import trouble
+from metaevo.evolution.trouble import check_first_generation, trouble
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
@@ -148,7 +148,8 @@ def evolve(
         resume: continue from the last checkpoint.
 
     Raises:
-        ConfigError: if the settings or the directory are invalid.
+        ConfigError: if the settings or the directory are invalid, or all candidates of the first
+            generation failed.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
     own = None if strategy is None or isinstance(strategy, StrategyConfig | Mapping) else strategy
@@ -279,6 +280,7 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             state, keep = evolution.init(), config.chunk_size is not None
             records: list[PlainDict] = []
             for block in run_generations(evolution, evolution.start(), keep_chunks=keep):
+                check_first_generation(block, study.name)
                 evolution, state = block.evolution, block.state
                 bar.stage("evolving")
                 new = records_of(block, records[-1]["frames"] if records else 0)

@@ -32,6 +32,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.blocks import Block, as_text, records_of, run_generations
 from metaevo.evolution.evolution import Evolution, State
+from metaevo.evolution.trouble import check_first_generation
 from metaevo.reports.numbers import number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
@@ -159,7 +160,7 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
             return 0
         evolution = make_evolution(study, settings, resolved)
         hosts.raise_on_all(_stand_by)  # the first process reads a checkpoint
-        for _ in _blocks(evolution, evolution.start(), settings, stop):
+        for _ in _blocks(study, evolution, evolution.start(), settings, stop):
             pass
         return stop.exit_code
 
@@ -242,7 +243,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
-        for block in _blocks(evolution, state, run.settings, run.stop):
+        for block in _blocks(study, evolution, state, run.settings, run.stop):
             logbook.add(block)
     if block.done < total:
         logbook.save(block.state)
@@ -256,16 +257,22 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
 
 
 def _blocks(
-    evolution: Evolution, start: State, settings: EvolutionSettings, stop: StopOnSignal
+    study: Study,
+    evolution: Evolution,
+    start: State,
+    settings: EvolutionSettings,
+    stop: StopOnSignal,
 ) -> Iterator[Block]:
-    """Return the remaining generations in blocks, identical in all processes."""
-    return run_generations(
+    """Yield the remaining generations in blocks, identical in all processes."""
+    for block in run_generations(
         evolution,
         start,
         every=settings.run.checkpoint_every,
         keep_chunks=settings.evolution.chunk_size is not None,
         stop=stop,
-    )
+    ):
+        check_first_generation(block, study.name)
+        yield block
 
 
 class _Logbook:

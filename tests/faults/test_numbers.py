@@ -86,13 +86,6 @@ EVOLUTION = {
     "evolution": {"generations": 3, "validation_seeds": 2},
     "run": {"checkpoint_every": 1},
 }
-COMPARISON = {
-    "seeds": 4,
-    "tuning_seeds": 2,
-    "ablation_seeds": 2,
-    "sampler": "grid",
-    "space": {"learning_rate": [0.1]},
-}
 
 
 def call(script, config, tmp_path, *arguments, code=0, before=()):
@@ -122,18 +115,10 @@ def infinite(config):
 
 
 @pytest.mark.faults
-def test_an_evolution_without_a_valid_candidate_ends_normally(tmp_path):
-    config = infinite(EVOLUTION) | {"evaluation": COMPARISON}
-    stderr = call("evolve_value_loss", config, tmp_path)
-    assert "every candidate of the last generation failed" in stderr
-    generations = [each for each in records(tmp_path) if each["kind"] == "generation"]
-    assert [each["diverged"] for each in generations] == [4, 4, 4]
-    assert [each["fitness_mean"] for each in generations] == [None] * 3
-    result = json.loads((tmp_path / "run" / "evaluation.json").read_text())
-    assert {each["diverged"] for each in result["variants"]} == {4}
-    assert result["conclusion"] == "undecided"
-    with np.load(tmp_path / "run" / "meta_params" / "state.npz") as file:
-        assert all(np.isfinite(file[name]).all() for name in file.files)
+def test_an_evolution_without_a_finite_candidate_ends_after_the_first_generation(tmp_path):
+    stderr = call("evolve_value_loss", infinite(EVOLUTION), tmp_path, code=2)
+    assert "evolve_value_loss: all candidates of the first generation" in stderr.splitlines()[-1]
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 @pytest.mark.faults

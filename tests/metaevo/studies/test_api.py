@@ -53,6 +53,18 @@ def through(tmp_path_factory):
     return evolve(tmp_path_factory.mktemp("evolve") / "through", 24)
 
 
+@pytest.mark.parametrize("folder", [None, "run"])
+def test_an_evolution_without_a_finite_candidate_ends_at_once(folder, tmp_path):
+    class Undefined(Quadratic):
+        def evaluate(self, key, meta_params):
+            evaluation = super().evaluate(key, meta_params)
+            return evaluation._replace(fitness=jnp.log(evaluation.fitness))
+
+    run_dir = folder and tmp_path / folder
+    with pytest.raises(ConfigError, match=r"Undefined: all candidates.* NaN"):
+        metaevo.evolve(Undefined(), strategy=STRATEGY, evolution=CONFIG, run_dir=run_dir)
+
+
 def without_times(records):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
