@@ -49,8 +49,11 @@ def conclusion(result: RunComparison) -> str:
     rivals = [pair for pair in pairs if pair.verdict != "better"]
     if rivals:
         beaten = len(pairs) - len(rivals)
-        better = f" It is better than {counted(beaten, 'other group')}." if beaten else ""
-        return f"Undecided: {value[best.label]} leads; {_needs(rivals[0])}.{better}"
+        better = f" {best.label} is better than {counted(beaten, 'other group')}." if beaten else ""
+        leads = f"leads; {_needs(rivals[0])}"
+        if rivals[0].difference.value == 0:
+            leads = f"and {value[rivals[0].second]} score the same"
+        return f"Undecided: {value[best.label]} {leads}.{better}"
     lead = pairs[0].difference
     by = f"by {estimate(abs(lead.value), *sorted(map(abs, lead.interval)))}"
     if len(pairs) == 1:

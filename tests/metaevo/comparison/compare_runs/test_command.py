@@ -53,6 +53,13 @@ def test_few_seeds_are_undecided_and_the_needed_number_is_given(make_run):
     assert single.pairs[0].needed == float("inf")
 
 
+def test_no_run_leads_among_equals(make_run):
+    result = analyse(make_run("a", 100.0), make_run("b", 100.0, rate=0.5))
+    assert result.pairs[0].difference.value == 0
+    assert "leads" not in conclusion(result)
+    assert all(each.label in conclusion(result) for each in result.groups)
+
+
 def test_p_values_are_adjusted_for_all_pairs(make_run):
     result = analyse(*(make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)))
     assert result.comparisons == 3
