@@ -55,7 +55,7 @@ def of_run(run: Path) -> dict[str, Any]:
         shown.insert(0, _evolutions(evaluation))
     if unseen:
         title = f"Unseen tasks, {unseen['variants'][0]['seeds']} seeds each"
-        shown.append(_plain(tables.by_task(unseen, title)))
+        shown.append(_plain(tables.by_task(unseen, title, is_unseen=True)))
     best = judged["against_best"]
     words = ["python", *shlex.split(where["command_line"])[1:]]
     if "--run-dir" in words:  # a place on that machine
@@ -88,7 +88,7 @@ def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[s
 
 
 def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return the table of several evolutions, and of their mean, with their unseen tasks."""
+    """Return the table of several evolutions, their mean and the best hand-written variant."""
     variants = {each["name"]: each for each in evaluation["variants"]}
     rows = []
     for each in evaluation["evolutions"]:
@@ -106,6 +106,7 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
         judged = [elsewhere[name] for name in verdict.judgements(evaluation)]
         for row, each in zip(rows, [*judged, unseen["together"]], strict=True):
             row.append(f"{difference_text(each)}, {carried(each)}")
+    rows.append([best, score_text(variants[best]), *[""] * (len(columns) - 2)])
     title = f"{len(evaluation['evolutions'])} evolutions"
     return {"title": title, "columns": columns, "rows": rows}
 

@@ -83,7 +83,7 @@ class Evolutions:
         )
 
     def table(self, result: HeldOut | None) -> page.Table:
-        """Return a table of the evolutions, with a last row for all of them."""
+        """Return a table of the evolutions, of their mean and of the best hand-written variant."""
         columns = ["evolution", "validation"]
         cells: list[list[Any]] = [
             [f"seed {each.seed}", None if score == -math.inf else score]
@@ -91,24 +91,26 @@ class Evolutions:
         ]
         if result is None:
             return page.Table("Evolutions", columns, cells)
+        best = verdict.row_of(result, result["best_hand_written"])
         cells.append(["all", None])
         scored: list[ResultRow | Together] = [*self._rows(result), result["together"]]
         for row, each, judged in zip(cells, scored, self._judged(result), strict=True):
             row += [each["iqm"], each["interval"], difference_text(judged)]
             row.append(judged["conclusion"])
-        best = verdict.best_function(result)
-        columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
+        columns += ["IQM", "95% interval", f"difference from {best['name']}", "verdict"]
         unseen = result.get("unseen")
         if unseen is not None and (everything := pooled(unseen)):
-            best = verdict.best_function(everything)
-            columns += [f"unseen: difference from {best}", "verdict there"]
+            other = verdict.best_function(everything)
+            columns += [f"unseen: difference from {other}", "verdict there"]
             for row, judged in zip(cells, self._judged(everything), strict=True):
                 row += [difference_text(judged), carried(judged)]
         note = (
-            "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
-            "over evolutions; its intervals take the evolution as the unit."
+            "IQM: interquartile mean of held-out seeds, the same for all. All: the mean over "
+            "evolutions; its intervals take the evolution as the unit."
         )
-        return page.Table("Evolutions", columns, cells, note=note, highlight=len(cells) - 1)
+        mean, written = len(cells) - 1, [best["name"], None, best["iqm"], best["interval"]]
+        cells.append(written + [None] * (len(columns) - len(written)))
+        return page.Table("Evolutions", columns, cells, note=note, highlight=mean)
 
     def _rows(self, result: HeldOut) -> list[ResultRow]:
         judged = verdict.judgements(result)

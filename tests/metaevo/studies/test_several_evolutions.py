@@ -133,7 +133,14 @@ def test_all_are_compared_on_unseen_tasks_with_the_same_contenders(several, fold
     scaled = {**result, "unseen": {**ours, **wide}}  # as if 4 seeds gave a scale
     table = Evolutions(path, settings_of(2)).table(scaled)
     each = sorted(wide["evolutions"], key=lambda judged: judged["learned"])
-    assert [row[-1] for row in table.rows] == [*map(carried, each), carried(wide["together"])]
+    verdicts = [*map(carried, each), carried(wide["together"])]
+    assert [row[-1] for row in table.rows] == [*verdicts, None]  # of the hand-written one
+    best = by_name(result)[result["best_hand_written"]]
+    assert (
+        table.rows[-1][2]
+        == pytest.approx(result["together"]["iqm"] - result["together"]["difference"])
+        == pytest.approx(best["iqm"])
+    )
     study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
     tree, _ = load_tree(path / "seed_4" / "meta_params")
     alone = judge(
