@@ -242,20 +242,18 @@ def _tables(outcome: _Outcome) -> list[page.Table]:
     if result is not None:
         found.append(tables.contenders(result))
         if "seen" in result:
-            found.append(tables.by_task(result["seen"], "Tasks of the evolution"))
+            found.append(tables.by_task(result["seen"], "Tasks of the evolution", is_unseen=False))
         else:
             found += tables.tuned_settings(result)
     if unseen is not None:
-        found.append(tables.by_task(unseen, "Unseen tasks"))
+        found.append(tables.by_task(unseen, "Unseen tasks", is_unseen=True))
     return found
 
 
-def _verdicts(outcome: _Outcome) -> list[page.Text | layout.Banner]:
+def _verdicts(outcome: _Outcome) -> list[layout.Banner]:
     """Return the verdicts for the top of the report and for the terminal."""
     _, result, unseen, _ = outcome
-    found: list[page.Text | layout.Banner] = []
-    if short := verdict.in_short(result, unseen):
-        found.append(page.Text("", short))
+    found = []
     if unseen is not None:
         found.append(verdict.unseen_banner(unseen))
     if result is not None:
@@ -263,11 +261,10 @@ def _verdicts(outcome: _Outcome) -> list[page.Text | layout.Banner]:
     return found
 
 
-def _print(shown: list[page.Table], paragraphs: list[str], first: list[Any]) -> None:
-    """Print tables, findings, and the texts and banners at the top of the report."""
+def _print(shown: list[page.Table], paragraphs: list[str], first: list[layout.Banner]) -> None:
+    """Print tables, findings, and the banners at the top of the report."""
     for each in first:
-        word = f"{each.word.capitalize()}: " if isinstance(each, layout.Banner) else ""
-        paragraphs = [*paragraphs, word + " ".join(each.paragraphs)]
+        paragraphs = [*paragraphs, f"{each.word.capitalize()}: {' '.join(each.paragraphs)}"]
     for table in shown:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:

@@ -10,7 +10,7 @@ from metaevo import statistics
 from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
 from metaevo.reports import layout, page, score_plots
-from metaevo.reports.numbers import difference_text, estimate, score_text
+from metaevo.reports.numbers import estimate, score_text
 from metaevo.reports.plots import is_learned
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies import verdict
@@ -76,10 +76,11 @@ def tuned_settings_by_task(judged: Unseen, kind: str) -> layout.Folded:
     return layout.Folded(f"Tuned settings on {kind}", tables)
 
 
-def by_task(judged: Unseen, heading: str) -> page.Table:
+def by_task(judged: Unseen, heading: str, *, is_unseen: bool) -> page.Table:
     """Return the scores of contenders by task; the last row pools all tasks, normalised.
 
-    With several evolutions it shows their mean, with the evolution as the unit.
+    With several evolutions it shows their mean, with the evolution as the unit. A rule can be "not
+    worse" over all tasks that it has not seen.
     """
     results: dict[str, HeldOut] = {**judged["tasks"]}
     if everything := pooled(judged):
@@ -87,12 +88,15 @@ def by_task(judged: Unseen, heading: str) -> page.Table:
     rows = []
     for name, result in results.items():
         scores = map(score_text, _shown(result))
-        rows.append([name, *scores, f"{_verdict(result)} against {verdict.best_function(result)}"])
+        word: str = verdict.judgement(result)["conclusion"]
+        if is_unseen and result is everything:
+            word = verdict.word_of(everything)
+        rows.append([name, *scores, _verdict(result, word)])
     first = next(iter(results.values()))
     names = [row["name"].replace("same hyperparameters", "untuned") for row in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
-        f"{_reference(first)}."
+        f"{_reference(first)}, both on other seeds."
     )
     if "together" in first:
         note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
@@ -117,12 +121,12 @@ def _shown(result: HeldOut) -> Sequence[PlainMapping]:
     return [mean, *(row for row in rows if row["name"] not in own)]
 
 
-def _verdict(result: HeldOut) -> str:
-    judged, count = verdict.judgement(result), ""
+def _verdict(result: HeldOut, word: str) -> str:
+    count = ""
     if "together" in result:
         found = result["together"]
         count = f", better in {found['better']} of {found['evolutions']}"
-    return f"{judged['conclusion']}{count}: {difference_text(judged)}"
+    return f"{word}{count}: {verdict.against(result)}"
 
 
 def _reference(result: HeldOut) -> str:

@@ -4,9 +4,10 @@ The comparison is the content of evaluation.json, or one that pools several task
 `metaevo.comparison.unseen.aggregate`.
 """
 
+from metaevo.comparison.unseen import carried
 from metaevo.reports import layout, page
 from metaevo.reports.numbers import difference_text, number, score_text
-from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, Unseen, pooled
+from metaevo.runs.schema import Carried, HeldOut, Judgement, ResultRow, Together, Unseen, pooled
 
 UNSEEN, OF_EVOLUTION = "unseen tasks", "tasks of the evolution"
 """The two kinds of tasks that a comparison can pool."""
@@ -31,6 +32,11 @@ def judgements(result: HeldOut) -> dict[str, Judgement]:
     """Return the comparison of each evolution with the best variant, by learned function."""
     judged = result.get("evolutions", [result["against_best"]])
     return {row_of(result, each["learned"])["function"]: each for each in judged}
+
+
+def word_of(unseen: HeldOut) -> Carried:
+    """Return the verdict on a rule over all unseen tasks."""
+    return carried(judgement(unseen))
 
 
 def against(result: HeldOut) -> str:
@@ -105,31 +111,18 @@ def budget(result: HeldOut, tasks: str) -> str:
     return f"{who} was tuned {how}); {other} has the highest score with the run's hyperparameters."
 
 
-def in_short(result: HeldOut | None, unseen: Unseen | None) -> list[str]:
-    """Return a sentence with the verdicts on several tasks of the evolution and on unseen ones."""
-    elsewhere = pooled(unseen) if unseen is not None else None
-    if result is None or "seen" not in result or unseen is None or elsewhere is None:
-        return []
-    seen_tasks = pooled_tasks(result["seen"], "tasks it was evolved on")
-    tuned = row_of(elsewhere, elsewhere["learned"])["tuning_frames"]
-    return [
-        f"{judgement(result)['conclusion'].capitalize()} on {seen_tasks} ({against(result)}), "
-        f"{unseen['carried']} on {pooled_tasks(unseen, 'it never saw')} ({against(elsewhere)}"
-        f"{', both tuned there' if tuned else ''})."
-    ]
-
-
-def banner(result: HeldOut, tasks: str, where: str = "") -> layout.Banner:
+def banner(result: HeldOut, tasks: str, word: str = "") -> layout.Banner:
     """Return the verdict for the top of a report and for the terminal.
 
     Args:
         result: the comparison.
         tasks: the tasks that it pools, such as "5 unseen tasks"; empty for a single task.
-        where: what follows the conclusion.
+        word: the verdict; by default the conclusion.
     """
     conclusion = judgement(result)["conclusion"]
+    text = f"{word or conclusion} on {tasks}" if tasks else conclusion
     paragraphs = [sentence(result, tasks), budget(result, tasks)]
-    return layout.Banner(conclusion, f"{conclusion}{where}".upper(), against(result), paragraphs)
+    return layout.Banner(conclusion, text.upper(), against(result), paragraphs)
 
 
 def unseen_banner(unseen: Unseen) -> layout.Banner:
@@ -141,4 +134,4 @@ def unseen_banner(unseen: Unseen) -> layout.Banner:
             "better than random play."
         )
         return layout.Banner("undecided", UNSEEN.upper(), "", [reason])
-    return banner(everything, pooled_tasks(unseen, UNSEEN), f" on {UNSEEN}")
+    return banner(everything, pooled_tasks(unseen, UNSEEN), word_of(everything))

@@ -13,6 +13,8 @@ from metaevo.components.value_losses import SIDES
 from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.signals import StopRequestedError
+from metaevo.studies import verdict
+from metaevo.studies.tables import by_task
 from tests.metaevo import evolving
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score
 
@@ -222,6 +224,16 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
 def test_a_rule_is_not_worse_if_a_loss_of_a_tenth_is_excluded(conclusion, interval, carried):
     judged = {"conclusion": conclusion, "difference_interval": interval}
     assert unseen.carried(judged) == carried
+
+
+def test_the_table_and_the_verdict_of_unseen_tasks_agree(results):
+    found = unseen.aggregate(results)
+    found["against_best"] |= {"conclusion": "undecided", "difference_interval": [-0.09, 0.3]}
+    shown = by_task(found, "Unseen tasks", is_unseen=True)
+    assert shown.rows[-1][-1].startswith("not worse: ")
+    assert verdict.unseen_banner(found).word == "NOT WORSE ON 2 UNSEEN TASKS"
+    seen = by_task(found, "Tasks of the evolution", is_unseen=False)
+    assert seen.rows[-1][-1].startswith("undecided: ")
 
 
 @pytest.mark.long
