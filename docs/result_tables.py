@@ -107,6 +107,7 @@ def _origin(content: dict[str, Any]) -> str:
     machine = content["machine"]
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     jax = f"jax {machine['jax']}" if machine.get("jax") else ""
-    about = [content["date"], machine.get("processor"), cores, jax, content.get("note")]
+    processor = machine.get("gpu") or machine.get("processor")
+    about = [content["date"], processor, cores, jax, content.get("note")]
     words = ", ".join(part for part in about if part)
     return f"<small>{words}. `{content['command']}`</small>"

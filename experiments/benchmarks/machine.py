@@ -7,6 +7,8 @@ import json
 import os
 import platform
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import date
@@ -34,11 +36,21 @@ def machine() -> dict[str, Any]:
     return {
         "processor": model,
         "cores": cores(),
+        **({"gpu": gpu} if (gpu := _gpu()) else {}),
         "load": os.getloadavg()[0],
         "commit": commit(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in installed},
     }
+
+
+def _gpu() -> str:
+    """Return the names and drivers of NVIDIA's GPUs."""
+    if not shutil.which("nvidia-smi"):
+        return ""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "; ".join(found.stdout.splitlines())
 
 
 def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:

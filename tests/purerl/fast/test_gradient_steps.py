@@ -33,7 +33,9 @@ def plain(step, params, opt_state, inputs):
 
 
 def assert_close(found, expected):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected
+    )
 
 
 def test_steps_match_a_plain_loop():
