@@ -4,8 +4,10 @@ import json
 import os
 import sys
 
+import pytest
+
 from experiments.benchmarks import gpu
-from experiments.benchmarks.gpu_programs import programs
+from experiments.benchmarks.gpu_programs import hlo, programs
 from experiments.benchmarks.processes import Variant, Worker
 
 WORKER = """
@@ -14,6 +16,32 @@ print(json.dumps({"row": {"GB / update": "3"}, "compile_seconds": 2.5}), flush=T
 for line in sys.stdin:
     print(json.dumps({"seconds": 0.5, "amount": 1e6, "peak_bytes": 2**21}), flush=True)
 """
+
+
+TEXT = """HloModule example
+
+%product (x: f32[1000,1000], y: f32[1000,1000]) -> f32[1000,1000] {
+  %x = f32[1000,1000]{1,0} parameter(0)
+  %y = f32[1000,1000]{1,0} parameter(1)
+  ROOT %dot = f32[1000,1000]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY %main (a: f32[1000,1000]) -> f32[1000,1000] {
+  %a = f32[1000,1000]{1,0} parameter(0)
+  %kernel = f32[500,64,32]{2,1,0} parameter(1)
+  %bias = f32[500,32]{1,0} parameter(2)
+  %inputs = f32[500,100,64]{2,1,0} parameter(3)
+  %call = f32[500,100,32]{2,1,0} custom-call(%kernel, %bias, %inputs), TARGET
+  ROOT %fusion = f32[1000,1000]{1,0} fusion(%a, %a), kind=kCustom, calls=%product
+}
+""".replace("TARGET", 'custom_call_target="__gpu$xla.gpu.triton"')
+
+
+def test_an_estimate_counts_products():
+    total = hlo.Program(TEXT, bandwidth=1e15).whole.total
+    products = 1000**3 + 500 * 100 * 64 * 32
+    assert total.seconds == pytest.approx(products / hlo.PRODUCTS_PER_SECOND)
+    assert total.launches == 2
 
 
 def test_its_programs_exist():

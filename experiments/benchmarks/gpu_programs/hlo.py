@@ -1,10 +1,12 @@
 """Costs of an optimised GPU program, read from its text: kernels, bytes, host round trips.
 
-A kernel takes max(launch, bytes / bandwidth) seconds. A loop costs its body times its trips. A loop
-with an unknown number of trips, or a conditional, also waits for the host. In a CUDA graph neither
-does, but each iteration evaluates the condition of its loop and passes it to the graph.
+A kernel takes max(launch, bytes / bandwidth, products / their rate) seconds. A loop costs its body
+times its trips. A loop with an unknown number of trips, or a conditional, also waits for the host.
+In a CUDA graph neither does, but each iteration evaluates the condition of its loop and passes it
+to the graph.
 """
 
+import itertools
 import math
 import re
 from collections import defaultdict
@@ -12,10 +14,16 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from purerl.fast.kernels import NARROWEST
+
 LAUNCH_SECONDS = 2e-6
 """Time from one kernel to the next inside a stream, if the kernel itself is short."""
 SYNC_SECONDS = 10e-6
 """Time of a round trip to the host, which reads a predicate before it launches the next kernel."""
+
+PRODUCTS_PER_SECOND = 20e12
+"""Multiplications of matrices, each with an addition, by small products of TF32 and by the kernels
+of `purerl.fast.perceptron`; those take 18e12 to 26e12 on an H200."""
 
 BYTES = {
     **dict.fromkeys(("pred", "s8", "u8", "s4", "u4"), 1),
@@ -181,9 +189,20 @@ class Program:
             scratch = each.op == "custom-call"  # a library's workspace is declared as bytes
             moved = sum(_bytes(table[name].type) for name in each.operands if name in table)
             moved += sum(size for kind, size in _arrays(each.type) if not scratch or kind != "s8")
-        seconds = max(LAUNCH_SECONDS, moved / self.bandwidth)
+        products = self._products(each, table) / PRODUCTS_PER_SECOND
+        seconds = max(LAUNCH_SECONDS, moved / self.bandwidth, products)
         graphed = each.name in self.graphed
         return Cost(launches=1, bytes=moved, graphed=graphed, seconds=seconds)
+
+    def _products(self, each: _Instruction, table: dict[str, _Instruction]) -> float:
+        """Multiplications of matrices in a kernel."""
+        if each.op == "fusion":
+            inside = self.computations[each.attribute("calls")]
+            dots = [part for part in inside.values() if part.op == "dot"]
+            return sum(_multiplications(dot, inside) for dot in dots)
+        if "xla.gpu.triton" in each.attributes:
+            return _of_perceptron(each, [_shape(table[name].type) for name in each.operands])
+        return _multiplications(each, table) if each.op == "dot" else 0.0
 
     def _fusion(self, each: _Instruction) -> float:
         """Bytes of a fusion; slices and updates in place count what they touch."""
@@ -262,6 +281,39 @@ def _closing(text: str) -> int:
         if depth == 0:
             return position
     raise ValueError(f"no closing parenthesis in {text[:80]!r}")
+
+
+def _shape(kind: str) -> list[int]:
+    return [int(size) for size in kind[kind.index("[") + 1 : kind.index("]")].split(",") if size]
+
+
+def _multiplications(dot: _Instruction, table: dict[str, _Instruction]) -> float:
+    """Multiplications of a product of two arrays."""
+    summed = re.search(r"lhs_contracting_dims=\{([0-9,]*)\}", dot.attributes)
+    assert summed is not None, dot
+    shape = _shape(table[dot.operands[0]].type)
+    sizes = [shape[int(index)] for index in summed.group(1).split(",")]
+    return float(math.prod(_shape(dot.type)) * math.prod(sizes))
+
+
+def _of_perceptron(each: _Instruction, shapes: list[list[int]]) -> float:
+    """Multiplications of a kernel of `purerl.fast.perceptron`, 0 for others.
+
+    Its operands are matrices [agents, in, out], each with biases [agents, out], then the inputs
+    [agents, rows, in]. Backwards, it has several results: the activations, computed again, and the
+    gradients of matrices and of inputs.
+    """
+    pairs = list(itertools.takewhile(_are_layer, zip(shapes[::2], shapes[1::2], strict=False)))
+    if not pairs:
+        return 0.0
+    agents, rows, _ = shapes[2 * len(pairs)]
+    sizes = sum(math.prod(matrix[1:]) for matrix, _ in pairs)
+    return float(agents * max(rows, NARROWEST) * sizes * (3 if each.type.startswith("(") else 1))
+
+
+def _are_layer(pair: tuple[list[int], list[int]]) -> bool:
+    matrix, biases = pair
+    return len(matrix) == 3 and matrix[::2] == biases
 
 
 def _arrays(kind: str) -> list[tuple[str, float]]:
