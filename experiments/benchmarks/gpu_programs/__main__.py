@@ -8,8 +8,9 @@ python -m experiments.benchmarks.gpu_programs --save docs/results/gpu_programs.j
 Programs are compiled with the flags that `metaevo` sets (`metaevo.devices.setup`). The optimised
 program has exact numbers of kernel launches and host round trips, and the bytes that its kernels
 read and write. The estimated speed assumes that a kernel takes max(2 µs, bytes / the memory's
-bandwidth), inside a CUDA graph or not, and that a round trip to the host takes 10 µs. It leaves out
-arithmetic, caches and launches that overlap.
+bandwidth, matrix products / 2e13 multiplications per second), inside a CUDA graph or not, and that
+a round trip to the host takes 10 µs. It leaves out other arithmetic, caches and launches that
+overlap.
 """
 
 import argparse
