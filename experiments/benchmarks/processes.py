@@ -61,7 +61,7 @@ def own(
 
 
 class Worker:
-    """A variant in a separate process, which compiles and then measures when it is told to."""
+    """A variant in a separate process, which compiles, and measures on each request."""
 
     def __init__(self, name: str, variant: Variant):
         """Start the process."""
@@ -76,7 +76,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # to end what the command has started, too
+            start_new_session=True,  # so that its subprocesses end with it
         )
 
     def __enter__(self) -> Self:
@@ -135,8 +135,8 @@ def measure(
         at_once: compile all at the same time, instead of one after another.
 
     Returns:
-        The results, without variants that cannot do the work or fail; and the labels of those that
-        fail, which are printed.
+        The results, without variants that cannot do the work or fail; and the labels of failed
+        variants, which are printed.
     """
     measured: dict[Labels, Measured] = {}
     failed: list[Labels] = []

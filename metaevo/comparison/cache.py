@@ -10,12 +10,12 @@ from metaevo.config.plain import PlainDict
 
 
 def cached_in(file: Path | None, kind: Any, key: str, work: Callable[[], PlainDict]) -> Any:
-    """Return what a file holds under a key, or else do the work and write its result there.
+    """Return the content of a file if it has this key; otherwise do the work and write it there.
 
     A damaged file is replaced, with a warning.
 
     Args:
-        file: the file; None to store nothing.
+        file: None if the result is not kept.
         kind: the type of its content, which has a `key`.
         key: digest of everything that the result depends on.
         work: returns the rest of the content.

@@ -20,7 +20,7 @@ MakeContender = Callable[[Functions, Any], Contender]
 
 
 class Replacement(NamedTuple):
-    """A part to compare in the place of the evolved one of its slot."""
+    """A part that replaces the evolved part of its slot in a comparison."""
 
     part: Part
     meta_params: MetaParams
@@ -40,7 +40,7 @@ def entries_of(
         parts: the evolved parts.
         learned: meta-parameters by name of the entry.
         contender: makes a contender from functions and example meta-parameters.
-        replacements: by name of the entry; the other parts stay those of the first learned entry.
+        replacements: by name of the entry; the other parts are the first learned entry's.
 
     Returns:
         learned entries, replacements, the references of all slots, and the references with another

@@ -42,8 +42,8 @@ class EvaluationConfig:
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
     own: dict[str, PlainDict] = field(default_factory=dict)
-    """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
-    those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
+    """for hand-written functions, by their names: hyperparams with their own ranges, instead of the
+    common ones ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """how settings in the space are chosen; grid: all combinations, with 5 values of a range"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64

@@ -319,7 +319,7 @@ def scores_of_ends(
     Args:
         task: the task.
         this: its comparison.
-        rows: its measured variants, of which the last one of the reference is tuned.
+        rows: its measured variants; the reference's last one is tuned.
         progress: called after each chunk of agents.
 
     Returns:

@@ -49,7 +49,7 @@ class EvolutionConfig:
     """Length of an evolution, and settings of the evaluation of candidates."""
 
     generations: Annotated[int, Ge(0)] = 30
-    """in all; more can be asked for when a run is resumed"""
+    """in total; a resumed run can have more"""
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
     across_tasks: AcrossTasks = "mean"
@@ -60,8 +60,9 @@ class EvolutionConfig:
     relative to theirs on the same draw. 0 for the score that the reference has at the full length
     and without draws"""
     paired_tasks: bool = False
-    """give each task some antithetic pairs of its own, ranked within the pair, instead of all
-    candidates (for strategies whose second half mirrors the first, such as Open_ES)"""
+    """evaluate each antithetic pair on one task and rank it within the pair, instead of every
+    candidate on all tasks (for strategies that mirror the first half in the second, such as
+    Open_ES)"""
     validation_every: Annotated[int, Gt(0)] = 5
     """generations between two evaluations of the mean on the fixed validation keys; the last
     generation's is always evaluated"""
@@ -277,7 +278,7 @@ class Evolution:
         return strategies.make(self.strategy_config, self._solution, self.problem, **steps)
 
     def _judged(self, evaluation: Evaluation) -> tuple[Evaluation, jax.Array]:
-        """Return the means of each candidate [population_size], and the fitness to tell."""
+        """Return each candidate's means [population_size], and the fitness for the strategy."""
         layout, config = self.layout, self.config
         by_task = jax.tree.map(lambda leaf: jnp.mean(layout.of_tasks(leaf), axis=2), evaluation)
         if layout.paired:

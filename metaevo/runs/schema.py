@@ -229,7 +229,7 @@ class HeldOut(TypedDict):
     budget: NotRequired[Text]
     """tuning of the contenders"""
     seen: "NotRequired[Unseen]"
-    """of an evolution on several tasks: the comparison on each of them"""
+    """for an evolution on several tasks: the comparison on each task"""
     unseen: "NotRequired[Unseen]"
 
 
@@ -255,7 +255,7 @@ class Unseen(TypedDict):
     tasks: dict[str, UnseenResult]
     without_scale: list[Text]
     carried: NotRequired[Carried]
-    """the verdict over all of them; earlier versions lacked it"""
+    """the verdict over all tasks; missing in results of earlier versions"""
 
 
 class JudgedUnseen(TypedDict):

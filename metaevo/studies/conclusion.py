@@ -132,7 +132,7 @@ def write_report(
 ) -> None:
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
 
-    `directory` is the run's, or that of a comparison on another task. `metaevo.load` reads the
+    `directory` belongs to the run, or to a comparison on another task. `metaevo.load` reads the
     meta-parameters `found` from `source`; it is None if it cannot.
     """
     saved = directory.read_config()

@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
-    """Return the evolutions of the run in a directory, including those that have not begun."""
+    """Return all evolutions of the run in a directory, even if they have not begun."""
     first = settings.run.seed
     seeds = range(first, first + settings.run.evolution_seeds)
     return [Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in seeds]
@@ -59,7 +59,7 @@ class Evolutions:
         checkpoint.save_tree(directory.meta_params, found, about)
 
     def learned(self) -> dict[str, MetaParams]:
-        """Return the meta-parameters by name in the comparison, those of the best first."""
+        """Return the meta-parameters by name in the comparison, the best evolution first."""
         others = [each for each in self.members if each is not self.chosen]
         return {
             each.name: checkpoint.load_tree(each.directory.meta_params)[0]

@@ -73,7 +73,7 @@ class LearnerStudy(Study):
             )
         self.settings = settings
         self.first = settings
-        """the settings of figures and ablations: those of the first task"""
+        """the settings of the first task, used by figures and ablations"""
         where = ""
         try:
             for name, change in list((settings.tasks or {}).items())[:1]:
@@ -99,7 +99,7 @@ class LearnerStudy(Study):
             )
             for each in self.seen
         ]
-        """what is evolved on in each of the named tasks"""
+        """the learner, environment and hyperparameters of each task"""
         self.bound: list[tuple[JudgedSettings, Parts]] = [
             (each.settings, each.parts) for each in self.seen
         ] or [(settings, self.parts)]
@@ -146,7 +146,7 @@ class LearnerStudy(Study):
         return known
 
     def _hooks(self, name: str) -> list[tuple[Part, Any]]:
-        """Return the evolved parts whose module, or slot, has this attribute, with its value."""
+        """Return the evolved parts, with an attribute that their module or slot has."""
         parts = self.evolved.parts.values()
         found = [(part, part.slot.hook(part.module, name)) for part in parts]
         return [(part, value) for part, value in found if value is not None]
@@ -288,7 +288,7 @@ class LearnerStudy(Study):
         return found
 
     def normalisation(self, measured: PlainMapping) -> Normalisation | None:
-        """Return the measured scale of each environment; None if there is one environment."""
+        """Return the measured scale of each environment; None for a single environment."""
         bounds = measured.get("normalisation")
         if bounds is None:
             return None

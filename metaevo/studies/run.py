@@ -6,8 +6,7 @@
 The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
 
 Several evolutions, which differ only in their seeds, run one after another with one compiled
-program. Each has a run directory of its own (`seed_0`, `seed_1`, ...), so that an interrupted one
-resumes from its checkpoint.
+program. Each has its own run directory (`seed_0`, `seed_1`, ...), and resumes from its checkpoint.
 
 With several processes, the first one leads: it writes files, and all of the processes share the
 computation.
@@ -126,7 +125,7 @@ def _evolve_one(
     evolution: Evolution,
     measured: PlainDict,
 ) -> Evolution:
-    """Finish one of several evolutions; return an `Evolution` that shares its programs."""
+    """Finish one evolution; return an `Evolution` with the same compiled programs."""
     settings = replace(
         run.settings, run=replace(run.settings.run, seed=member.seed, evolution_seeds=1)
     )

@@ -64,11 +64,11 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
     task: TaskConfig = field(default_factory=TaskConfig)
     tasks: dict[str, TaskDistribution] | None = field(default=None, metadata={LATER: True})
     """instead of task: several tasks by their names, each with its changes to the settings and
-    distributions of what is drawn in every generation"""
+    distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = field(default=None, metadata={LATER: True})
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
     channel: str = "none"
-    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    """messages appended to observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams

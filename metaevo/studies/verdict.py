@@ -1,7 +1,7 @@
 """A held-out comparison in words.
 
-The comparison is the content of evaluation.json, or one that pools several tasks: see
-`metaevo.comparison.unseen.aggregate`.
+A comparison is the content of evaluation.json, or pools several tasks as
+`metaevo.comparison.unseen.aggregate` does.
 """
 
 from metaevo.comparison.unseen import carried

@@ -157,7 +157,7 @@ _FORMATS: dict[str, Callable[..., str]] = {
     "probability_of_improvement": partial(estimate, decimals=2),
     "reached_at": _reached,
 }
-"""Formats of numbers and of estimates by column, if they have one of their own."""
+"""Formats of numbers and of estimates by column; other columns have the default."""
 
 
 def _shown(heading: str, rows: list[PlainDict], note: str, *, highlight: bool) -> Table:

@@ -47,7 +47,7 @@ def part_of(row: PlainMapping, view: str) -> PlainMapping | None:
 
 
 def _style(slots: Iterable[str], views: Iterable[str]) -> str:
-    """Return CSS that hides what is not chosen."""
+    """Return CSS that hides rows outside the selection."""
     hidden = [
         f'.board:has(#board-slot-{slot}:checked) tr[data-slot]:not([data-slot="{slot}"])'
         for slot in slots

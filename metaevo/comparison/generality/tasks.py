@@ -26,7 +26,7 @@ Horizon = Literal["short", "medium", "long", "very long"]
 FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
 """Of the tasks of version 1."""
 CORE = 1
-"""The version whose tasks make up the score; those of later ones are reported next to it."""
+"""The score is the mean over this version's tasks; later tasks are reported next to it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Benchmark:
 
 
 def _of_fields(cls: type, settings: PlainDict, names: Sequence[str]) -> PlainDict:
-    """Return those of the named settings that a class has as fields."""
+    """Return the named settings that are fields of a class."""
     known = {each.name for each in fields(cls)}
     return {name: settings[name] for name in names if name in settings and name in known}
 
