@@ -213,7 +213,7 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("program.py").write_text(program, encoding="utf-8")
     runpy.run_path("program.py")
-    assert Path("runs/first/report.html").exists()
+    assert Path("runs/tutorial/report.html").exists()
 
 
 @pytest.mark.parametrize("name", TEXTS)

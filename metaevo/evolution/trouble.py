@@ -26,7 +26,8 @@ def check_first_generation(block: Block, name: str) -> None:
     if is_first and failed[0] == block.evolution.population_size:
         raise ConfigError(
             f"{name}: all candidates of the first generation scored NaN or infinity; look for "
-            "operations that are not finite, such as the logarithm of a negative number"
+            "operations such as the logarithm of a negative number, and start a run in another "
+            "directory"
         )
 
 

@@ -96,14 +96,14 @@ def by_task(judged: Unseen, heading: str, *, is_unseen: bool) -> page.Table:
     names = [row["name"].replace("same hyperparameters", "untuned") for row in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
-        f"{_reference(first)}, both on other seeds."
+        f"{_reference(first)}, both on other seeds. A verdict needs the interval and a rank test."
     )
     if "together" in first:
         note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
     if judged["without_scale"]:
         note += (
-            f" Left out of all: {', '.join(judged['without_scale'])}, where that is not better "
-            "than random play."
+            f" Left out of all: {', '.join(judged['without_scale'])}, where the tuned "
+            f"{_reference(first)} is not better than random play."
         )
     last = [len(rows) - 1] if everything else None
     return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
