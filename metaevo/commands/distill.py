@@ -1,6 +1,5 @@
 """Command line of `metaevo distill`."""
 
-from metaevo.comparison.protocol import task_of
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
@@ -44,9 +43,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
     search = Search(args.evaluations, args.formulas, tuple(dict.fromkeys(args.into)))
-    elsewhere = task_of(settings) != task_of(before)
-    if elsewhere and not isinstance(settings.task.env, str):
-        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     return distill(
         before, settings, args.run_dir, args.slot, args.name, search, trust_source=args.trust_source
     )

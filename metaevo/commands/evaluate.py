@@ -79,7 +79,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     if isinstance(settings, EvolveSettings):
         assert isinstance(before, EvolveSettings)
         _check_task(settings, before, unseen=args.unseen is not None)
-        name = "tasks" if settings.tasks else str(settings.task.env)
+        name = "tasks" if settings.tasks else settings.task.env
         name = name if args.unseen is None else "unseen"
     elif args.unseen is not None:
         raise ConfigError("--unseen: is for parts of a learner; the run has evolved something else")
@@ -117,8 +117,6 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
         )
-    elif not isinstance(settings.task.env, str):
-        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
 
 
 def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:

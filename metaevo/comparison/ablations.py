@@ -62,7 +62,7 @@ class PartInspector:
     def _observe(self) -> np.ndarray:
         settings = self.settings
         functions = references(self.parts, settings.learner)
-        task = self.parts.tasks(settings, functions, None)[0]
+        task = self.parts.task(settings, functions, None)
         population = Population(task, settings.hyperparams, None, settings.fitness, agents=AGENTS)
         untrained = population.init(keys_for(settings.run.seed, Purpose.ILLUSTRATION, AGENTS))
         agents = population.advance(untrained, population.num_updates // 2)
@@ -85,11 +85,8 @@ class PartInspector:
                 found[part.name] = observe(self.found(part, meta_params))
         return found
 
-    def ablations(self, meta_params: MetaParams, single_task: bool) -> list[tuple[Part, Ablation]]:
-        """Return the ablations of the parts' modules and, with several parts, one without each.
-
-        Those of the modules need a single task.
-        """
+    def ablations(self, meta_params: MetaParams) -> list[tuple[Part, Ablation]]:
+        """Return the ablations of the parts' modules and, with several parts, one without each."""
         found: list[tuple[Part, Ablation]] = []
         parts = self.parts.evolved.parts
         if len(parts) > 1:
@@ -99,7 +96,7 @@ class PartInspector:
                     {"part": part.name, "replaced by": named[part.slot.name]}, named[part.slot.name]
                 )
                 found.append((part, Ablation(WITHOUT, [row])))
-        for part in parts.values() if single_task else ():
+        for part in parts.values():
             ablations = part.slot.hook(part.module, "ablations")
             if ablations is not None:
                 found += [(part, each) for each in ablations(self.found(part, meta_params))]
@@ -133,10 +130,7 @@ def run_ablations(
         result |= ablation.more
     for key, table in trained.items():
         values = statistics.fill_missing({i: each.fitness for i, (_, each) in enumerate(table)})
-        result[key] = [
-            {**row.labels, **_summary(comparison.comparable(values[i]))}
-            for i, (row, _) in enumerate(table)
-        ]
+        result[key] = [{**row.labels, **_summary(values[i])} for i, (row, _) in enumerate(table)]
     return result
 
 

@@ -18,7 +18,6 @@ from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
-from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
 
@@ -81,7 +80,6 @@ class Comparison:
         *,
         seed: int,
         evolution_frames: int,
-        normalisation: Normalisation | None,
         context: str = "",
         learned: int = 1,
         tunes_found: bool = True,
@@ -94,7 +92,6 @@ class Comparison:
             config: the section `evaluation`.
             seed: seed of the run.
             evolution_frames: environment steps of the evolution, for `tuning_seeds: null`.
-            normalisation: normalisation of the scores on several environments.
             context: other settings that scores depend on; tuning with another context is repeated.
             learned: number of learned entries, one for each evolution.
             tunes_found: whether learned entries are tuned too.
@@ -103,8 +100,7 @@ class Comparison:
         self.entries, self.config, self.seed = dict(entries), config, seed
         names = list(self.entries)
         self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
-        self.normalisation, self.context = normalisation, context
-        self.tunes_found, self.purpose = tunes_found, purpose
+        self.context, self.tunes_found, self.purpose = context, tunes_found, purpose
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
             name: plan(
@@ -178,9 +174,7 @@ class Comparison:
         scores = self.train(variants, keys, progress)
         fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
         rows = [
-            each.measured(
-                self.comparable(fitness[each.name]), int(scores[each.name].diverged.sum())
-            )
+            each.measured(fitness[each.name], int(scores[each.name].diverged.sum()))
             for each in variants
         ]
         return rows, scores
@@ -224,19 +218,11 @@ class Comparison:
                 self.plans[name],
                 directory=directory / f"{_file_name(name)}-{digest_of_text(str(key))}",
                 seed=self.seed,
-                comparable=self.comparable,
                 progress=progress,
             )
             frames = cost(self.plans[name].rounds) * self.frames_per_seed
             variants.append(Variant(f"{name} (tuned)", name, best, frames))
         return variants
-
-    def comparable(self, fitness: np.ndarray) -> np.ndarray:
-        """Return scores [seeds] of one environment, or normalised [seeds, tasks] of several."""
-        if self.normalisation is None:
-            return fitness[:, 0]
-        low, high = (np.asarray(bounds) for bounds in self.normalisation)
-        return np.asarray((fitness - low) / (high - low))
 
 
 def summary(rows: Sequence[Measured], discovered: Sequence[str]) -> HeldOut:

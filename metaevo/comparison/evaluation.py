@@ -106,20 +106,20 @@ class Scores(NamedTuple):
     """Scores of the agents of one variant."""
 
     fitness: np.ndarray
-    """[rows, tasks]; NaN if an agent diverged or finished no episode"""
+    """[rows]; NaN if an agent diverged or finished no episode"""
     curves: np.ndarray
-    """[rows, tasks, points] the contender's `measure` in each window, NaN if unknown"""
+    """[rows, points] the contender's `measure` in each window, NaN if unknown"""
 
     diverged: np.ndarray
-    """[rows, tasks] whether an agent's parameters are not finite"""
+    """[rows] whether an agent's parameters are not finite"""
 
 
 class Contender:
-    """One function in the slot, on every task; compiled once for all hyperparameters."""
+    """One function in the slot; compiled once for all hyperparameters."""
 
     def __init__(
         self,
-        tasks: list[Task],
+        task: Task,
         hyperparams: Hyperparams,
         meta_params: MetaParams,
         fitness: FitnessConfig,
@@ -130,38 +130,35 @@ class Contender:
         """Bind the parts; compilation starts with the first run.
 
         Args:
-            tasks: the learner with the function in its slot, for each environment.
+            task: the learner with the function in its slot.
             hyperparams: default values of all variants.
             meta_params: an example with the right tree structure.
             fitness: weights of the score.
             curve_points: points of a learning curve.
             chunk_size: agents per device at a time.
         """
-        self.tasks, self.hyperparams = tasks, hyperparams
+        self.task, self.hyperparams = task, hyperparams
         by_step = not (fitness.mean_return or fitness.final_return)
         self.measure = REWARD if by_step else RETURN
         """the quantity of the learning curves"""
-        self._populations = [
-            Population(
-                task,
-                hyperparams,
-                meta_params,
-                fitness,
-                log_every=Windows.at_most(curve_points, task.learner.config.num_updates).every,
-                chunk_size=chunk_size,
-            )
-            for task in tasks
-        ]
+        self._population = Population(
+            task,
+            hyperparams,
+            meta_params,
+            fitness,
+            log_every=Windows.at_most(curve_points, task.learner.config.num_updates).every,
+            chunk_size=chunk_size,
+        )
 
     @property
     def rows_at_once(self) -> int:
         """Number of agents that all devices train at a time."""
-        return max(each.rows_at_once for each in self._populations)
+        return self._population.rows_at_once
 
     @property
     def frames_per_seed(self) -> int:
-        """Environment steps of one agent in every environment."""
-        return sum(num_frames(task.learner.config) for task in self.tasks)
+        """Environment steps of one agent."""
+        return num_frames(self.task.learner.config)
 
     def run(
         self,
@@ -176,23 +173,11 @@ class Contender:
             the scores of each variant, rows in the order of the keys.
         """
         variants = [with_changes(self.hyperparams, setting) for setting in settings]
-        fitness, curves, diverged = [], [], []
-        for index, population in enumerate(self._populations):
-            task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-            trained = population.train(task_keys, variants, meta_params, progress)
-            sums = trained.episodes
-            fitness.append(trained.scores)
-            diverged.append(trained.diverged)
-            curves.append(mean_rewards(sums) if self.measure == REWARD else mean_returns(sums))
-        return [
-            Scores(*each)
-            for each in zip(
-                np.stack(fitness, axis=-1),
-                np.stack(curves, axis=2),
-                np.stack(diverged, axis=-1),
-                strict=True,
-            )
-        ]
+        own_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
+        trained = self._population.train(own_keys, variants, meta_params, progress)
+        measure = mean_rewards if self.measure == REWARD else mean_returns
+        found = trained.scores, measure(trained.episodes), trained.diverged
+        return [Scores(*each) for each in zip(*found, strict=True)]
 
 
 def curve_frames(config: Any, points: int) -> np.ndarray:

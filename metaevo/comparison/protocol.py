@@ -21,7 +21,7 @@ from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
 from metaevo.training.task import Parts
-from metaevo.training.train_learner import Normalisation, Task
+from metaevo.training.train_learner import Task
 from purerl.types import PyTree
 
 
@@ -33,33 +33,26 @@ def compare(
     learned: PlainMapping,
     path: Path,
     evolution_frames: int,
-    normalisation: Normalisation | None,
     check_stop: Callable[[], None],
 ) -> HeldOut:
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
         settings: settings of the run.
-        parts: the evolved parts and the environments.
+        parts: the evolved parts and the environment.
         inspector: describes and ablates the parts of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison and, in `figures`, the curves.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
-        normalisation: normalisation of the scores on several environments.
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
         the content of evaluation.json, with the tables of the ablations.
     """
     config = settings.evaluation
-    comparison = comparison_of(
-        settings, parts, learned, evolution_frames=evolution_frames, normalisation=normalisation
-    )
+    comparison = comparison_of(settings, parts, learned, evolution_frames=evolution_frames)
     found = comparison.entries[comparison.found]
-    tasks = found.contender.tasks
-    ablations = []
-    if config.ablation_seeds:
-        ablations = inspector.ablations(found.meta_params, len(tasks) == 1)
+    ablations = inspector.ablations(found.meta_params) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
     with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
@@ -75,7 +68,8 @@ def compare(
     result["evolution_frames"] = evolution_frames
     result["curves"] = found.contender.measure
     others = comparison.discovered[1:]
-    _draw_curves(settings, tasks, path / "figures", result, scores, without=others)
+    task = found.contender.task
+    _draw_curves(settings, task, path / "figures", result, scores, without=others)
     observed = inspector.observations(found.meta_params)
     return cast(HeldOut, {**result, **more, "observed": observed})
 
@@ -86,19 +80,17 @@ def comparison_of(
     learned: PlainMapping,
     *,
     evolution_frames: int = 0,
-    normalisation: Normalisation | None = None,
     replacements: Mapping[str, Replacement] | None = None,
     tunes_found: bool = True,
     purpose: Purpose = Purpose.HELD_OUT,
 ) -> Comparison:
-    """Return a comparison on the tasks of the settings, without compilation.
+    """Return a comparison on the task of the settings, without compilation.
 
     Args:
         settings: settings of the comparison.
-        parts: the evolved parts and the environments.
+        parts: the evolved parts and the environment.
         learned: meta-parameters of each evolution by name of the entry.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
-        normalisation: normalisation of the scores on several environments.
         replacements: parts by name of the entry, to compare in the place of learned ones.
         tunes_found: whether learned parts and replacements are tuned too.
         purpose: purpose of the held-out seeds.
@@ -114,7 +106,6 @@ def comparison_of(
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=evolution_frames,
-        normalisation=normalisation,
         context=context,
         learned=len(learned) + len(replacements),
         tunes_found=tunes_found,
@@ -123,11 +114,11 @@ def comparison_of(
 
 
 def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
-    """Return a function that makes contenders on the tasks of the settings."""
+    """Return a function that makes contenders on the task of the settings."""
 
     def contender(functions: Functions, example: PyTree) -> Contender:
         return Contender(
-            parts.tasks(settings, functions, example),
+            parts.task(settings, functions, example),
             settings.hyperparams,
             example,
             settings.fitness,
@@ -154,7 +145,7 @@ def task_of(settings: JudgedSettings) -> PlainDict:
 
 def _draw_curves(
     settings: JudgedSettings,
-    tasks: list[Task],
+    task: Task,
     figures: Path,
     result: HeldOut,
     scores: dict[str, Scores],
@@ -163,13 +154,10 @@ def _draw_curves(
 ) -> None:
     rows = [row for row in result["variants"] if row["function"] not in without]
     shown = [row["name"] for row in rows if row["tuning_frames"]] or [row["name"] for row in rows]
-    for index, task in enumerate(tasks):
-        suffix = "" if len(tasks) == 1 else f"_{task.name.replace('/', '_')}"
-        plots.plot_learning_curves(
-            {name: scores[name].curves[:, index] for name in shown},
-            curve_frames(task.learner.config, settings.evaluation.curve_points),
-            figures / f"learning_curves{suffix}.png",
-            title="" if len(tasks) == 1 else task.name,
-            ylabel=result["curves"],
-            complete_from=None if result["curves"] == REWARD else task.complete_from,
-        )
+    plots.plot_learning_curves(
+        {name: scores[name].curves for name in shown},
+        curve_frames(task.learner.config, settings.evaluation.curve_points),
+        figures / "learning_curves.png",
+        ylabel=result["curves"],
+        complete_from=None if result["curves"] == REWARD else task.complete_from,
+    )

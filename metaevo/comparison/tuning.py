@@ -8,7 +8,7 @@ with the stored scores and trains only the missing agents.
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,7 +158,6 @@ def tune(
     *,
     directory: Path,
     seed: int,
-    comparable: Callable[[np.ndarray], np.ndarray],
     progress: Progress | None = None,
 ) -> dict[str, float]:
     """Race settings on the tuning seeds, which all contenders share; return the winner.
@@ -171,7 +170,6 @@ def tune(
         plan: plan of the race.
         directory: stores the scores; its name contains a hash of all their inputs.
         seed: seed of the run.
-        comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
         progress: called after each chunk of agents, and for those of an earlier process.
     """
     trials = trials_of(config, space)
@@ -198,7 +196,7 @@ def tune(
                 progress,
             )
             for each, result in zip(chunk, results, strict=True):
-                kept[names[each]] = statistic(comparable(result.fitness).ravel(), sweep)
+                kept[names[each]] = statistic(result.fitness, sweep)
             write_json_atomic(directory / RACE, kept)
         return [kept[name] for name in names.values()]
 

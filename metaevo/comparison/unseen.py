@@ -43,7 +43,7 @@ from metaevo.runs.schema import (
 )
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
-from metaevo.training.task import Parts, TaskConfig, make_environments
+from metaevo.training.task import Parts, TaskConfig, make_environment
 from metaevo.training.tasks import NamedTask
 from metaevo.tuning.ranges import Entry
 from purerl.types import Environment, EnvParams
@@ -99,9 +99,9 @@ def build_all(
         try:
             own = settings_of(settings, name, change)
             task = TaskConfig(change.env or name, change.env_params)
-            built = parts._replace(environments=make_environments(task, settings.learner))
+            built = parts._replace(environment=make_environment(task, settings.learner))
             entries.check(own, built)
-            (bound,) = built.tasks(own, parts.evolved.functions(), example)
+            bound = built.task(own, parts.evolved.functions(), example)
             check_training(name, bound, own.hyperparams, example, kept=1, at_once=1)
         except ConfigError as error:
             raise ConfigError(f"{where}.{name}: {error}") from None
@@ -118,7 +118,7 @@ def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -
     tasks, where = settings.evaluation.unseen, "evaluation.unseen"
     built = build_all(settings, tasks, parts, where)
     for name, change in tasks.items():
-        (this,) = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
+        this = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
         for other in seen:
             if _same(this, other):
                 by = f"{other.rule} was evolved on" if other.rule else "evolution sees"
@@ -126,14 +126,10 @@ def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -
     return built
 
 
-def seen_in(
-    task: TaskConfig, learner: str, sample: Mapping[str, Entry] | None = None
-) -> list[Seen]:
-    """Return the environments of a task, with default observations."""
-    bare = [(name, {key: value for key, value in changes.items() if key != "observations"})
-            for name, changes in task.items()]  # fmt: skip
-    return [Seen(*made, sample or {}) for name, changes in bare
-            for made in make_environments(TaskConfig(name, changes), learner)]  # fmt: skip
+def seen_in(task: TaskConfig, learner: str, sample: Mapping[str, Entry] | None = None) -> Seen:
+    """Return the environment of a task, with default observations."""
+    bare = {key: value for key, value in task.env_params.items() if key != "observations"}
+    return Seen(*make_environment(TaskConfig(task.env, bare), learner), sample or {})
 
 
 def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> list[Seen]:
@@ -155,7 +151,7 @@ def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings)
             entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")
             drawn = sampling.of_prefix(entries, sampling.ENV_PARAMS)
             built = seen_in(TaskConfig(env, env_params), settings.learner, drawn)
-            found += [each._replace(rule=rule) for each in built]
+            found.append(built._replace(rule=rule))
     return found
 
 
@@ -332,7 +328,7 @@ def scores_of_ends(
     ends = [Variant("random", reference, changed, 0), Variant("reference", reference, tuned, 0)]
     keys = keys_for(this.seed, Purpose.NORMALISATION, this.config.seeds)
     scores = statistics.fill_missing(
-        {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
+        {name: each.fitness for name, each in this.train(ends, keys, progress).items()}
     )
     return {name: each.tolist() for name, each in scores.items()}
 

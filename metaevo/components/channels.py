@@ -80,17 +80,17 @@ def talking(
 
 def hear(
     name: str,
-    environments: list[tuple[str, Environment, EnvParams]],
+    environment: tuple[str, Environment, EnvParams],
     learner: str,
     run_path: Path | None = None,
-) -> list[tuple[str, Environment, EnvParams]]:
-    """Return environments (name, environment, parameters) in which a channel talks.
+) -> tuple[str, Environment, EnvParams]:
+    """Return an environment (name, environment, parameters) in which a channel talks.
 
     Constants, random networks and noise are the same ones for every agent of every run.
 
     Args:
         name: see `DESCRIPTION`.
-        environments: that suit the learner, which receives the messages.
+        environment: that suits the learner, which receives the messages.
         learner: by its name.
         run_path: an existing run with a copy of the channel.
 
@@ -98,9 +98,9 @@ def hear(
         ConfigError: if there is no such channel, or it cannot talk there.
     """
     if name == NONE:
-        return environments
+        return environment
     try:
-        return [_heard(name, each, learner, run_path) for each in environments]
+        return _heard(name, environment, learner, run_path)
     except ConfigError as error:
         raise ConfigError(f"{SETTING} = {show(name)}: {error}") from None
 

@@ -40,7 +40,7 @@ def in_settings(settings: PlainMapping) -> list[SeenTask]:
     env, params = task.get("env", []), task.get("env_params", {})
     if isinstance(env, str):
         return [SeenTask(env, env, params, {}, {})]
-    return [SeenTask(name, name, params.get(name, {}), {}, {}) for name in env]
+    return [SeenTask(name, name, {}, {}, {}) for name in env]  # of published rules
 
 
 def section(settings: PlainMapping) -> PlainDict:

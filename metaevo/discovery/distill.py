@@ -169,16 +169,7 @@ def _distilled(job: _Job) -> PlainDict:
     common = part, job.meta_params, candidates, job.run.path
     if judged.seen:
         return about | judge_on_tasks(judged.seen, *common, check_stop=job.check_stop)
-    resolved: PlainDict = {}
-    if len(judged.tasks) > 1:  # which are the run's
-        resolved = RunDirectory(job.run_dir).read_config()["resolved"]
-    return about | judge(
-        judged.settings,
-        judged.parts,
-        *common,
-        normalisation=judged.normalisation(resolved),
-        check_stop=job.check_stop,
-    )
+    return about | judge(judged.settings, judged.parts, *common, check_stop=job.check_stop)
 
 
 def _of_schedule(job: _Job) -> tuple[PlainDict, list[Candidate]]:

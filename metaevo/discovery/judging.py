@@ -22,7 +22,6 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut, pooled
 from metaevo.studies import verdict
 from metaevo.training.task import Parts
-from metaevo.training.train_learner import Normalisation
 from purerl.types import MetaParams
 
 
@@ -70,7 +69,6 @@ def judge(
     candidates: Sequence[Candidate],
     path: Path,
     *,
-    normalisation: Normalisation | None,
     check_stop: Callable[[], None],
 ) -> PlainDict:
     """Compare candidates with the learned part, and both with hand-written functions.
@@ -88,7 +86,6 @@ def judge(
         settings,
         parts,
         {LEARNED: meta_params},
-        normalisation=normalisation,
         replacements={each.name: each.replacement for each in candidates},
     )
     with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:

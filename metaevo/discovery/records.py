@@ -73,21 +73,18 @@ def record(
         check_stop: raises if the run has to stop.
 
     Returns:
-        finite samples from all environments and times.
+        finite samples from all tasks and times.
     """
     rng = np.random.default_rng(bound[0][0].run.seed)
-    places = [
-        (own, parts, index) for own, parts in bound for index in range(len(parts.environments))
-    ]
     scalars, contexts = [], []
-    for settings, parts, index in places:
-        task = parts.tasks(settings, parts.evolved.functions(), meta_params)[index]
+    for settings, parts in bound:
+        task = parts.task(settings, parts.evolved.functions(), meta_params)
         seen: list[np.ndarray] = []
         listener = part._replace(component=target.listened(part.component, seen))
         listening = Evolved(
             parts.evolved.parts | {part.name: listener}, parts.evolved.is_dict
         ).functions()
-        learner = parts.tasks(settings, listening, meta_params)[index].learner
+        learner = parts.task(settings, listening, meta_params).learner
         population = Population(
             task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
         )
@@ -109,7 +106,7 @@ def record(
                 of_agents.append(np.stack(seen))
             found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
             found = found[np.isfinite(found).all(axis=1)]
-            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(places))]
+            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(bound))]
             scalars.append(found[chosen])
             done = updates / population.num_updates
             frames = done * num_frames(learner.config)

@@ -210,11 +210,6 @@ def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
 def _experiments(config: PlainMapping, slot: str) -> dict[str, PlainDict]:
     """Return the experiments that reproduce the scores of a slot function."""
     if not config.get("tasks"):
-        if not isinstance(config["task"]["env"], str):
-            raise ConfigError(
-                f"task.env = {show(config['task']['env'])}: an entry is of a run on one "
-                "environment, or on several tasks"
-            )
         return {"": _experiment(config, slot)}
     found = {}
     for task in seen.in_settings(config):

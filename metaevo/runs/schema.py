@@ -16,14 +16,6 @@ from metaevo.config.plain import PlainDict
 from metaevo.statistics import Verdict
 
 
-def _env(value: Any) -> Any:
-    if isinstance(value, str) or (
-        isinstance(value, list) and value and all(isinstance(each, str) for each in value)
-    ):
-        return value
-    raise ValueError("must be a name or a list of names")
-
-
 def _score(value: Any) -> Any:
     numbers = value if isinstance(value, list) else [value]
     if numbers and all(each is None or _is_number(each) for each in numbers):
@@ -49,7 +41,7 @@ def _checked_as(kind: type) -> GetPydanticSchema:
 
 Interval = Annotated[list[Number], Len(2, 2)]
 Score = Annotated[Any, AfterValidator(_score)]
-"""score of a seed; with several environments a list"""
+"""score of a seed; on several tasks a list"""
 
 # --- config.yaml --------------------------------------------------------------------------------
 
@@ -62,7 +54,7 @@ class _Run(TypedDict, total=False):
 
 
 class _Task(TypedDict, total=False):
-    env: Annotated[Any, AfterValidator(_env)]
+    env: Text
     env_params: PlainDict
 
 

@@ -23,10 +23,9 @@ from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slo
 from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
-from metaevo.training.normalisation import measure_normalisation
 from metaevo.training.task import Parts, TaskConfig
-from metaevo.training.tasks import Bounds, TrainOnTasks, bind
-from metaevo.training.train_learner import Normalisation, TrainLearner
+from metaevo.training.tasks import Bounds, TrainOnTasks, bind, measure_bounds
+from metaevo.training.train_learner import TrainLearner
 from purerl.types import MetaParams
 
 
@@ -104,9 +103,7 @@ class LearnerStudy(Study):
             (each.settings, each.parts) for each in self.seen
         ] or [(settings, self.parts)]
         """settings and parts for each of the named tasks, or for the only one"""
-        self.tasks = [
-            task for own, parts in self.bound for task in parts.tasks(own, functions, example)
-        ]
+        self.tasks = [parts.task(own, functions, example) for own, parts in self.bound]
         self.unseen: list[unseen.BuiltTask] = []
         if settings.evaluation.unseen:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
@@ -133,12 +130,12 @@ class LearnerStudy(Study):
         """Return the environments that this evolution sees, and its learned parts have seen."""
         settings, known = self.settings, []
         if not self.seen:
-            known = unseen.seen_in(settings.task, settings.learner)
+            known = [unseen.seen_in(settings.task, settings.learner)]
         for one in self.distributions:
             change = (settings.tasks or {})[one.name]
             drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
             task = TaskConfig(change.env or one.name, change.env_params)
-            known += unseen.seen_in(task, settings.learner, drawn)
+            known.append(unseen.seen_in(task, settings.learner, drawn))
         for slot in fixed_slots(settings):
             name = getattr(settings, slot)
             before = filling.seen_by(slot, name, run_path)
@@ -163,21 +160,24 @@ class LearnerStudy(Study):
         entries.check(self.first, self.parts)
 
     def measure(self) -> PlainDict:
-        """Return source digests and, where fitness has a scale, its normalisation."""
+        """Return source digests and, where fitness has a scale, the scale of each task."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
-        if len(self.tasks) == 1 and not self.settings.evolution.reference_seeds:
+        settings = self.settings
+        if len(self.tasks) == 1 and not settings.evolution.reference_seeds:
             return measured
-        settings, functions = self.settings, entries.references(self.parts, self.settings.learner)
-        tasks = [
-            (task, own.hyperparams)
-            for own, parts in self.bound
-            for task in parts.tasks(own, functions, None)
+        functions = entries.references(self.parts, settings.learner)
+        bounds = [
+            measure_bounds(
+                name,
+                parts.task(own, functions, None),
+                own.hyperparams,
+                settings.fitness,
+                seed=settings.run.seed,
+            )
+            for name, own, parts in self.seen
         ]
-        try:
-            found = measure_normalisation(tasks, settings.fitness, seed=settings.run.seed)
-        except ValueError as error:
-            raise ConfigError(f"task.env: {error}") from error
-        return {**measured, "normalisation": found._asdict()}
+        scales = {key: [getattr(each, key) for each in bounds] for key in Bounds._fields}
+        return {**measured, "normalisation": scales}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Save the parts' source code, and copy components evolved by other runs."""
@@ -188,16 +188,20 @@ class LearnerStudy(Study):
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem: train agents with a candidate."""
-        settings, bounds = self.settings, self.normalisation(measured)
+        settings, scales = self.settings, measured.get("normalisation")
         if not self.seen:
-            return TrainLearner(
-                self.tasks, settings.hyperparams, self.evolved, settings.fitness, bounds
-            )
+            (task,) = self.tasks
+            return TrainLearner(task, settings.hyperparams, self.evolved, settings.fitness)
         distributions = self.distributions
-        if bounds is not None:
+        if scales is not None:
+            ends = [scales[key] for key in Bounds._fields]
+            if {len(each) for each in ends} != {len(distributions)}:
+                raise ConfigError(
+                    f"resolved.normalisation: must have {len(distributions)} numbers of each kind"
+                )
             distributions = [
-                each._replace(bounds=Bounds(*ends))
-                for each, ends in zip(distributions, zip(*bounds, strict=True), strict=True)
+                each._replace(bounds=Bounds(*bounds))
+                for each, *bounds in zip(distributions, *ends, strict=True)
             ]
         count = settings.tasks_per_generation or len(distributions)
         return TrainOnTasks(distributions, self.evolved, settings.fitness, count)
@@ -252,7 +256,6 @@ class LearnerStudy(Study):
                 learned=learned,
                 path=path,
                 evolution_frames=evolution_frames,
-                normalisation=self.normalisation(measured),
                 check_stop=check_stop,
             )
         if result is not None and judged is not None:
@@ -285,16 +288,4 @@ class LearnerStudy(Study):
         found = table_of_parts(result)
         for _, tables in self._hooks("tables"):
             found += tables(result, learners.find(self.settings.learner))
-        return found
-
-    def normalisation(self, measured: PlainMapping) -> Normalisation | None:
-        """Return the measured scale of each environment; None for a single environment."""
-        bounds = measured.get("normalisation")
-        if bounds is None:
-            return None
-        found = Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
-        if {len(each) for each in found} != {len(self.tasks)}:
-            raise ConfigError(
-                f"resolved.normalisation: must have {len(self.tasks)} numbers of each kind"
-            )
         return found

@@ -46,22 +46,22 @@ class LearnerProblem:
         learner: str | LearnerEntry = "ppo",
         *,
         evolve: ComponentLike | Sequence[ComponentLike],
-        env: EnvironmentLike | Sequence[EnvironmentLike] = "CartPole-v1",
+        env: EnvironmentLike = "CartPole-v1",
         env_params: PlainMapping | None = None,
         tasks: Mapping[str, TaskDistribution | PlainMapping] | None = None,
         **sections: Any,
     ):
-        """Build the component, the learner and the environments.
+        """Build the component, the learner and its environments.
 
-        With several environments, train the hand-written reference in each, for the scale.
+        With several tasks, train the hand-written reference on each, for the scale.
 
         Args:
             learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
             evolve: a component's name or path, an imported module or a class with its `SLOT`,
                 `Config` and `make`; or several in a list.
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, a gymnax
-                environment of your own as a class or an object; or several in a list.
-            env_params: overrides of its parameters; with several environments, by their names.
+                environment of your own as a class or an object.
+            env_params: overrides of its parameters.
             tasks: instead of env, tasks by name with distributions of their traced settings; see
                 `metaevo.TaskDistribution`. Every generation draws `tasks_per_generation` tasks.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
@@ -95,7 +95,7 @@ class LearnerProblem:
         return self._problem.init(key)
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-        """Train one agent in every environment with these meta-parameters."""
+        """Train one agent with these meta-parameters."""
         found: Evaluation = self._problem.evaluate(key, meta_params)
         return found
 

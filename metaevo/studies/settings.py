@@ -22,7 +22,7 @@ from metaevo.training.task import (
     Parts,
     TaskConfig,
     learner_sections,
-    make_environments,
+    make_environment,
 )
 from metaevo.training.tasks import TaskDistribution
 from purerl.types import Hyperparams, MetaParams
@@ -139,8 +139,8 @@ def make_parts(
     Raises:
         ConfigError: if a part cannot be built.
     """
-    environments = make_environments(settings.task, settings.learner)
-    environments = channels.hear(settings.channel, environments, settings.learner, run_path)
+    environment = make_environment(settings.task, settings.learner)
+    environment = channels.hear(settings.channel, environment, settings.learner, run_path)
     evolved = parts.make(settings.evolve, settings.component, settings.hyperparams)
     for part in evolved.parts.values():
         bound = part.component._replace(apply=part.function)
@@ -153,7 +153,7 @@ def make_parts(
         )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         fixed[slot] = _bound(function, own)
-    return Parts(evolved, fixed, environments)
+    return Parts(evolved, fixed, environment)
 
 
 def fixed_slots(settings: EvolveSettings) -> list[str]:

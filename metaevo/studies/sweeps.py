@@ -85,8 +85,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         of_evolution = settings.of_evolution()
         study = registry.find(to_dict(of_evolution)).make(of_evolution)
         if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
-            names = [each.name for each in study.tasks]
-            raise ConfigError(f"task.env = {names!r}: must be a single environment")
+            raise ConfigError("tasks: must be a single one in a sweep")
         study.check()
         problem = study.problem(study.measure())
         config = replace(

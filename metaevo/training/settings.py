@@ -27,7 +27,7 @@ from metaevo.training.task import (
     LearnerSettings,
     TaskConfig,
     learner_sections,
-    make_environments,
+    make_environment,
     make_learner,
 )
 from metaevo.training.train_learner import Task
@@ -147,11 +147,9 @@ def make_task(
     Raises:
         ConfigError: if one of them cannot be built.
     """
-    environments = make_environments(settings.task, settings.learner)
-    if len(environments) != 1:
-        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
-    environments = channels.hear(settings.channel, environments, settings.learner, run_path)
-    ((env_name, env, env_params),) = environments
+    environment = make_environment(settings.task, settings.learner)
+    heard = channels.hear(settings.channel, environment, settings.learner, run_path)
+    env_name, env, env_params = heard
     if sampler(env) is not None and not distributions:
         raise ConfigError(
             f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "

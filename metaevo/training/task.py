@@ -1,4 +1,4 @@
-"""Environments, and a learner bound to them with functions in its slots."""
+"""An environment, and a learner bound to it with functions in its slots."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import jax
 
 from metaevo.components import learners
 from metaevo.components.parts import Evolved
-from metaevo.config import ConfigError, consent
+from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
 from purerl import envs
@@ -50,31 +50,31 @@ class LearnerSettings:
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Environments of the agents."""
+    """Environment of the agents."""
 
-    env: str | tuple[str, ...] = "CartPole-v1"
-    """an environment's name, or several: then fitness is normalised and averaged"""
+    env: str = "CartPole-v1"
+    """the environment's name"""
     env_params: PlainDict = field(default_factory=dict)
-    """overrides of the environment's parameters; with several environments, by their names"""
+    """overrides of the environment's parameters"""
 
-    def items(self) -> list[tuple[str, PlainDict]]:
-        """Return every environment's name and overrides."""
-        if isinstance(self.env, str):
-            return [(self.env, self.env_params)]
-        return [(name, self.env_params.get(name, {})) for name in self.env]
+    @staticmethod
+    def upgraded(raw: PlainDict) -> PlainDict:
+        """Raise `ConfigError` for a list, which earlier versions accepted."""
+        if isinstance(raw.get("env"), list | tuple):
+            raise ConfigError(f"task.env = {show(raw['env'])}: must be one name; use tasks")
+        return raw
 
 
 def with_task(settings: PlainMapping) -> PlainDict:
     """Return settings with `env` and `env_params`, as Python functions take them, in `task`.
 
-    Environments may be names, classes or objects.
+    The environment may be a name, a class or an object.
     """
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
     if "env" in settings:
         env = settings["env"]
-        is_list = isinstance(env, list | tuple)
-        names = [envs.name_of(each) for each in env] if is_list else envs.name_of(env)
-        raw["task"] = {"env": names, "env_params": dict(settings.get("env_params") or {})}
+        name = env if isinstance(env, list | tuple) else envs.name_of(env)
+        raw["task"] = {"env": name, "env_params": dict(settings.get("env_params") or {})}
     return raw
 
 
@@ -122,27 +122,20 @@ def make_learner(
     return learner
 
 
-def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
-    """Return the name, environment and parameters of each environment of a task.
+def make_environment(task: TaskConfig, learner: str) -> tuple[str, Any, Any]:
+    """Return the name, environment and parameters of a task.
 
     Raises:
         ConfigError: for an unknown environment or parameter.
     """
-    if not task.items():
-        raise ConfigError("task.env must name at least one environment")
-    if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
-        raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
-    built = []
     default = {"observations": learners.find(learner).observations}
-    for name, overrides in task.items():
-        consent.check("task.env", name)
-        try:
-            env, params = envs.make(name, **{**default, **overrides})
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"task.env: {error}") from error
-        rehearse(name, env, params)
-        built.append((name, env, params))
-    return built
+    consent.check("task.env", task.env)
+    try:
+        env, params = envs.make(task.env, **{**default, **task.env_params})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"task.env: {error}") from error
+    rehearse(task.env, env, params)
+    return task.env, env, params
 
 
 def rehearse(name: str, env: Environment, params: PyTree) -> None:
@@ -177,25 +170,24 @@ def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
 
 
 class Parts(NamedTuple):
-    """Evolved functions, fixed functions and environments of an experiment."""
+    """Evolved functions, fixed functions and environment of an experiment."""
 
     evolved: Evolved
     fixed: dict[str, Callable[..., Any]]
     """functions in the other slots; they ignore their meta-parameters"""
-    environments: list[tuple[str, Any, Any]]
+    environment: tuple[str, Any, Any]
+    """name, environment and parameters"""
 
-    def tasks(
+    def task(
         self,
         settings: LearnerSettings,
         functions: Mapping[str, Callable[..., Any]],
         example: PyTree,
-    ) -> list[Task]:
-        """Bind the learner to every environment.
+    ) -> Task:
+        """Bind the learner to the environment.
 
         `example` are meta-parameters of the evolved `functions`, or their shapes.
         """
+        name, env, params = self.environment
         slots = {**self.fixed, **functions}
-        return [
-            Task(name, make_learner(settings, env, params, example, **slots), params)
-            for name, env, params in self.environments
-        ]
+        return Task(name, make_learner(settings, env, params, example, **slots), params)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from optuna.distributions import IntDistribution
 
 from metaevo.components import Component
@@ -24,9 +25,11 @@ from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import TASK, Evaluation, MetaParams, Programs
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training import sampling
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
-from metaevo.training.task import Parts, TaskConfig, make_environments, with_changes
+from metaevo.training.population import Population
+from metaevo.training.task import Parts, TaskConfig, make_environment, with_changes
 from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Entry
@@ -36,6 +39,8 @@ from purerl.parts.reparametrisation import reparametrised
 from purerl.types import Environment, EnvParams, Hyperparams
 
 OPTIMIZER = "make_optimizer"
+SEEDS = 16
+"""Agents of random play and of the reference that measure the scale of a task."""
 SMALLEST_SPAN = 0.1
 """Least difference between the reference and random play on a draw, as a fraction of their
 difference at the full length. On a short draw the reference may not learn, and a division by a
@@ -265,7 +270,7 @@ def bind(
     """
     where = f"tasks.{name}.sample"
     sample = sampling.read(change.sample, where)
-    ((env_name, env, env_params),) = parts.environments
+    env_name, env, env_params = parts.environment
     config = TaskConfig(env_name, change.env_params)
     check_env_params(where, env, env_params, config, sample, settings.learner)
     check_hyperparams(where, settings, sample)
@@ -276,11 +281,11 @@ def bind(
             f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
             f"{OPTIMIZER}, which would see the scaled parameters"
         )
-    bound = parts._replace(environments=[(env_name, env, env_params)], fixed={})
+    bound = parts._replace(environment=(env_name, env, env_params), fixed={})
     tasks = []
     for evolved in (functions, references):
         slots = _slots({**parts.fixed, **evolved}, sample, entry)
-        tasks += bound.tasks(settings, slots, _example(sample, example))
+        tasks.append(bound.task(settings, slots, _example(sample, example)))
     task, reference = tasks
     most = task.learner.config.num_updates
     if (entry_of := sample.get(sampling.UPDATES)) is not None:
@@ -309,6 +314,28 @@ def _slots(
         ),
     )
     return slots
+
+
+def measure_bounds(
+    name: str, task: Task, hyperparams: Hyperparams, fitness: FitnessConfig, *, seed: int
+) -> Bounds:
+    """Measure random play and the reference on a named task, through the learner's own code.
+
+    `task` has hand-written parts in the slots. Random play is the learner under `random_play()`.
+
+    Raises:
+        ConfigError: if the reference is no better than random play, which leaves no scale.
+    """
+    keys = keys_for(seed, Purpose.NORMALISATION, SEEDS)
+    population = Population(task, hyperparams, None, fitness, agents=2 * SEEDS)
+    trained = population.train(keys, [hyperparams.random_play(), hyperparams])
+    low, high = np.mean(trained.scores, axis=1)
+    if not high > low:
+        raise ConfigError(
+            f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
+            f"random play ({low:.3g}); train longer or choose other hyperparams"
+        )
+    return Bounds(float(low), float(high))
 
 
 def updates_of(values: Mapping[str, jax.Array]) -> jax.Array | None:
@@ -361,18 +388,17 @@ def check_env_params(
     Raises:
         ConfigError: if a parameter is static, of another type, or out of its range.
     """
-    (env_name, overrides), *_ = task.items()
     for name, entry in sampling.of_prefix(sample, sampling.ENV_PARAMS).items():
         key = f"{where}.{sampling.ENV_PARAMS}{name}"
         for end in ranges.ends(entry):
             try:
-                changed = TaskConfig(env_name, {**overrides, name: end})
-                ((_, other, _),) = make_environments(changed, learner)
+                changed = TaskConfig(task.env, {**task.env_params, name: end})
+                _, other, _ = make_environment(changed, learner)
             except ConfigError as error:
                 raise ConfigError(f"{key} = {end}: {error}") from None
             if other is not env:
                 raise ConfigError(
-                    f"{key}: is static in {env_name}; give each value a task of its own"
+                    f"{key}: is static in {task.env}; give each value a task of its own"
                 )
         if isinstance(getattr(params, name), int) and not _is_whole(entry):
             raise ConfigError(f"{key}: is a whole number; use integer, log_integer or choice")

@@ -1,10 +1,9 @@
 """The meta-problem: train a learner with a learned part; the fitness is how well it learns.
 
-problem = TrainLearner(tasks, hyperparams, component, FitnessConfig())
-problem.evaluate(key, meta_params)       # trains one agent from scratch in every environment
+problem = TrainLearner(task, hyperparams, component, FitnessConfig())
+problem.evaluate(key, meta_params)       # trains one agent from scratch
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,36 +41,25 @@ class Task(NamedTuple):
         return None if limit is None else int(np.max(limit)) * num_envs
 
 
-class Normalisation(NamedTuple):
-    """Measured fitness that makes environments comparable: 0 is random play, 1 the reference."""
-
-    random: tuple[float, ...]
-    """of an agent that never learns, per environment"""
-    reference: tuple[float, ...]
-    """of the hand-written part, per environment"""
-
-
 @dataclass(frozen=True)
 class TrainLearner:
     """Conforms to `metaevo.evolution.problem.MetaProblem`."""
 
-    tasks: Sequence[Task]
+    task: Task
     hyperparams: Hyperparams
     component: Component | Evolved
     fitness: FitnessConfig
-    normalisation: Normalisation | None = None
-    """needed for several environments: their fitness is normalised, then averaged"""
 
     @property
     def frames(self) -> int:
         """Environment steps of one evaluation."""
-        return sum(num_frames(task.learner.config) for task in self.tasks)
+        return num_frames(self.task.learner.config)
 
     @property
     def working_set_bytes(self) -> int:
         """Working set of training one agent; see `choose_chunk_size`."""
         meta_params = jax.eval_shape(self.init, jax.random.key(0))
-        return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
+        return working_set(self.task, self.hyperparams, meta_params)
 
     @property
     def programs(self) -> Programs | None:
@@ -83,50 +71,30 @@ class TrainLearner:
         return self.component.init(key)
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-        """Train one agent in every environment with these meta-parameters."""
-        total = jnp.float32(0.0)
-        metrics: dict[str, jax.Array] = {}
-        for index, task in enumerate(self.tasks):
-            result = train(task, jax.random.fold_in(key, index), self.hyperparams, meta_params)
-            value, measured = self._judged(index, result)
-            total += value
-            metrics |= measured
-        return Evaluation(total, metrics)
+        """Train one agent with these meta-parameters."""
+        key = jax.random.fold_in(key, 0)
+        result = train(self.task, key, self.hyperparams, meta_params)
+        return Evaluation(*self._judged(result))
 
     def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """Evaluate with a gradient through `window` updates of every training.
+        """Evaluate with a gradient through `window` updates of the training.
 
         Raises:
-            ValueError: if a learner has no derivatives, or its updates do not fill windows.
+            ValueError: if the learner has no derivatives, or its updates do not fill windows.
         """
-        total, gradients = jnp.float32(0.0), []
-        metrics: dict[str, jax.Array] = {}
-        for index, task in enumerate(self.tasks):
-            result, gradient = train_and_differentiate(
-                task.learner,
-                jax.random.fold_in(key, index),
-                self.hyperparams,
-                meta_params,
-                task.env_params,
-                window,
-            )
-            value, measured = self._judged(index, result)
-            total += value
-            metrics |= measured
-            gradients.append(gradient)
-        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
-        return Evaluation(total, metrics, mean)
+        result, gradient = train_and_differentiate(
+            self.task.learner,
+            jax.random.fold_in(key, 0),
+            self.hyperparams,
+            meta_params,
+            self.task.env_params,
+            window,
+        )
+        return Evaluation(*self._judged(result), gradient)
 
-    def _judged(self, index: int, result: TrainResult) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return the share of a training in the fitness, and its metrics."""
-        task, measured = self.tasks[index], measures(result.episodes)
-        value = fitness_of(self.fitness, task, result)
-        if self.normalisation is not None:
-            low, high = (bounds[index] for bounds in self.normalisation)
-            value = (value - low) / (high - low)
-        prefix = f"{task.name}/" if len(self.tasks) > 1 else ""
-        metrics = {prefix + name: measure for name, measure in measured.items()}
-        return value / len(self.tasks), metrics
+    def _judged(self, result: TrainResult) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the fitness of a training, and its metrics."""
+        return fitness_of(self.fitness, self.task, result), measures(result.episodes)
 
 
 def train(

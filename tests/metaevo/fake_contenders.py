@@ -20,9 +20,8 @@ class Fake:
     hyperparams = ppo.Hyperparams()
     rows_at_once = 1000
 
-    def __init__(self, score, tasks=1):
-        self.score, self.num_tasks = score, tasks
-        self.keys, self.calls = set(), []
+    def __init__(self, score):
+        self.score, self.keys, self.calls = score, set(), []
 
     def run(self, keys, settings, meta_params, progress=None):
         self.keys |= set(map(tuple, np.asarray(jax.random.key_data(keys)).tolist()))
@@ -32,8 +31,8 @@ class Fake:
         luck = np.asarray(jax.vmap(jax.random.normal)(keys))
         results = []
         for setting, meta in zip(settings, meta_params, strict=True):
-            values = np.stack([self.score(setting, meta, luck)] * self.num_tasks, -1)
-            curves = np.zeros((len(keys), self.num_tasks, 4))
+            values = self.score(setting, meta, luck)
+            curves = np.zeros((len(keys), 4))
             results.append(Scores(values, curves, np.zeros(values.shape, bool)))
         return results
 
@@ -70,7 +69,6 @@ def comparison(
     baselines=None,
     *,
     meta=1.0,
-    normalisation=None,
     task="",
     evolution_frames=12_000,
     others=(),
@@ -93,7 +91,6 @@ def comparison(
         config,
         seed=0,
         evolution_frames=evolution_frames,
-        normalisation=normalisation,
         context=task,
         learned=1 + len(others),
     )

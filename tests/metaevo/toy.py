@@ -177,4 +177,4 @@ def ppo_problem(config=TINY, **hyperparams):
     component = value_loss.make(value_loss.Config(hidden_sizes=(4,)))
     hyperparams = ppo.Hyperparams(**{"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams)
     task = ppo_task(config, component.apply)
-    return TrainLearner([task], hyperparams, component, FitnessConfig(reward_per_step=1.0))
+    return TrainLearner(task, hyperparams, component, FitnessConfig(reward_per_step=1.0))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.training.task import TaskConfig, make_environments
+from metaevo.training.task import TaskConfig, make_environment
 from purerl import envs, ppo
 
 CORRIDOR = Path(__file__).parents[2] / "examples" / "corridor.py"
@@ -38,7 +38,7 @@ def test_one_of_a_module(tmp_path, monkeypatch):
 
 def test_other_objects_are_refused_as_environments():
     with pytest.raises(ConfigError, match="gymnax"):
-        make_environments(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
+        make_environment(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_step_of_other_types_is_named(old, new, part, tmp_path):
     path = tmp_path / "walk.py"
     path.write_text(CORRIDOR.read_text().replace(old, new))
     with pytest.raises(ConfigError, match=rf"walk\.py:Corridor\.step: {part}"):
-        make_environments(TaskConfig(env=f"{path}:Corridor"), "ppo")
+        make_environment(TaskConfig(env=f"{path}:Corridor"), "ppo")

@@ -141,7 +141,7 @@ def _with_scores(
 
 
 def _mean(score: Any) -> FloatArray:
-    """Return the score [1] of a seed; of several environments, whose scores are normalised."""
+    """Return the score [1] of a seed; on several tasks, whose scores are normalised."""
     return numbers(score if isinstance(score, list) else [score]).mean(keepdims=True)
 
 

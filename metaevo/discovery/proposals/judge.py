@@ -310,7 +310,5 @@ def check(settings: EvolveSettings) -> None:
     """Raise `ConfigError` if a judge cannot use settings of an evolution."""
     if settings.evolve != PROGRAM:
         raise ConfigError(f"evolve = {show(settings.evolve)}: must be {PROGRAM!r}")
-    if not isinstance(settings.task.env, str):
-        raise ConfigError("task.env: must be one environment; name several under tasks")
     if settings.component.count > 1:
         raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")

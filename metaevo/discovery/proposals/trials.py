@@ -84,7 +84,7 @@ class Trials:
         an agent diverged or finished no episode.
         """
         tasks = [
-            np.stack([each.fitness[:, 0] for each in trained]).astype(np.float64)
+            np.stack([each.fitness for each in trained]).astype(np.float64)
             for trained in self._train(programs, purpose, seeds)
         ]
         if len(tasks) > 1:
@@ -158,7 +158,7 @@ class Trials:
         for task, this, kept, (own,), scale in each:
             learned = untuned(LEARNED)
             others = {row["name"]: row["scores"] for row in kept["rows"]}
-            filled = statistics.fill_missing({learned.name: own.fitness[:, 0], **others})
+            filled = statistics.fill_missing({learned.name: own.fitness, **others})
             row = learned.measured(filled[learned.name], int(own.diverged.sum()))
             rows = [row, *kept["rows"]]
             results[task.name] = {**this.judge(rows), "scale": scale}

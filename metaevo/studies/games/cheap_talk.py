@@ -146,7 +146,7 @@ class CheapTalkStudy(victims.TalkStudy):
             middle,
             low,
             high,
-            str(self.settings.task.env),
+            self.settings.task.env,
             figures / "messages.png",
         )
 

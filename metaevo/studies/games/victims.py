@@ -11,7 +11,7 @@ import numpy as np
 from metaevo.components import learners
 from metaevo.components.channels import talking
 from metaevo.components.component import LEARNED
-from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.problem import TASK
@@ -24,7 +24,7 @@ from metaevo.training.task import (
     LearnerConfig,
     LearnerSettings,
     learner_sections,
-    make_environments,
+    make_environment,
     make_learner,
     with_changes,
 )
@@ -111,9 +111,7 @@ def make_task(settings: TalkSettings, victim: Victim, *, speaks: bool = False) -
     Raises:
         ConfigError: if the observations of the victim or of the environment are not vectors.
     """
-    if not isinstance(settings.task.env, str):
-        raise ConfigError(f"task.env = {show(settings.task.env)}: a channel is for one environment")
-    ((name, bare, env_params),) = make_environments(settings.task, victim.learner)
+    name, bare, env_params = make_environment(settings.task, victim.learner)
     messenger = settings.channel.messenger
     channel = channels.speak(messenger) if speaks else messenger.message
     env, size = talking((name, bare, env_params), channel, settings.channel, victim.learner)
@@ -139,7 +137,7 @@ def read_sample(settings: CheapTalkSettings) -> dict[str, Entry]:
     for name in sampling.OWN:
         if name in sample:
             raise ConfigError(f"sample.{name}: cannot be drawn for a victim")
-    ((_, env, params),) = make_environments(settings.task, settings.learner)
+    _, env, params = make_environment(settings.task, settings.learner)
     check_env_params("sample", env, params, settings.task, sample, settings.learner)
     check_hyperparams("sample", settings, sample)
     return sample

@@ -6,13 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.comparison.evaluation import LEARNED, Contender
+from metaevo.comparison.evaluation import LEARNED
 from metaevo.config.files import write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.train_learner import Normalisation, Task
-from purerl import envs, q_learning
-from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
+from tests.metaevo.fake_contenders import NAMES, Fake, comparison
 
 
 def test_the_planted_setting_is_found_and_evaluation_json_has_all_numbers(tmp_path):
@@ -36,7 +33,7 @@ def test_the_planted_setting_is_found_and_evaluation_json_has_all_numbers(tmp_pa
     assert rows["huber (tuned)"]["iqm"] == pytest.approx(8, abs=0.5)
     for name, row in rows.items():
         assert row["seeds"] == len(row["scores"]) == 32
-        assert row["scores"] == scores[name].fitness[:, 0].tolist()
+        assert row["scores"] == scores[name].fitness.tolist()
         low, high = row["interval"]
         assert low <= row["iqm"] <= high
         assert row["tuning_frames"] == ((7 * 4 + 4 * 64) * 10 if "tuned" in name else 0)
@@ -113,29 +110,6 @@ def test_without_a_grid_nothing_is_tuned(tmp_path):
     assert this.frames == 3 * 32 * 10
 
 
-def test_tuning_gives_tasks_equal_weight(tmp_path):
-    """Raw scores of one task are a hundred times those of the other: normalised, they are not."""
-
-    class TwoTasks(Fake):
-        def run(self, keys, settings, meta_params, progress=None):
-            results = super().run(keys, settings, meta_params, progress)
-            for setting, result in zip(settings, results, strict=True):
-                rate = setting.get("learning_rate", 0.0)
-                result.fitness[:, 0] = 100.0 * (rate == 0.1)
-                result.fitness[:, 1] = 3.0 * (rate == 0.2)
-            return results
-
-    this = comparison(
-        TwoTasks(learned_score, tasks=2),
-        TwoTasks(baseline_score, tasks=2),
-        normalisation=Normalisation((0.0, 0.0), (100.0, 1.0)),
-    )
-    result, _ = this.run(tmp_path / "tuning")
-    rows = {row["name"]: row for row in result["variants"]}
-    assert rows["learned (tuned)"]["settings"]["learning_rate"] == 0.2
-    assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
-
-
 def test_a_missing_score_counts_as_the_worst(tmp_path):
     """Where returns are negative, a zero would make it the winner."""
 
@@ -153,13 +127,3 @@ def test_a_missing_score_counts_as_the_worst(tmp_path):
     assert [row["diverged"] for row in rows.values()] == [1, 0, 0]
     scores = rows["learned"]["scores"]
     assert scores[0] == scores[1] == min(scores)
-
-
-def test_every_task_has_keys_of_its_own():
-    env, env_params = envs.make("GridWorld", size=3, slip_probability=0.3, observations="index")
-    config = q_learning.Config(total_timesteps=200, num_steps=10)
-    task = Task("GridWorld", q_learning.QLearning(config, env), env_params)
-    weights = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
-    both = Contender([task, task], q_learning.Hyperparams(), None, weights, curve_points=2)
-    (scores,) = both.run(keys_for(0, Purpose.HELD_OUT, 4), [{}], [None])
-    assert (scores.fitness[:, 0] != scores.fitness[:, 1]).any()

@@ -409,7 +409,7 @@ def test_a_run_is_a_rule(tmp_path):
             {"task": {"env": "Catch-bsuite"}},
         )
         assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
-        run.write_config(to_dict(settings) | {"task": {"env": ["GridWorld", "Doors"]}}, {})
+        run.write_config(to_dict(settings) | {"tasks": {"GridWorld": {}, "Doors": {}}}, {})
         found = rule_of(str(run.path))
         assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Doors"))
         assert found.name == str(seed)

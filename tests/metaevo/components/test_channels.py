@@ -34,14 +34,14 @@ def talk(tmp_path_factory):
 
 
 def cartpole():
-    return [("CartPole-v1", *envs.make("CartPole-v1"))]
+    return "CartPole-v1", *envs.make("CartPole-v1")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_a_hand_written_channel_is_heard(name):
-    ((_, env, params),) = channels.hear(name, cartpole(), "ppo")
-    ((_, alone, alone_params),) = cartpole()
+    _, env, params = channels.hear(name, cartpole(), "ppo")
+    _, alone, alone_params = cartpole()
     heard, state = env.reset(jax.random.key(0), params)
     seen, same = alone.reset(jax.random.key(0), alone_params)
     np.testing.assert_array_equal(heard[:4], seen)
@@ -53,7 +53,7 @@ def test_a_hand_written_channel_is_heard(name):
 
 def test_a_channel_found_by_a_run_is_heard(talk):
     weights, _ = checkpoint.load_tree(talk.meta_params)
-    ((_, env, params),) = channels.hear(str(talk.path), cartpole(), "dqn")
+    _, env, params = channels.hear(str(talk.path), cartpole(), "dqn")
     heard, _ = env.reset(jax.random.key(0), params)
     np.testing.assert_allclose(heard[4:], 2.0 * message(weights, np.asarray(heard[:4])), rtol=1e-5)
     channel, loaded = metaevo.load(talk.path)
@@ -63,7 +63,7 @@ def test_a_channel_found_by_a_run_is_heard(talk):
 def test_candidates_of_an_evolution_hear_the_channel(talk):
     raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
     settings = settings_of(raw)
-    ((_, env, params),) = make_parts(settings).environments
+    _, env, params = make_parts(settings).environment
     assert env.observation_space(params).shape == (7,)
 
 
@@ -75,8 +75,8 @@ def test_invalid_channels_are_refused(talk, tmp_path):
     )
     other = RunDirectory(tmp_path / "other")
     checkpoint.save_tree(other.meta_params, weights, {"component": "drift"})
-    grid = [("GridWorld", *envs.make("GridWorld", observations="index"))]
-    acrobot = [("Acrobot-v1", *envs.make("Acrobot-v1"))]
+    grid = "GridWorld", *envs.make("GridWorld", observations="index")
+    acrobot = "Acrobot-v1", *envs.make("Acrobot-v1")
     for name, where, learner in (
         ("nosie", cartpole(), "ppo"),
         ("noise", grid, "q_learning"),

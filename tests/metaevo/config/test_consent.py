@@ -10,7 +10,7 @@ from metaevo.config import ConfigError, consent
 from metaevo.evolution import strategies
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies import registry
-from metaevo.training.task import TaskConfig, make_environments
+from metaevo.training.task import TaskConfig, make_environment
 from purerl.games import Game
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -27,7 +27,7 @@ def find_strategy(name):
 
 
 KINDS = {
-    "environment": ("corridor.py", "Corridor", lambda n: make_environments(TaskConfig(n), "ppo")),
+    "environment": ("corridor.py", "Corridor", lambda n: make_environment(TaskConfig(n), "ppo")),
     "learner": ("sac.py", "sac", learners.find),
     "strategy": ("random_search.py", "RandomSearch", find_strategy),
     "study": ("my_study.py", "Throwing", lambda name: registry.find({"study": name})),
@@ -72,9 +72,9 @@ def test_code_that_the_user_has_executed_is_trusted_until_it_changes(tmp_path, m
     path = tmp_path / "walk.py"
     path.write_text((EXAMPLES / "corridor.py").read_text())
     name = f"{path}:Corridor"
-    make_environments(TaskConfig(name), "ppo")
+    make_environment(TaskConfig(name), "ppo")
     consent.note_names({"task": {"env": name}})  # its run can be resumed
-    make_environments(TaskConfig(name), "ppo")
+    make_environment(TaskConfig(name), "ppo")
     path.write_text(path.read_text() + "\n# changed\n")
     with pytest.raises(ConfigError, match="changed"):
-        make_environments(TaskConfig(name), "ppo")
+        make_environment(TaskConfig(name), "ppo")

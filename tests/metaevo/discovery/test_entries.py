@@ -35,7 +35,7 @@ def test_an_entry_fills_its_slot(name):
     if card["slot"] == channels.SETTING:
         task = card["repeat"]["experiment"]["task"]
         environment = task["env"], *envs.make(task["env"], **task["env_params"])
-        ((_, _, params),) = channels.hear(entry.name, [environment], card["learner"])
+        _, _, params = channels.hear(entry.name, environment, card["learner"])
         assert params.scale == card["settings"]["scale"]
         return
     assert card["slot"] in LEARNERS[card["learner"]].slots

@@ -102,7 +102,7 @@ def test_changed_values_do_not_recompile(place):
 
     meta_params = jax.device_get(parts.evolved.init(jax.random.key(0)))
     contender = Contender(
-        parts.tasks(settings, {"value_loss": counted}, meta_params),
+        parts.task(settings, {"value_loss": counted}, meta_params),
         settings.hyperparams,
         meta_params,
         FitnessConfig(mean_return=0.0, reward_per_step=1.0),

@@ -26,7 +26,7 @@ def test_other_slots_are_filled_by_name():
     assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
     plain = make_parts(settings_of({"evolve": "drift"})).fixed
     assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
-    (task,) = make_parts(settings).tasks(settings, {"policy_loss": losses.dpo}, None)
+    task = make_parts(settings).task(settings, {"policy_loss": losses.dpo}, None)
     assert task.learner.policy_loss is losses.dpo
 
 

@@ -5,13 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import Component
-from metaevo.evolution.problem import frames_per_evaluation
+from metaevo.config import ConfigError
 from metaevo.training.fitness import FitnessConfig, fitness, measures
-from metaevo.training.normalisation import measure_normalisation
-from metaevo.training.train_learner import TrainLearner, train
+from metaevo.training.tasks import measure_bounds
+from metaevo.training.train_learner import train
 from purerl import ppo
-from purerl.parts import losses
 from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import TINY, ppo_problem, ppo_task
 
@@ -67,7 +65,7 @@ def test_fitness_equals_the_measures_of_a_training(evaluate):
     key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))
     found = jitted(key, meta_params)
     result = jax.jit(train, static_argnums=0)(
-        problem.tasks[0], jax.random.fold_in(key, 0), problem.hyperparams, meta_params
+        problem.task, jax.random.fold_in(key, 0), problem.hyperparams, meta_params
     )
     expected = measures(result.episodes)
     assert set(found.metrics) == {"mean_return", "final_return", "reward_per_step"}
@@ -87,33 +85,6 @@ def test_diverged_training_has_no_fitness(evaluate):
     assert np.isfinite(found.metrics["reward_per_step"])
 
 
-@pytest.mark.long
-def test_several_environments_on_measured_scales():
-    """CartPole counts up from 20, Acrobot down to -500; squared error is worth 1 in both."""
-    names = ("CartPole-v1", "Acrobot-v1")
-    config = ppo.Config(4096, 4, 64, 4, 2, hidden_sizes=(16,))
-    tasks = [ppo_task(config, losses.squared, name) for name in names]
-    hyperparams, weights = ppo.Hyperparams(learning_rate=1e-2), FitnessConfig()
-    measured = measure_normalisation([(task, hyperparams) for task in tasks], weights, seed=0)
-    assert 18 < measured.random[0] < 27
-    assert -500 <= measured.random[1] < -490
-    assert measured.reference[0] > measured.random[0] + 10
-    assert measured.reference[1] > measured.random[1] + 50
-
-    component = Component(lambda key: jnp.zeros(2), losses.squared)
-    problem = TrainLearner(tasks, hyperparams, component, weights, measured)
-    assert frames_per_evaluation(problem) == 8192
-    keys = jax.random.split(jax.random.key(1), 16)  # not those that measured the scales
-    found = jax.jit(jax.vmap(problem.evaluate, in_axes=(0, None)))(keys, jnp.zeros(2))
-    assert {name.split("/")[0] for name in found.metrics} == set(names)
-    values = [
-        (np.asarray(found.metrics[f"{name}/mean_return"]) - low) / (high - low)
-        for name, low, high in zip(names, measured.random, measured.reference, strict=True)
-    ]
-    np.testing.assert_allclose(found.fitness, np.mean(values, axis=0), rtol=1e-3, atol=1e-4)
-    assert np.mean(values, axis=1) == pytest.approx(1.0, abs=0.4)
-
-
 class Standing(ppo.PPO):
     """Training changes nothing."""
 
@@ -126,6 +97,6 @@ def test_a_reference_no_better_than_random_play_gives_no_scale():
     task = ppo_task()
     task = task._replace(learner=Standing(TINY, task.learner.env))
     with pytest.raises(
-        ValueError, match="CartPole-v1: the hand-written reference scores 9, no better"
+        ConfigError, match=r"tasks\.poles: the hand-written reference scores 9, no better"
     ):
-        measure_normalisation([(task, ppo.Hyperparams())], FitnessConfig(), seed=0)
+        measure_bounds("poles", task, ppo.Hyperparams(), FitnessConfig(), seed=0)
