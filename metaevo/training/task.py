@@ -61,7 +61,7 @@ class TaskConfig:
     def upgraded(raw: PlainDict) -> PlainDict:
         """Raise `ConfigError` for a list, which earlier versions accepted."""
         if isinstance(raw.get("env"), list | tuple):
-            raise ConfigError(f"task.env = {show(raw['env'])}: must be one name; use tasks")
+            raise ConfigError(f"task.env = {show(raw['env'])}: must be one; use tasks for several")
         return raw
 
 
