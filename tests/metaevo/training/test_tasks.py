@@ -104,6 +104,7 @@ def test_a_generation_draws_different_tasks():
         key = jax.random.key(seed)
         tasks = [draw_task(problem, key, index) for index in range(2)]
         assert {int(each.place) for each in tasks} == {0, 1}
+        assert not np.array_equal(tasks[0].key, tasks[1].key)
     assert problem.validation_tasks == problem.tasks_per_generation == 2
 
 
