@@ -95,8 +95,9 @@ def by_task(judged: Unseen, heading: str, *, is_unseen: bool) -> page.Table:
     first = next(iter(results.values()))
     names = [row["name"].replace("same hyperparameters", "untuned") for row in _shown(first)]
     note = (
-        "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
-        f"{_reference(first)}, both on other seeds. A verdict needs the interval and a rank test."
+        "Interquartile mean, which leaves out outliers, with its 95% interval. Normalised: 0 is "
+        f"the mean of random play, 1 of the tuned {_reference(first)}, on other seeds. A verdict "
+        "needs the interval and a rank test."
     )
     if "together" in first:
         note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
