@@ -14,7 +14,11 @@ from metaevo.config.plain import PlainMapping
 from metaevo.reports import page
 from metaevo.runs.schema import Interval
 
-NOTE = "All rules have the same random keys, and a lead of a tenth can be due to them."
+NOTE = (
+    "All rules have the same random keys, so a lead of up to 0.1 can be chance. Tasks that the "
+    "rule's evolution saw, or that it cannot learn, are left out. added: the tasks of later "
+    "versions; tuned: all hyperparameters tuned, not only the learning rate."
+)
 FOLDER = Path(__file__).parent / "rows"
 """Folder with one file per rule: the result.json written by the command."""
 
