@@ -22,9 +22,10 @@ from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_parts
 from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
+from metaevo.training.bounds import Bounds, measure_bounds
 from metaevo.training.checks import check_agents
 from metaevo.training.task import Parts, TaskConfig
-from metaevo.training.tasks import Bounds, TrainOnTasks, bind, measure_bounds
+from metaevo.training.tasks import TrainOnTasks, bind
 from metaevo.training.train_learner import TrainLearner
 from purerl.types import MetaParams
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from optuna.distributions import IntDistribution
 
 from metaevo.components import Component
@@ -25,10 +24,9 @@ from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import TASK, Evaluation, MetaParams, Programs
-from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training import sampling
+from metaevo.training.bounds import Bounds
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
-from metaevo.training.population import Population
 from metaevo.training.task import Parts, TaskConfig, make_environment, with_changes
 from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
@@ -39,8 +37,6 @@ from purerl.parts.reparametrisation import reparametrised
 from purerl.types import Environment, EnvParams, Hyperparams
 
 OPTIMIZER = "make_optimizer"
-SEEDS = 16
-"""Agents of random play and of the reference that measure the scale of a task."""
 SMALLEST_SPAN = 0.1
 """Least difference between the reference and random play on a draw, as a fraction of their
 difference at the full length. On a short draw the reference may not learn, and a division by a
@@ -69,15 +65,6 @@ class TaskDistribution(NamedTask):
     """distributions by name, each with the rule of a search space: env_params.NAME,
     hyperparams.NAME, updates (the length of training), reward_scale and parameter_scale (for each
     array of the network)"""
-
-
-class Bounds(NamedTuple):
-    """Measured fitness on a task that becomes 0 and 1."""
-
-    random: float
-    """of an agent that never learns"""
-    reference: float
-    """of the hand-written part"""
 
 
 class Distribution(NamedTuple):
@@ -314,28 +301,6 @@ def _slots(
         ),
     )
     return slots
-
-
-def measure_bounds(
-    name: str, task: Task, hyperparams: Hyperparams, fitness: FitnessConfig, *, seed: int
-) -> Bounds:
-    """Measure random play and the reference on a named task, through the learner's own code.
-
-    `task` has hand-written parts in the slots. Random play is the learner under `random_play()`.
-
-    Raises:
-        ConfigError: if the reference is no better than random play, which leaves no scale.
-    """
-    keys = keys_for(seed, Purpose.NORMALISATION, SEEDS)
-    population = Population(task, hyperparams, None, fitness, agents=2 * SEEDS)
-    trained = population.train(keys, [hyperparams.random_play(), hyperparams])
-    low, high = np.mean(trained.scores, axis=1)
-    if not high > low:
-        raise ConfigError(
-            f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
-            f"random play ({low:.3g}); train longer or choose other hyperparams"
-        )
-    return Bounds(float(low), float(high))
 
 
 def updates_of(values: Mapping[str, jax.Array]) -> jax.Array | None:
