@@ -109,6 +109,7 @@ def assert_all_used(raw, settings):
         "task.env_params": getattr(getattr(settings, "task", None), "env_params", {}),
         "evaluation.space": getattr(evaluation, "space", {}),
         "evaluation.unseen": getattr(evaluation, "unseen", {}),
+        "tasks": {name: {} for name in raw.get("tasks", {})},  # a task may have no settings
     }
     allowed = set(flatten(known)) | set(free)
     for prefix, section in free.items():
