@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
+from metaevo.training.bounds import measure_bounds
 from metaevo.training.fitness import FitnessConfig, fitness, measures
-from metaevo.training.tasks import measure_bounds
 from metaevo.training.train_learner import train
 from purerl import ppo
 from purerl.types import EpisodeSums, TrainResult
