@@ -99,7 +99,7 @@ class LearnerStudy(Study):
             )
             for each in self.seen
         ]
-        """the learner, environment and hyperparameters of each task"""
+        """the settings of each named task, with their distributions"""
         self.bound: list[tuple[JudgedSettings, Parts]] = [
             (each.settings, each.parts) for each in self.seen
         ] or [(settings, self.parts)]

@@ -49,8 +49,8 @@ def result(
 ) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
-    All scores, also of families and horizons, are means over the tasks of version 1 that the rule's
-    evolution did not see. `added` is the score of the unseen tasks of later versions. Seen tasks
+    All scores, also of families and horizons, pool the tasks of version 1 that the rule's evolution
+    did not see. `added` is the score of the unseen tasks of later versions. Seen tasks
     count in `all` only. On the tasks `unable` it cannot be trained. `tuned` is measured as
     `measured` is, but with all hyperparameters tuned. Other arguments as for `normalised`.
     """

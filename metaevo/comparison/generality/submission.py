@@ -22,7 +22,7 @@ from metaevo.runs.run_directory import commit
 
 FILE = "submission.json"
 REPEATED = 10
-"""A check trains on every tenth task again."""
+"""A check trains again on a random tenth of the tasks."""
 SAME = 1e-4
 """Relative difference below which scores are the same."""
 

@@ -26,7 +26,7 @@ Horizon = Literal["short", "medium", "long", "very long"]
 FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
 """Of the tasks of version 1."""
 CORE = 1
-"""The score is the mean over this version's tasks; later tasks are reported next to it."""
+"""The score pools this version's tasks; the score of later tasks is reported next to it."""
 
 
 @dataclass(frozen=True)

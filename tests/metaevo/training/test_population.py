@@ -230,3 +230,6 @@ def test_agents_of_a_learned_optimizer_train_on_all_devices(keys):
     agents = Population(its_task, ppo.Hyperparams(), meta_params, FITNESS)
     trained = agents.advance(agents.init(keys), 1)
     assert not agents.diverged(trained).any()
+    alone = learner.init(keys[0], ppo.Hyperparams(), meta_params, env_params)
+    shapes = jax.tree.map(lambda leaf: (SEEDS, *leaf.shape), alone)
+    assert jax.tree.map(lambda leaf: leaf.shape, agents.states(trained)) == shapes
