@@ -8,7 +8,7 @@ An output is what training uses: the slope of a loss, the step of an optimizer, 
 schedule. All functions can be transformed by `jax.jit` and by `jax.vmap` over programs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 
 from metaevo.components import program
 from metaevo.components.interpreter import evaluate
-from metaevo.components.signals import SIGNALS
+from metaevo.components.signals import SIGNALS, TIMES
 from metaevo.config.plain import PlainMapping
 from purerl.types import Context
 
@@ -37,9 +37,8 @@ def batch(slot: str, points: int = POINTS) -> Batch:
       in size, changes of the prediction of 0.001 to 1 in size.
     - policy_loss: changes of the log probability of 0.001 to 1 in size, and some of 0; normalised
       advantages.
-    - make_optimizer: gradients and means in units of the gradient's root mean square; lengths of 10
-      to 100,000 updates.
-    - all: the whole of training, evenly.
+    - make_optimizer: gradients and means in units of the gradient's root mean square.
+    - all: the whole of training, evenly, and lengths of 10 to 100,000 updates.
     """
     rng = np.random.default_rng(0)
     progress = np.linspace(0.0, 1.0, points)
@@ -54,15 +53,20 @@ def batch(slot: str, points: int = POINTS) -> Batch:
         log_ratio = _sized(rng, points, 1e-3, 1)
         log_ratio[: points // AT_RATIO_1] = 0.0
         found = {"log_ratio": log_ratio, "advantage": rng.normal(0, 1, points)}
-        found["progress"] = rng.permutation(progress)
+        found |= {"progress": rng.permutation(progress), "length": _lengths(rng, points)}
     elif slot == "make_optimizer":
         found = {name: rng.normal(0, 1, points) for name in SIGNALS}
         found |= {"size": rng.normal(0, 1, points), "value": rng.normal(0, 0.3, points)}
         found |= {"policy": rng.integers(0, 2, points), "progress": rng.permutation(progress)}
-        found["length"] = np.log(10 ** rng.uniform(1, 5, points)) / 10
+        found["length"] = _lengths(rng, points)
     else:
         found = {"progress": progress}
     return {name: each.astype(np.float32) for name, each in found.items()}
+
+
+def _lengths(rng: np.random.Generator, points: int) -> np.ndarray:
+    """Return lengths of training [points], as `metaevo.components.signals.length` has them."""
+    return np.log(10 ** rng.uniform(1, 5, points)) / 10
 
 
 def _sized(rng: np.random.Generator, points: int, low: float, high: float) -> np.ndarray:
@@ -80,7 +84,8 @@ def fingerprint(
     inputs = {name: jnp.asarray(each) for name, each in batch(config.slot, points).items()}
     if config.slot in ("value_loss", "policy_loss"):
         loss = program.make(config).apply
-        return _slopes(loss, meta_params, inputs.pop("progress"), *inputs.values())
+        times = {name: inputs.pop(name) for name in TIMES if name in inputs}
+        return _slopes(loss, meta_params, times, *inputs.values())
     values = [inputs[name] for name in config.names]
     programs = [
         (meta_params["codes"][number], meta_params["constants"][number])
@@ -92,16 +97,17 @@ def fingerprint(
 def _slopes(
     loss: Callable[..., jax.Array],
     meta_params: PlainMapping,
-    progress: jax.Array,
+    times: Mapping[str, jax.Array],
     *arguments: jax.Array,
 ) -> jax.Array:
     """Return the derivative of a loss by its first argument, [points]."""
 
-    def slope(progress, argument, *others):
-        context = Context(None, progress=progress)
+    def slope(times, argument, *others):
+        updates = jnp.exp(10.0 * times.get("length", 0.0))
+        context = Context(None, progress=times["progress"], num_updates=updates)
         return jax.grad(lambda x: loss(meta_params, context, x, *others))(argument)
 
-    return jax.vmap(slope)(progress, *arguments)
+    return jax.vmap(slope)(times, *arguments)
 
 
 def is_valid(outputs: jax.Array) -> jax.Array:

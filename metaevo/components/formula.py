@@ -43,9 +43,9 @@ class Config:
     """that it fills"""
     expression: str = "error**2 / 2 + c0 * error"
     """value_loss: of prediction, target, old_prediction, error (prediction - target), change
-    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage; make_optimizer: the
-    step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy, length; all: of
-    progress"""
+    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage, length;
+    make_optimizer: the step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy,
+    length; all: of progress"""
     constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
     """names of evolved constants, with their initial values"""
     gives: Literal["value", "slope"] = "value"

@@ -13,12 +13,12 @@ from purerl.types import Context, Hyperparams, MetaParams
 
 INPUTS: dict[str, tuple[str, ...]] = {
     "value_loss": ("prediction", "target", "old_prediction", "error", "change", "progress"),
-    "policy_loss": ("log_ratio", "ratio", "advantage", "progress"),
+    "policy_loss": ("log_ratio", "ratio", "advantage", *signals.TIMES),
     "make_optimizer": (*signals.FEATURES, *signals.TIMES),
     "schedule": ("progress",),
 }
 """Inputs by slot. error: prediction - target; change: prediction - old_prediction; ratio: of the
-new and the old probability; progress: the share of training that is done. Those of an optimizer:
+new and the old probability. Progress, length and the inputs of an optimizer:
 `metaevo.components.signals.Seen`."""
 LOG_RATIO_LIMIT = 20.0
 """Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
@@ -50,6 +50,8 @@ def fill(slot: str, rule: Rule, hyperparams: tuple[str, ...] = ()) -> Callable[.
     def loss(function, x, start, context, others):
         if "progress" in rule.names:
             others["progress"] = context.progress
+        if "length" in rule.names:
+            others["length"] = signals.length(context)
         if rule.gives == "value":
             return function(x, others)
         return integral(function)(x, jnp.asarray(start, jnp.float32), others)

@@ -66,6 +66,11 @@ class State(NamedTuple):
     """[memory_size, P]"""
 
 
+def length(context: Any) -> jax.Array:
+    """Return the length of training as learned parts see it, []; see `Seen`."""
+    return jnp.log(jnp.float32(context.num_updates)) / 10.0
+
+
 Direction = Callable[[Seen, jax.Array], tuple[jax.Array, jax.Array]]
 """`(seen, memory [memory_size, P]) -> (direction [P], memory)`; the first in learning rates."""
 
@@ -132,7 +137,7 @@ def _along(
             values,
             policy,
             jnp.float32(progress),
-            jnp.log(jnp.float32(context.num_updates)) / 10.0,
+            length(context),
         )
         found, memory = direction(seen, state.memory)
         return found, State(steps, means, second, memory)
