@@ -90,6 +90,7 @@ def test_validity():
         ("(ratio + 1) ** 2 * advantage", "(ratio ** 2 + 2 * ratio + 1) * advantage", True),
         ("ratio * advantage", "minimum(ratio, 1.2) * advantage", False),
         ("ratio * advantage", "clip(ratio, 0, 1000) * advantage", True),
+        ("log_ratio", "log_ratio + length * ratio", False),
     ],
 )
 def test_duplicates(first, second, same):

@@ -166,6 +166,16 @@ def test_an_optimizers_formula_sees_the_parameter_and_the_time():
     np.testing.assert_allclose(steps(constant.apply, constant.init(None), 1)[0], -0.2, rtol=1e-6)
 
 
+def test_a_policy_loss_sees_the_length_of_training():
+    config = Config(
+        slot="policy_loss", expression="length * log_ratio", constants={}, gives="slope"
+    )
+    loss = make(config).apply
+    context = Context(ppo.Hyperparams(), num_updates=jnp.array(64))
+    found = jax.grad(lambda log_ratio: loss(make(config).init(None), context, log_ratio, 1.0))(2.0)
+    np.testing.assert_allclose(found, 2.0 * np.log(64) / 10, rtol=1e-5)
+
+
 def test_second_derivatives_and_derivatives_by_constants():
     config = Config(
         expression="a * tanh(error) + b", constants={"a": 2.0, "b": -0.5}, gives="slope"
