@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from annotated_types import Interval
 
+from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
@@ -51,6 +52,8 @@ class EvaluationConfig:
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
     """seeds of every setting in the first round of the race, the better half of which gets
     twice as many, and so on; null for as many frames a contender as the evolution used"""
+    final_seeds: Annotated[int, Interval(gt=0, le=MOST)] = FINAL_SEEDS
+    """minimum number of fresh seeds of every setting in the last round of the race"""
     contenders: tuple[str, ...] = ()
     """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
     ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64

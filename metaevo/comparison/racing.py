@@ -15,7 +15,7 @@ import numpy as np
 FINALISTS = 4
 """Maximum number of settings in the final, including the untuned setting."""
 FINAL_SEEDS = 64
-"""Minimum number of fresh seeds per finalist."""
+"""Minimum number of fresh seeds per finalist, by default."""
 
 
 class Round(NamedTuple):
@@ -29,19 +29,20 @@ class Round(NamedTuple):
     """number of seeds per setting"""
 
 
-def rounds_of(settings: int, first_seeds: int) -> list[Round]:
+def rounds_of(settings: int, first_seeds: int, final_seeds: int = FINAL_SEEDS) -> list[Round]:
     """Return the rounds of a race, the final last.
 
     Args:
         settings: number of settings in the first round.
-        first_seeds: seeds per setting in the first round; the final has at least `FINAL_SEEDS`.
+        first_seeds: seeds per setting in the first round.
+        final_seeds: minimum number of seeds per setting in the final.
     """
     rounds, start, seeds = [], 0, first_seeds
     while settings > FINALISTS:
         rounds.append(Round(settings, start, seeds))
         start += seeds
         settings, seeds = -(-settings // 2), start
-    return [*rounds, Round(settings, start, max(seeds, FINAL_SEEDS))]
+    return [*rounds, Round(settings, start, max(seeds, final_seeds))]
 
 
 def cost(rounds: Sequence[Round]) -> int:
@@ -49,12 +50,12 @@ def cost(rounds: Sequence[Round]) -> int:
     return sum(each.settings * each.seeds for each in rounds)
 
 
-def seeds_within(settings: int, agents: int) -> int:
+def seeds_within(settings: int, agents: int, final_seeds: int = FINAL_SEEDS) -> int:
     """Return the most first-round seeds (at least 1) with which a race trains `agents` at most."""
     low, high = 1, max(1, agents)
     while low < high:
         middle = (low + high + 1) // 2
-        if cost(rounds_of(settings, middle)) <= agents:
+        if cost(rounds_of(settings, middle, final_seeds)) <= agents:
             low = middle
         else:
             high = middle - 1
@@ -64,7 +65,7 @@ def seeds_within(settings: int, agents: int) -> int:
 def race(
     settings: int,
     untuned: int,
-    first_seeds: int,
+    rounds: Sequence[Round],
     evaluate: Callable[[list[int], Round, int], np.ndarray],
 ) -> int:
     """Return the index of the winner.
@@ -72,14 +73,14 @@ def race(
     Args:
         settings: number of settings.
         untuned: index of the untuned setting, which is in every round and wins if all diverge.
-        first_seeds: number of seeds per setting in the first round.
+        rounds: the return value of `rounds_of`.
         evaluate: maps the remaining settings, the round and its number to their mean scores on
             the round's seeds. The score is non-finite if an agent diverged; such a setting cannot
             win.
     """
     left = list(range(settings))
     totals, means = np.zeros(settings), np.zeros(settings)
-    for number, this in enumerate(rounds_of(settings, first_seeds)):
+    for number, this in enumerate(rounds):
         if number:
             others = [each for each in left if each != untuned]
             others.sort(key=lambda each: -totals[each])  # stable sort: ties keep their order

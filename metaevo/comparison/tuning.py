@@ -113,6 +113,8 @@ class Plan(NamedTuple):
     """in the first round, including the untuned one"""
     first_seeds: int
     """seeds of each setting in the first round"""
+    final_seeds: int
+    """minimum number of seeds of each setting in the final"""
     untuned: dict[str, float]
     """the run's values of the tuned hyperparameters"""
     place: int
@@ -121,7 +123,7 @@ class Plan(NamedTuple):
     @property
     def rounds(self) -> list[Round]:
         """The rounds of the race; empty without tuning."""
-        return rounds_of(self.settings, self.first_seeds) if self.settings else []
+        return rounds_of(self.settings, self.first_seeds, self.final_seeds) if self.settings else []
 
 
 def plan(
@@ -145,8 +147,11 @@ def plan(
         place = grid.index(untuned) if untuned in grid else place
     if names and place == settings:
         settings += 1
-    first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
-    return Plan(settings, first, untuned, place)
+    final = config.final_seeds
+    first = config.tuning_seeds or seeds_within(
+        settings, evolution_frames // frames_per_seed, final
+    )
+    return Plan(settings, first, final, untuned, place)
 
 
 def tune(
@@ -218,7 +223,7 @@ def tune(
                     study.tell(trial, Outcome("pruned" if value is None else "complete", value))
         return [scores[each] for each in range(plan.settings)]
 
-    return candidates[race(plan.settings, plan.place, plan.first_seeds, evaluate)]
+    return candidates[race(plan.settings, plan.place, plan.rounds, evaluate)]
 
 
 def _read(file: Path) -> dict[str, float | None]:

@@ -17,9 +17,10 @@ MOST = {
     "seeds": 2,
     "evaluation.ablation_seeds": 4,
     "evaluation.episodes": 2,
+    "evaluation.final_seeds": 8,
     "evaluation.gymnasium": 1,
     "evaluation.seeds": 8,
-    "evaluation.trials": 4,
+    "evaluation.trials": 1,  # with the untuned setting as many agents as on held-out seeds
     "evaluation.tuning_seeds": 2,
     "evolution.generations": 4,
     "evolution.reference_seeds": 2,

@@ -43,6 +43,11 @@ def test_seeds_of_rounds_are_disjoint_and_the_final_has_enough(settings: int, fi
     assert rounds[-1].seeds >= FINAL_SEEDS
 
 
+def test_the_final_may_be_smaller():
+    assert rounds_of(6, 2, 8) == [Round(6, 0, 2), Round(3, 2, 8)]
+    assert seeds_within(4, 96, 8) == 24 > seeds_within(4, 96)
+
+
 def test_the_first_seeds_fit_a_budget():
     for agents in (700, 5000, 60_000):
         first = seeds_within(48, agents)
@@ -56,7 +61,7 @@ def raced(true: np.ndarray, first: int, rng: np.random.Generator) -> int:
     def evaluate(left, this, number):
         return true[left] + rng.normal(0, SD / np.sqrt(this.seeds), len(left))
 
-    return race(len(true), 0, first, evaluate)
+    return race(len(true), 0, rounds_of(len(true), first), evaluate)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +93,12 @@ def test_fresh_seeds_decide_the_final():
             return np.array([{0: 5.0, 2: 1.0, 3: 9.0}.get(each, 4.0) for each in left])
         return np.array([{2: 100.0, 3: 50.0}.get(each, -each) for each in left])
 
-    assert race(8, 0, 1, evaluate) == 3
+    assert race(8, 0, rounds_of(8, 1), evaluate) == 3
     assert seen == {0: list(range(8)), 1: [0, 1, 2, 3]}
 
 
 def test_equal_settings_leave_the_untuned_one():
-    assert race(20, 7, 2, lambda left, this, number: np.zeros(len(left))) == 7
+    assert race(20, 7, rounds_of(20, 2), lambda left, this, number: np.zeros(len(left))) == 7
 
 
 def test_diverged_settings_cannot_win():
@@ -104,5 +109,5 @@ def test_diverged_settings_cannot_win():
         scores[[each in (0, 5) for each in left]] = np.nan if number == 0 else 99.0
         return scores
 
-    assert race(6, 0, 1, evaluate) == 4
-    assert race(6, 2, 1, lambda left, this, number: np.full(len(left), np.nan)) == 2
+    assert race(6, 0, rounds_of(6, 1), evaluate) == 4
+    assert race(6, 2, rounds_of(6, 1), lambda left, *_: np.full(len(left), np.nan)) == 2

@@ -24,7 +24,7 @@ hyperparams: {learning_rate: 1e-3}
 strategy: {population_size: 4, sigma: 0.5}
 evolution: {generations: 1, validation_seeds: 2, chunk_size: 1, num_devices: 1}
 evaluation: {seeds: 2, sampler: grid, space: {learning_rate: [1e-3, 1e-2]},
-             tuning_seeds: 1, ablation_seeds: 0}
+             tuning_seeds: 1, final_seeds: 2, ablation_seeds: 0}
 """
 
 
@@ -36,8 +36,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_it_is_compared_with_tuned_optimizers(place, monkeypatch):
-    monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
+def test_it_is_compared_with_tuned_optimizers(place):
     evolving.evolve(place, TINY, "--evolve", "scheduled_adam.py")
     result = json.loads((place / "run" / "evaluation.json").read_text())
     tuned = {row["function"]: row for row in result["variants"] if row["tuning_frames"]}

@@ -119,10 +119,10 @@ def test_changed_values_do_not_recompile(place):
 
 
 @pytest.mark.long
-def test_they_are_tuned_with_the_learner_and_saved(place, monkeypatch):
-    monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
+def test_they_are_tuned_with_the_learner_and_saved(place):
     space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}
-    evaluation = {"space": space, "trials": 4, "sampler": "random", "tuning_seeds": 1}
+    seeds = {"tuning_seeds": 1, "final_seeds": 2}
+    evaluation = {"space": space, "trials": 4, "sampler": "random", **seeds}
     raw = {**SETTINGS, "evaluation": {**SETTINGS["evaluation"], **evaluation}}
     argv = ["--evolve", "penalty.py", "--hyperparams.component.power", "1"]
     evolving.evolve(place, json.dumps(raw), *argv)

@@ -10,7 +10,6 @@ import pytest
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
-from metaevo.comparison import racing
 from metaevo.components import seen
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import draw_task
@@ -293,12 +292,12 @@ def tuning_frames(judged):
 
 
 @pytest.mark.long
-def test_a_run_on_tasks_is_compared_on_each_task(tmp_path, monkeypatch):
-    monkeypatch.setattr(racing, "FINAL_SEEDS", 8)
+def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
-        "seeds": 0, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
-        "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]}, "unseen": {"GridWorlds": {}},
+        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8, "ablation_seeds": 0,
+        "contenders": ["adam"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
+        "unseen": {"GridWorlds": {}},
     }  # fmt: skip
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
     raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
