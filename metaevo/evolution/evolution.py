@@ -118,10 +118,11 @@ class Evolution:
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         seeds, tasks = config.seeds_per_candidate, tasks_per_generation(problem)
-        self.chunk_size = config.chunk_size or devices.choose_chunk_size(
-            self.population_size * seeds // (tasks if config.paired_tasks else 1),
-            bytes_per_evaluation(problem),
-            self.num_devices,
+        rows = self.population_size * seeds // (tasks if config.paired_tasks else 1)
+        self.chunk_size = (
+            min(config.chunk_size, -(-rows // self.num_devices))
+            if config.chunk_size
+            else devices.choose_chunk_size(rows, bytes_per_evaluation(problem), self.num_devices)
         )
         self.layout = Layout(
             self.population_size,

@@ -299,6 +299,14 @@ def test_other_step_sizes_and_seeds_do_not_recompile(name):
         first.with_settings(5, evolution(algorithm=name, population_size=8).strategy_config)
 
 
+@pytest.mark.parametrize(("num_devices", "agents"), [(1, 30), (4, 8)])
+def test_a_chunk_has_no_more_agents_than_a_device_evaluates(num_devices, agents):
+    this = layout_evolution(num_devices, 64)
+    assert this.chunk_size == agents
+    assert this.layout.candidate_rows == agents * num_devices
+    assert layout_evolution(num_devices, 2).chunk_size == 2
+
+
 def test_another_chunk_size_keeps_seed_and_step_sizes():
     first = evolution(config={"chunk_size": 4})
     changed = first.with_settings(5, replace(first.strategy_config, sigma=0.17, learning_rate=0.23))
