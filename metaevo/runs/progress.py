@@ -30,6 +30,7 @@ class Progress(tqdm):
         self._clock: threading.Thread | None = None
         self._shown: tuple[str, int] | None = None
         super().__init__(*arguments, **options)
+        self._compiles = not self.disable
         if not self.disable and self._on_terminal():
             self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)
             self._clock.start()
@@ -39,7 +40,17 @@ class Progress(tqdm):
         if self.desc != text:
             if str(self.desc).startswith(COMPILING):
                 self.unpause()  # the time left depends on the steps only
+                self._compiles = False
             self.set_description_str(text)
+
+    def update(self, n: float | None = 1) -> bool | None:
+        """Advance; the first step, which compiles, does not count for the time left."""
+        if self._compiles and 0 < (n or 0) < self.total - self.n:
+            self._compiles = False
+            self.initial = self.n = self.last_print_n = self.n + n
+            self.last_print_t = self._time()
+            return self.refresh()
+        return super().update(n)
 
     def display(self, *arguments: Any, **options: Any) -> None:
         """Draw the bar; into a file only if it has a new stage or percent."""

@@ -51,3 +51,21 @@ def test_a_file_gets_each_percent_once():
             bar.refresh()
     shown = [line.partition("|")[0] for line in file.getvalue().split("\r") if line.strip()]
     assert shown == [f"training: {percent}%" for percent in range(101)]
+
+
+@pytest.mark.parametrize("stages", [["comparing"], ["compiling", "evolving"]])
+def test_compilation_does_not_count_for_the_time_left(stages):
+    with Progress(total=10, desc=stages[0], file=io.StringIO(), mininterval=0) as bar:
+        now = bar.start_t
+        bar._time = lambda: now
+        for text in stages[1:]:
+            now += 1000
+            bar.stage(text)
+        if len(stages) == 1:
+            now += 1000
+            bar.update(2)
+            assert "?" in str(bar)
+        now += 3
+        bar.update(3)
+        assert bar.format_dict["rate"] == pytest.approx(1)
+        bar.update(10 - bar.n)
