@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from metaevo.components import channels, learners, players, published, registry, zoo
 from metaevo.components.copies import SOURCES as SOURCES
-from metaevo.components.parts import Evolved, Part, names_of
+from metaevo.components.parts import Evolved, Part, in_file, names_of
 from metaevo.components.slots import failure
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -77,7 +77,8 @@ def load(
     Args:
         run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
             to stderr. Or `zoo:NAME`, an entry of the zoo; or a file of published weights
-            (`metaevo.components.published`). Of cheap talk, a channel
+            (`metaevo.components.published`); or a component's file, which is executed and has the
+            meta-parameters that its `init` draws. Of cheap talk, a channel
             for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
             `purerl.games`.
         slot: that the function is to fill; needed if several parts were evolved.
@@ -120,8 +121,8 @@ def load(
         missing = sorted(reads & learners.find(before).told - learners.find(learner).told)
         if missing:
             raise ConfigError(
-                f"{part.name} was evolved for {before}, and learner = {learner!r} does not tell "
-                f"it: {', '.join(missing)}"
+                f"{part.name} reads what learner = {learner!r} does not tell it: "
+                f"{', '.join(missing)}"
             )
     return part.function, evolved.of(meta_params, part.name)
 
@@ -134,6 +135,8 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     """
     if published.is_file_name(run_dir):
         return published.load(run_dir)
+    if str(run_dir).endswith(".py"):
+        return in_file(str(run_dir))
     run, entry = _opened(run_dir)
     if entry is not None and entry.function is not None:
         raise ConfigError(f"{entry.name} is the hand-written {entry.function}: nothing evolved it")

@@ -7,7 +7,7 @@ from typing import Any
 
 from metaevo.components import copies, discovery, learners, published, seen, zoo
 from metaevo.components.seen import SeenTask
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, consent
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 
@@ -20,7 +20,10 @@ def slots_of(learner: str) -> list[str]:
 def describe(slot: str) -> str:
     """Return the allowed values of such a setting, in words."""
     known = ", ".join(HAND_WRITTEN[slot])
-    others = "the directory of a run that evolved one, or zoo:NAME (metaevo zoo lists them)"
+    others = (
+        "the directory of a run that evolved one, a component's file (FILE.py), or zoo:NAME "
+        "(metaevo zoo lists them)"
+    )
     if slot == published.SLOT:
         others = f"a file of published weights (docs/how-to/components.md), {others}"
     return f"{known}, {others}"
@@ -33,8 +36,8 @@ def fill(
 
     Args:
         slot: to be filled.
-        name: of a hand-written function, an entry of the zoo or a file of published weights, or the
-            directory of a run.
+        name: of a hand-written function, an entry of the zoo, a component's file or a file of
+            published weights, or the directory of a run.
         learner: the learner that has the slot.
         run_path: an existing run; its copy of the evolved function is used.
         trust_source: whether source code that a run has saved may be executed.
@@ -47,7 +50,9 @@ def fill(
     rule = rule_of(slot, name, run_path)
     if zoo.is_name(name) and rule != name and zoo.is_same(name, Path(rule)):
         rule = name  # whose source may be executed
-    if not (zoo.is_name(rule) or published.is_file_name(rule) or os.path.isdir(rule)):
+    if rule.endswith(".py"):
+        consent.check_file(slot, rule)
+    elif not (zoo.is_name(rule) or published.is_file_name(rule) or os.path.isdir(rule)):
         raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}")
     try:
         return discovery.load(rule, slot=slot, trust_source=trust_source, learner=learner)
@@ -68,6 +73,10 @@ def keep(run_path: Path, slot: str, name: str) -> None:
     if published.is_file_name(name):
         about = published.seen(published.find(name))
         discovery.save(copy, *published.load(name), 0, published.LEARNER, about)
+    elif name.endswith(".py"):
+        evolved, meta_params = discovery.load_all(name)
+        discovery.save(copy, evolved, meta_params, 0)
+        discovery.keep_sources(copy, evolved, discovery.digests_of(evolved))
     else:
         copies.keep(name, copy.path)
 

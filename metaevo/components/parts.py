@@ -192,6 +192,15 @@ def _struct(base: type, sections: tuple[tuple[str, type], ...]) -> type:
     return types.new_class("Hyperparams", (base,), {}, lambda body: body.update(members))
 
 
+def in_file(path: str) -> tuple[Evolved, PyTree]:
+    """Return the component in a file, with default settings, and the meta-parameters it draws."""
+    module = registry.find(path)
+    (part,) = make(path, module.Config()).parts.values()
+    if hasattr(module, "Hyperparams"):
+        part = part._replace(hyperparams=module.Hyperparams())
+    return Evolved({part.name: part}, False), part.component.init(jax.random.key(0))
+
+
 def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Hyperparams = None) -> Evolved:
     """Make the parts named by `evolve`.
 

@@ -3,12 +3,14 @@
 A run directory cannot grant itself trust: the digests are kept in the user's cache folder.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.files import read
 from metaevo.config.plain import PlainDict, PlainMapping
 from purerl import custom
 
@@ -37,7 +39,7 @@ def trust_names() -> None:
 
 def _names_in(config: Any) -> set[str]:
     if isinstance(config, str):
-        return {config} if custom.is_custom(config) else set()
+        return {config} if custom.is_custom(config) or config.endswith(".py") else set()
     parts: list[Any] = []
     if isinstance(config, Mapping):
         parts = [*config, *config.values()]
@@ -58,6 +60,15 @@ def check(key: str, name: str) -> None:
         digest = custom.source_digest(name)
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
+    _check(key, name, digest)
+
+
+def check_file(key: str, path: str) -> None:
+    """Raise if a component's file would be executed only because a run directory names it."""
+    _check(key, path, hashlib.sha256(read(Path(path))).hexdigest())
+
+
+def _check(key: str, name: str, digest: str) -> None:
     if name not in _NAMED_BY_RUNS - _NAMED_BY_USER:
         remember(digest)
     elif not is_remembered(digest):

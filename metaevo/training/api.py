@@ -54,9 +54,9 @@ def train(
         resume: continue from the last checkpoint.
         sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
             fills a slot, such as `value_loss`: the name of a hand-written function, the directory
-            of a run or a saved component, `zoo:NAME`, or without a run directory a function, a
-            pair of function and meta-parameters, as `metaevo.load` returns, or the result of
-            `metaevo.evolve`.
+            of a run or a saved component, a component's file, `zoo:NAME`, or without a run_dir
+            a function, a pair of function and meta-parameters, as `metaevo.load` returns, or the
+            result of `metaevo.evolve`.
 
     Raises:
         ConfigError: naming the key that is wrong, before compilation.

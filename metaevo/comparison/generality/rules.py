@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, learners, parts, published, registry, seen, zoo
+from metaevo.components import discovery, filling, learners, published, registry, seen, zoo
 from metaevo.components.parts import Part
 from metaevo.components.published import Published
 from metaevo.config import ConfigError, files, show, to_dict
@@ -82,17 +80,15 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     elif published.is_file_name(text):
         weights = published.find(text)
         slot, key = published.SLOT, key_of_weights(weights)
-    elif os.path.isdir(text):
+    elif os.path.isdir(text) or text.endswith(".py"):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:
             names = ", ".join(evolved.parts)
             raise ConfigError(f"{text} holds several parts ({names}); the benchmark takes one")
         (part,) = evolved.parts.values()
         slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
-    elif text.endswith(".py"):
-        part, meta_params = _in_file(text)
-        slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
-        given = {slot: (part.function, meta_params)}
+        if text.endswith(".py"):
+            given = {slot: (part.function, meta_params)}
     elif os.sep in text:
         raise ConfigError(f"{text}: there is no such run directory{of_path(text)}")
     else:
@@ -127,15 +123,6 @@ def is_own(text: str) -> bool:
     """Whether a name is of one of metaevo's rules: a function, a learner or an entry of the zoo."""
     is_function = any(text in HAND_WRITTEN[slot] for slot in _slots())
     return is_function or text in LEARNERS or zoo.is_name(text)
-
-
-def _in_file(path: str) -> tuple[Part, Any]:
-    """Return the component in a file, with its default settings, and its first meta-parameters."""
-    module = registry.find(path)
-    (part,) = parts.make(path, module.Config()).parts.values()
-    if hasattr(module, "Hyperparams"):
-        part = part._replace(hyperparams=module.Hyperparams())
-    return part, part.component.init(jax.random.key(0))
 
 
 def key_of_weights(rule: Published) -> str:

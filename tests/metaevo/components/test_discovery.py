@@ -1,6 +1,8 @@
 """Components saved by a run and loaded again; forged files are refused."""
 
 import dataclasses
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -10,7 +12,7 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components import Component, discovery, parts, seen, value_loss
+from metaevo.components import Component, discovery, filling, parts, registry, seen, value_loss
 from metaevo.components.registry import IMPORTED
 from metaevo.config import ConfigError, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
@@ -176,3 +178,19 @@ def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
 def test_one_seen_environment_may_be_text(tmp_path):
     save_tree(tmp_path / "meta_params", {"a": jnp.zeros(1)}, {"envs": "CartPole-v1"})
     assert seen.environments(seen.by_rule(tmp_path)) == ("CartPole-v1",)
+
+
+def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, run = tmp_path / "mine.py", tmp_path / "run"
+    shutil.copy(Path(__file__).parents[3] / "examples" / "scheduled_adam.py", file)
+    slot, drawn = "make_optimizer", {"start": jnp.zeros(()), "end": jnp.zeros(())}
+    assert_same(filling.fill(slot, str(file), "ppo")[1], drawn)
+    with pytest.raises(ConfigError, match=slot):
+        filling.fill("value_loss", str(file), "ppo")
+    assert filling.seen_by(slot, str(file)) == []
+    filling.keep(run, slot, str(file))
+    file.unlink()  # a run needs no other file
+    registry.IMPORTED.clear()
+    assert_same(filling.fill(slot, str(file), "ppo", run)[1], drawn)

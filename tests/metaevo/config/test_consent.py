@@ -5,7 +5,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from metaevo.components import learners, players
+from metaevo.components import filling, learners, players
 from metaevo.config import ConfigError, consent
 from metaevo.evolution import strategies
 from metaevo.evolution.strategy import StrategyConfig
@@ -78,3 +78,15 @@ def test_code_that_the_user_has_executed_is_trusted_until_it_changes(tmp_path, m
     path.write_text(path.read_text() + "\n# changed\n")
     with pytest.raises(ConfigError, match="changed"):
         make_environment(TaskConfig(name), "ppo")
+
+
+def test_a_component_file_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(consent, "_NAMED_BY_RUNS", set())
+    file = tmp_path / "mine.py"
+    file.write_text((EXAMPLES / "scheduled_adam.py").read_text())
+    consent.note_names({"make_optimizer": str(file)})
+    with pytest.raises(ConfigError, match="only the run directory names this file"):
+        filling.fill("make_optimizer", str(file), "ppo")
+    consent.trust_names()
+    filling.fill("make_optimizer", str(file), "ppo")
