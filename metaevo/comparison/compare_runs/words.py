@@ -12,6 +12,8 @@ from metaevo.reports.numbers import MISSING, counted, estimate, number, p_value
 from metaevo.reports.page import Table
 from metaevo.statistics import MOST_RUNS, Estimate
 
+NOT_REACHED = "not reached"
+
 
 def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
     """Describe the compared score, such as "mean return, mean of the last tenth of a run"."""
@@ -86,9 +88,9 @@ def tables(result: RunComparison) -> list[Table]:
     levels = dict.fromkeys(number(row.threshold) for row in result.efficiency)
     axis = AXES[result.selection.axis].capitalize()
     several = f", adjusted by Holm's method for all {result.comparisons} pairs"
-    chosen = (
-        "given" if result.options.threshold is not None
-        else "90% of the way from the worst to the best point of any group's middle"
+    origin = (
+        "" if result.options.threshold is not None
+        else ": 90% of the way from the worst to the best point of the groups' mean curves"
     )  # fmt: skip
     described: dict[str, tuple[str, str]] = {
         "groups": (
@@ -104,10 +106,10 @@ def tables(result: RunComparison) -> list[Table]:
         ),
         "tasks": ("By task", ""),
         "efficiency": (
-            f"{axis} to reach {', '.join(levels)}",
-            f"The threshold is {chosen}; --threshold sets another one. It is reached where the "
-            "interquartile mean of a group's curves reaches it; a single seed counts with any one "
-            "point of its curve.",
+            f"{axis} to reach {', '.join(levels)}{origin}",
+            "Reached at: the first point where the interquartile mean of a group's curves is at "
+            "the threshold or better. Seeds that reach: seeds with at least one such point. "
+            "--threshold sets another threshold.",
         ),
         "effects": (
             "Settings that differ",
@@ -142,10 +144,12 @@ def _difference(*values: float) -> str:
 
 
 def _reached(*positions: float) -> str:
-    """Format a position and its interval; infinity is never."""
+    """Format a position and its interval; infinite ones are not reached."""
     if all(map(math.isfinite, positions)):
         return estimate(*positions)
-    at, low, high = (number(each) if math.isfinite(each) else "never" for each in positions)
+    if all(map(math.isinf, positions)):
+        return NOT_REACHED
+    at, low, high = (number(x) if math.isfinite(x) else NOT_REACHED for x in positions)
     return f"{at} [{low}, {high}]"
 
 

@@ -12,13 +12,19 @@ import metaevo
 from metaevo.commands import compare as command
 from metaevo.commands.compare import main
 from metaevo.comparison.compare_runs.grouping import change_together
-from metaevo.comparison.compare_runs.words import conclusion, terminal
+from metaevo.comparison.compare_runs.words import NOT_REACHED, conclusion, tables, terminal
 from metaevo.config import ConfigError
+from metaevo.reports.numbers import number
 from metaevo.runs.run_directory import RunDirectory
 
 
 def analyse(*paths: Path, **options):
     return metaevo.compare_runs(paths, **options)
+
+
+def efficiency_table(result):
+    (table,) = (each for each in tables(result) if "threshold" in each.columns)
+    return table
 
 
 def test_a_planted_difference_is_found_with_its_size(make_run):
@@ -150,6 +156,17 @@ def test_the_threshold_is_reached_at_a_hand_computed_step(make_run):
         fast.reached_at.value == 400
     )  # 100 x 2 x 4 / 10 = 80 (the spread is symmetric), at 400 or 500
     assert (slow.seeds_that_reach, slow.reached_at) == (0, (np.inf, (np.inf, np.inf)))
+    (row,) = (each for each in efficiency_table(result).rows if each[0] == slow.group)
+    assert NOT_REACHED in row  # once, instead of an interval
+
+
+def test_the_origin_of_the_threshold_is_given_only_if_it_is_the_default(make_run):
+    path = make_run("a", 100.0)
+    default = analyse(path)
+    level = default.efficiency[0].threshold
+    same = analyse(path, threshold=level)
+    assert len(efficiency_table(default).heading) > len(efficiency_table(same).heading)
+    assert all(number(level) in efficiency_table(each).heading for each in (default, same))
 
 
 def test_seeds_without_a_score_are_the_worst(make_run):
