@@ -67,7 +67,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         """Return the saved settings of a resumed run, or a preset for a new run."""
         if args.resume:
-            saved = settings_to_resume(args, overrides)
+            saved = settings_to_resume("evolve", args, overrides)
             discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
             return saved
         if overrides.get("study", registry.LEARNER) != registry.LEARNER:

@@ -15,6 +15,8 @@ from metaevo.runs.settings import HasRun
 from metaevo.runs.tracking.destination import check_confirmed
 
 S = TypeVar("S", bound=HasRun)
+COMMANDS = {"train": "train", "evolution": "evolve", "sweep": "sweep"}
+"""The command that writes a run directory, by its job type."""
 
 
 def run_parser(command: str, description: str | None) -> Parser:
@@ -67,15 +69,23 @@ def with_trackers(settings: S, args: argparse.Namespace) -> S:
 
 
 def settings_to_resume(
-    args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
+    command: str, args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
 ) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
     Raises:
-        ConfigError: if it names no run, or if only the run's own settings name a server.
+        ConfigError: if it names no run or a run of another command, or if only the run's own
+            settings name a server.
     """
     run = find_directory(args.run_dir, "", resume=True)
-    saved: PlainDict = run.read_config()["config"]
+    content = run.read_config()
+    writer = COMMANDS.get(content["resolved"].get("job_type", ""), command)
+    if writer != command:
+        raise ConfigError(
+            f"run directory {run.path} was written by metaevo {writer}; continue it with: "
+            f"metaevo {writer} --resume --run-dir {run.path}"
+        )
+    saved: PlainDict = content["config"]
     consent.note_user_names(overrides)
     if getattr(args, "trust_source", False):
         consent.trust_names()

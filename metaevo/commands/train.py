@@ -18,7 +18,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         parser,
         argv,
         training_class,
-        lambda args, overrides: settings_to_resume(args, overrides) if args.resume else {},
+        lambda args, overrides: settings_to_resume("train", args, overrides) if args.resume else {},
         quickened,
     )
     settings = with_trackers(settings, args)
