@@ -42,7 +42,7 @@ class GeneralityResult:
     rule: str
     slot: str
     score: Estimate | None
-    """normalised interquartile mean over all unseen tasks; None if all tasks were seen"""
+    """normalised interquartile mean over the unseen tasks of version 1; None if there are none"""
     tuned: Estimate | None
     """the same with all hyperparameters tuned; None if they were not"""
     complete: bool
@@ -118,7 +118,8 @@ def generality(
         trust_source: execute the source code that the directory has saved.
 
     Raises:
-        ConfigError: before compilation, if a rule, a task or the learning rates are invalid.
+        ConfigError: before compilation, if a rule, a task or the learning rates are invalid, or if
+            the rule was evolved on all tasks.
     """
     names = None if tasks is None else listed(tasks)
     job = prepare(
@@ -142,7 +143,7 @@ def prepare(
     """Find the rule and the tasks, and check without compiling that they are compatible.
 
     Raises:
-        ConfigError: if they are not.
+        ConfigError: if they are not, or if the rule was evolved on all tasks.
     """
     found = benchmark()
     chosen = found.chosen(tasks)
@@ -159,6 +160,11 @@ def prepare(
             raise ConfigError(f"{task}: the references are of another list of tasks")
     unable = _unable(found, chosen, bound)
     able = [task for task in chosen if task not in unable]
+    if all(found.tasks[task].env in bound.seen for task in able):
+        raise ConfigError(
+            f"tasks = {', '.join(able)}: {rule} was evolved on all of these, so it would have no "
+            "score; add a task that it has not seen"
+        )
     return Job(found, able, bound, rates, references, unable, all_tuned)
 
 

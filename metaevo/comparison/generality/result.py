@@ -10,7 +10,7 @@ from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import CORE, FAMILIES, HORIZONS, Benchmark
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import page, plots
-from metaevo.reports.numbers import score_text
+from metaevo.reports.numbers import counted, score_text
 from metaevo.statistics import FloatArray
 
 RANGE = -0.5, 2.0
@@ -154,12 +154,14 @@ def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
 
 
 def headline(found: PlainMapping) -> str:
-    """Return a sentence with the headline score."""
+    """Return a sentence with the headline score, or the score of later tasks if there is none."""
     about = f"{found['rule']}, generality benchmark version {found['version']}"
-    score = found["score"]
+    score = found["score"] or found["added"]
     if score is None:
-        return f"{about}: its evolution saw every task that was measured"
-    tasks = f"{score['tasks']} {'task' if score['tasks'] == 1 else 'tasks'}"
+        return f"{about}: no score, because its evolution saw every task that was measured"
+    tasks = counted(score["tasks"], "task")
+    if found["score"] is None:
+        tasks += " of later versions"
     if found["seen"]:
         tasks += " that its evolution did not see"
     if not found["complete"]:

@@ -165,6 +165,8 @@ def test_tasks_of_a_later_version_do_not_change_the_score():
     assert found["families"]["grids"]["iqm"] == 0.5
     assert found["added"] == {"iqm": 3.0, "interval": (3.0, 3.0), "tasks": 1}
     assert (found["version"], found["complete"], more.of_version(1)) == (2, True, list(TWO.tasks))
+    alone = result.result(more, rule, [1e-3, 1e-2], {"grid-wide": measured["grid-wide"]}, ends)
+    assert result.interval_of(alone["added"]) in result.headline(alone)
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +370,7 @@ def test_a_learner_is_tuned_and_scored(tmp_path):
         "adam --references x.json",
         "adam --submit --tasks grid",
         "dqn --all-tuned",
+        "zoo:ppo-drift --tasks cartpole cartpole-wide",  # it was evolved on both
         "--all-tuned",
         "--submit",
         "--check nothing.json",
