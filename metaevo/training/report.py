@@ -23,7 +23,7 @@ from metaevo.statistics import summarise
 from metaevo.training.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.training.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
-from metaevo.training.settings import TrainSettings
+from metaevo.training.settings import TrainSettings, title_of
 from metaevo.training.train_learner import Task
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
@@ -88,7 +88,7 @@ def finish(
     policies, steps, curves = result.policies, result.steps, result.returns
     _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
-        {settings.learner: curves},
+        {title_of(settings): curves},
         steps,
         directory.figures / "learning_curves.png",
         complete_from=task.complete_from,
@@ -282,7 +282,7 @@ def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> 
     ]
     report.write_report(
         directory.report_path,
-        f"Training {settings.learner} on {env_name}",
+        f"Training {title_of(settings)} on {env_name}",
         f"{settings.seeds} agents, {result['steps_per_agent']:,} steps each",
         sections,
     )

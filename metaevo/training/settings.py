@@ -222,6 +222,17 @@ def default_function(learner: str, slot: str) -> str:
     return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
 
 
+def title_of(settings: TrainSettings) -> str:
+    """Return the learner's name, with the functions in its slots that are not the default."""
+    given = {slot: getattr(settings, slot) for slot in filling.slots_of(settings.learner)}
+    named = [
+        os.path.basename(os.path.normpath(name))
+        for slot, name in given.items()
+        if name != default_function(settings.learner, slot)
+    ]
+    return f"{settings.learner} with {', '.join(named)}" if named else settings.learner
+
+
 def _without_none(tree: PlainDict) -> PlainDict:
     return {
         key: _without_none(value) if isinstance(value, dict) else value

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.config import from_dict
+from metaevo.training.settings import title_of, training_class
 
 SIZES = {
     "env": "GridWorld",
@@ -47,6 +49,20 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     (kept.path / "evaluation.json").write_text(json.dumps(evaluation))
     with pytest.raises(metaevo.ConfigError, match="numbers of agents"):
         metaevo.load_training(kept.path)
+
+
+@pytest.mark.parametrize(
+    ("functions", "named"),
+    [
+        ({}, []),
+        ({"value_loss": "clipped_squared"}, []),  # the default
+        ({"policy_loss": "dpo", "make_optimizer": "runs/mine/"}, ["dpo", "mine"]),
+    ],
+)
+def test_the_curve_of_a_report_names_the_functions_that_are_not_the_default(functions, named):
+    raw = {"learner": "ppo", **functions}
+    title = title_of(from_dict(training_class(raw), raw))
+    assert [word.strip(",") for word in title.split() if word not in ("ppo", "with")] == named
 
 
 def flat(meta_params, context, prediction, target, old_prediction):
