@@ -61,7 +61,7 @@ def _card(card: dict[str, Any]) -> str:
     parts = [f"## {name}", f"{title}. Version {card['version']}."]
     parts.append(markdown(["entry", f"`{name}`"], facts, ":---"))
     if tasks := seen_tasks(card):
-        parts += ["Tasks that it has seen:", markdown(SEEN, tasks, ":---")]
+        parts += ["Tasks that it was evolved on:", markdown(SEEN, tasks, ":---")]
     if card["held_out"] is not None:
         parts.append(_held_out(card["held_out"]))
     if "picture.png" in card["files"]:

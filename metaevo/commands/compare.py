@@ -53,16 +53,19 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--score", choices=get_args(Score), default="final",
-        help="of a curve: the mean of its last tenth (final) or of the whole curve (area), or its "
-        "highest point (best); default: final",
+        help="how a curve is reduced to one number: the mean of its last tenth (final) or of the "
+        "whole curve (area), or its best point (best); default: final",
     )  # fmt: skip
     parser.add_argument(
         "--group-by", metavar="KEY[,KEY]", type=_keys,
         help="settings that form the groups (or `run`); default: all that differ",
     )  # fmt: skip
     parser.add_argument("--align", choices=tuple(AXES), help="the axis of the curves")
-    parser.add_argument("--threshold", type=float, help="for the steps to reach it")
-    parser.add_argument("--optimum", type=float, help="the score that the gap is measured from")
+    parser.add_argument(
+        "--threshold", type=float,
+        help="score for the steps to threshold; default: 90%% of the way to the best point",
+    )  # fmt: skip
+    parser.add_argument("--optimum", type=float, help="best possible score, for the gap")
     parser.add_argument(
         "--full-length", action="store_true",
         help="score every run at its own end instead of the last common point",
@@ -72,7 +75,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--watch", nargs="?", const=30.0, type=_interval, metavar="SECONDS",
-        help="read the runs again at this interval (30 s), until Ctrl-C or all are finished",
+        help="read the runs again at this interval (30 s) until all are finished, or Ctrl-C",
     )  # fmt: skip
     return parser
 

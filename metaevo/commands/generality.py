@@ -29,17 +29,15 @@ def main(argv: list[str], *, description: str | None) -> int:
         0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.
     """
     parser = Parser("generality", description)
-    parser.add_argument("rule", nargs="?", metavar="RULE", help="what is judged")
-    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only these; by default all")
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule to measure")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks to measure; default: all")
     parser.add_argument(
-        "--learning_rates", nargs="+", type=float, metavar="X", help="that the rule is tuned over"
+        "--learning_rates", nargs="+", type=float, metavar="X", help="values to tune over"
     )
     parser.add_argument(
         "--all-tuned", action="store_true", help="also tune clip, entropy bonus and trace"
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="by default runs/generality/NAME"
-    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/generality/NAME")
     parser.add_argument(
         "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
     )
@@ -47,7 +45,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--submit", action="store_true", help=f"also write {submission.FILE}, for --check"
     )
     parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="check a submission of RULE, do not measure it"
+        "--check", type=Path, metavar="FILE", help="check a submission of RULE instead"
     )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
@@ -71,7 +69,7 @@ def main(argv: list[str], *, description: str | None) -> int:
                 "directory of a run"
             )
         print(rows.table(rows.entered()).text())
-        print("\nmetaevo generality RULE measures another.")
+        print("\nTo measure another rule: metaevo generality RULE")
         return 0
     if args.submit and args.tasks is not None:
         raise ConfigError("--submit: a submission has all tasks; leave out --tasks")
@@ -101,7 +99,7 @@ def main(argv: list[str], *, description: str | None) -> int:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about]).text()}")
         print(f"\n{result.headline(about)}")
-        print(f"CPU of a training on {costs['task']} (PPO with Adam: 1): {cost.text(costs)}")
+        print(f"CPU time of training on {costs['task']} (PPO with Adam: 1): {cost.text(costs)}")
         if job.unable:
             print(f"{job.rule.name} cannot be trained on {', '.join(job.unable)}")
 

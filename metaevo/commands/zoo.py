@@ -17,13 +17,15 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser = Parser("zoo", description)
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("what", nargs="?", metavar="NAME|RUN", help="an entry, or a run to add")
-    parser.add_argument("--name", help="of the new entry; by default that of the run's directory")
-    parser.add_argument("--title", help="one line that says what the new entry is")
     parser.add_argument(
-        "--replace", action="store_true", help="make it the next version of an entry of that name"
+        "--name", help="name of the new entry; default: that of the run's directory"
+    )
+    parser.add_argument("--title", help="one-line description of the new entry")
+    parser.add_argument(
+        "--replace", action="store_true", help="add it as the next version of this entry"
     )
     parser.add_argument(
-        "--seeds", type=int, default=16, help="agents, or meta-episodes, of repeat; by default 16"
+        "--seeds", type=int, default=16, help="agents or meta-episodes of repeat; default: 16"
     )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
@@ -70,4 +72,4 @@ def listing() -> str:
     slots = max((len(each.card["slot"]) for each in entries), default=0)
     lines = [f"{each.name:{width}}  {each.card['slot']:{slots}}  {each.card['title']}"
              for each in entries]  # fmt: skip
-    return "\n".join([*lines, "", "metaevo zoo show NAME prints a card."])
+    return "\n".join([*lines, "", "To show the card of an entry: metaevo zoo show NAME"])

@@ -44,7 +44,7 @@ def text_of(entry: zoo.Entry) -> str:
             "(0 random play, 1 tuned PPO)"
         )
     if tasks := seen_tasks(card):
-        lines += ["", Table("Tasks that it has seen", SEEN, tasks).text()]
+        lines += ["", Table("Tasks that it was evolved on", SEEN, tasks).text()]
     if card["held_out"]:
         lines += ["", _table(card["held_out"])]
     return "\n".join(lines)

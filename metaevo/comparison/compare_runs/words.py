@@ -68,15 +68,15 @@ def conclusion(result: RunComparison) -> str:
 def _needs(pair: PairResult) -> str:
     """Explain what would decide an undecided pair."""
     rival, (a, b) = pair.second, pair.seeds
-    few = f"{a} against {b} seeds are too few to decide" if pair.smallest_p > 0.05 else ""
+    few = f"{a} and {b} seeds are too few for a verdict" if pair.smallest_p > 0.05 else ""
     if not math.isfinite(pair.needed):
         return few or f"it does not differ from {rival}"
     if pair.needed > MOST_RUNS:
-        return f"more than {MOST_RUNS:,} seeds would be needed to separate it from {rival}"
+        return f"separating it from {rival} would need more than {MOST_RUNS:,} seeds in each group"
     if pair.needed <= min(pair.seeds):
         return f"a few more seeds may separate it from {rival}"
-    needed = f"about {pair.needed:.0f} seeds would separate it from {rival}"
-    return f"{few}, {needed}" if few else needed
+    needed = f"about {pair.needed:.0f} seeds in each group would separate it from {rival}"
+    return f"{few}; {needed}" if few else needed
 
 
 # --- Tables -------------------------------------------------------------------------------------
@@ -101,8 +101,9 @@ def tables(result: RunComparison) -> list[Table]:
         "pairs": (
             "Comparisons",
             f"p: Mann-Whitney{several if result.comparisons > 1 else ''}. A verdict needs p below "
-            "0.05 and an interval that excludes 0; fewer than 4 against 4 seeds never have both. "
-            "Seeds needed: of each group, for 80% power at the observed difference and spread.",
+            "0.05 and an interval that excludes 0; with fewer than 4 seeds in both groups, no data "
+            "meet both. Seeds needed: in each group, for 80% power at the observed difference and "
+            "spread.",
         ),
         "tasks": ("By task", ""),
         "efficiency": (
@@ -114,7 +115,7 @@ def tables(result: RunComparison) -> list[Table]:
         "effects": (
             "Settings that differ",
             "Seeds are pooled over all other settings. Difference: from the best value. p: "
-            f"adjusted.{_confounded(result)}",
+            f"adjusted by Holm's method.{_confounded(result)}",
         ),
         "runs": ("Runs", ""),
     }

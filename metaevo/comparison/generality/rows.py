@@ -15,9 +15,10 @@ from metaevo.reports import page
 from metaevo.runs.schema import Interval
 
 NOTE = (
-    "All rules have the same random keys, so a lead of up to 0.1 can be chance. Tasks that the "
-    "rule's evolution saw, or that it cannot learn, are left out. added: the tasks of later "
-    "versions; tuned: all hyperparameters tuned, not only the learning rate."
+    "Scores: 0 is random play, 1 is tuned PPO. They leave out tasks that the rule was evolved on "
+    "or cannot be trained on. All rules are measured with the same random keys, and a lead of up "
+    "to 0.1 can be due to chance. added: score on the tasks of later versions; tuned: score with "
+    "all hyperparameters tuned instead of only the learning rate."
 )
 FOLDER = Path(__file__).parent / "rows"
 """Folder with one file per rule: the result.json written by the command."""
