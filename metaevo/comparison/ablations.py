@@ -7,8 +7,8 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.comparison import Comparison, Entry, train
-from metaevo.comparison.entries import MakeContender, references, with_another
-from metaevo.comparison.evaluation import LEARNED, JudgedSettings, Progress, Scores
+from metaevo.comparison.entries import MakeContender, with_another
+from metaevo.comparison.evaluation import LEARNED, Progress, Scores
 from metaevo.components import learners
 from metaevo.components.component import Ablation, Found, Row
 from metaevo.components.parts import Part
@@ -16,7 +16,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
 from metaevo.training.population import Population
-from metaevo.training.task import Parts
+from metaevo.training.task import Experiment
 from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams
 
@@ -31,16 +31,16 @@ WITHOUT = "without"
 class PartInspector:
     """Draws and ablates learned parts."""
 
-    def __init__(self, settings: JudgedSettings, parts: Parts):
+    def __init__(self, experiment: Experiment):
         """Bind the parts; training starts later."""
-        self.settings, self.parts = settings, parts
+        self.experiment, self.settings = experiment, experiment.settings
         self._targets: np.ndarray | None = None
 
     def found(self, part: Part, meta_params: MetaParams) -> Found:
         """Return the arguments of the hooks of a part's module."""
         return Found(
             part.function,
-            self.parts.evolved.of(jax.device_get(meta_params), part.name),
+            self.experiment.evolved.of(jax.device_get(meta_params), part.name),
             learners.find(self.settings.learner),
             self.settings.hyperparams,
             self.value_targets,
@@ -61,8 +61,7 @@ class PartInspector:
 
     def _observe(self) -> np.ndarray:
         settings = self.settings
-        functions = references(self.parts, settings.learner)
-        task = self.parts.task(settings, functions, None)
+        task = self.experiment.task(self.experiment.references(), None)
         population = Population(task, settings.hyperparams, None, settings.fitness, agents=AGENTS)
         untrained = population.init(keys_for(settings.run.seed, Purpose.ILLUSTRATION, AGENTS))
         agents = population.advance(untrained, population.num_updates // 2)
@@ -79,7 +78,7 @@ class PartInspector:
     def observations(self, meta_params: MetaParams) -> dict[str, dict[str, float]]:
         """Return the numbers of the parts' `observe` hooks by part."""
         found = {}
-        for part in self.parts.evolved.parts.values():
+        for part in self.experiment.evolved.parts.values():
             observe = part.slot.hook(part.module, "observe")
             if observe is not None:
                 found[part.name] = observe(self.found(part, meta_params))
@@ -88,9 +87,9 @@ class PartInspector:
     def ablations(self, meta_params: MetaParams) -> list[tuple[Part, Ablation]]:
         """Return the ablations of the parts' modules and, with several parts, one without each."""
         found: list[tuple[Part, Ablation]] = []
-        parts = self.parts.evolved.parts
+        parts = self.experiment.evolved.parts
         if len(parts) > 1:
-            named = self.parts.evolved.references(self.settings.learner)
+            named = self.experiment.evolved.references(self.settings.learner)
             for part in parts.values():
                 row = Row(
                     {"part": part.name, "replaced by": named[part.slot.name]}, named[part.slot.name]
@@ -106,7 +105,7 @@ class PartInspector:
 def run_ablations(
     ablations: list[tuple[Part, Ablation]],
     comparison: Comparison,
-    parts: Parts,
+    experiment: Experiment,
     contender: MakeContender,
     progress: Progress,
 ) -> PlainDict:
@@ -122,7 +121,7 @@ def run_ablations(
     for part, ablation in ablations:
         made: dict[Any, Entry] = {}
         rows = [
-            (_entry(part, row, comparison, parts, contender, made), dict(row.settings))
+            (_entry(part, row, comparison, experiment, contender, made), dict(row.settings))
             for row in ablation.rows
         ]
         scores = train(rows, keys, progress)
@@ -138,7 +137,7 @@ def _entry(
     part: Part,
     row: Row,
     comparison: Comparison,
-    parts: Parts,
+    experiment: Experiment,
     contender: MakeContender,
     made: dict[Any, Entry],
 ) -> Entry:
@@ -146,14 +145,14 @@ def _entry(
     learned = comparison.entries[comparison.found]
     if row.function == LEARNED:
         return learned
-    if len(parts.evolved.parts) == 1 and row.function in comparison.names:
+    if len(experiment.evolved.parts) == 1 and row.function in comparison.names:
         return comparison.entries[str(row.function)]
     function: Any = row.function
     if isinstance(function, str):
         function = HAND_WRITTEN[part.slot.name][function]
     both = {"found": jax.device_get(learned.meta_params), "other": row.meta_params}
     if function not in made:
-        functions = with_another(parts, part.slot.name, function)
+        functions = with_another(experiment.evolved, part.slot.name, function)
         made[function] = Entry(contender(functions, both), both, learned.space)
     return made[function]._replace(meta_params=both)
 

@@ -12,7 +12,7 @@ from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.training.task import Parts
+from metaevo.training.task import Experiment
 from purerl.types import MetaParams
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -27,8 +27,7 @@ class Replacement(NamedTuple):
 
 
 def entries_of(
-    settings: JudgedSettings,
-    parts: Parts,
+    experiment: Experiment,
     learned: PlainMapping,
     contender: MakeContender,
     replacements: Mapping[str, Replacement] | None = None,
@@ -36,8 +35,7 @@ def entries_of(
     """Return the entries by name.
 
     Args:
-        settings: settings of the run.
-        parts: the evolved parts.
+        experiment: the evolved parts.
         learned: meta-parameters by name of the entry.
         contender: makes a contender from functions and example meta-parameters.
         replacements: by name of the entry; the other parts are the first learned entry's.
@@ -46,22 +44,23 @@ def entries_of(
         learned entries, replacements, the references of all slots, and the references with another
         function in one slot at a time.
     """
-    config, evolved = settings.evaluation, parts.evolved
+    settings, evolved = experiment.settings, experiment.evolved
+    config = settings.evaluation
     space = tuning_space(config, settings)
     found = contender(evolved.functions(), next(iter(learned.values())))
     entries = {name: Entry(found, each, space) for name, each in learned.items()}
     first = next(iter(learned.values()))
     for name, each in (replacements or {}).items():
         (function,) = Evolved({each.part.name: each.part}, False).functions().values()
-        functions = with_another(parts, each.part.slot.name, function)
+        functions = with_another(evolved, each.part.slot.name, function)
         both = {"found": first, "other": each.meta_params}
         entries[name] = Entry(contender(functions, both), both, space)
     programs: dict[tuple[str, ...], Contender] = {}
-    for combination in combinations(parts, settings.learner, config.contenders):
+    for combination in combinations(experiment, config.contenders):
         single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
         key = tuple(single.values())
         if key not in programs:
-            programs[key] = contender(*_program(parts, settings.learner, single))
+            programs[key] = contender(*_program(experiment, single))
         chosen = {
             slot: np.int32(SLOTS[slot].names(settings.learner).index(name))
             for slot, name in combination.items()
@@ -73,27 +72,24 @@ def entries_of(
     return entries
 
 
-def with_another(parts: Parts, slot: str, function: Callable[..., Any]) -> Functions:
+def with_another(evolved: Evolved, slot: str, function: Callable[..., Any]) -> Functions:
     """Return the learned functions with another one in a slot.
 
     Their meta-parameters are a dict with `found`, of the learned ones, and `other`.
     """
-    found = {name: of_key("found", own) for name, own in parts.evolved.functions().items()}
+    found = {name: of_key("found", own) for name, own in evolved.functions().items()}
     return {**found, slot: of_key("other", function)}
 
 
-def combinations(
-    parts: Parts, learner: str, contenders: Sequence[str] = ()
-) -> list[dict[str, str]]:
+def combinations(experiment: Experiment, contenders: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return the hand-written entries as names by slot, the references first.
 
     Args:
-        parts: the evolved parts.
-        learner: name of the learner.
+        experiment: the evolved parts.
         contenders: names to select in each slot that has at least one; all by default.
     """
-    names = {}
-    for slot in parts.evolved.references(learner):
+    names, learner = {}, experiment.settings.learner
+    for slot in experiment.evolved.references(learner):
         every = SLOTS[slot].names(learner)
         names[slot] = [name for name in every if name in contenders] or (
             every[:1] if contenders else every
@@ -115,15 +111,16 @@ def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> Plain
     return rules
 
 
-def check(settings: JudgedSettings, parts: Parts) -> None:
+def check(experiment: Experiment) -> None:
     """Check the search spaces of all contenders.
 
     Raises:
         ConfigError: naming the key that does not fit.
     """
+    settings = experiment.settings
     tuning_space(settings.evaluation, settings)
     names: set[str] = set()
-    for combination in combinations(parts, settings.learner):
+    for combination in combinations(experiment):
         tuning_space(settings.evaluation, settings, own_space(settings, combination))
         names |= set(combination.values())
     given = {"own": settings.evaluation.own, "contenders": settings.evaluation.contenders}
@@ -142,17 +139,12 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
             )
 
 
-def references(parts: Parts, learner: str) -> dict[str, Callable[..., Any]]:
-    """Return the hand-written references, for the slots that are evolved."""
-    named = parts.evolved.references(learner)
-    return {slot: SLOTS[slot].functions([name])[0] for slot, name in named.items()}
-
-
-def _program(parts: Parts, learner: str, single: Mapping[str, str]) -> tuple[Functions, Any]:
+def _program(experiment: Experiment, single: Mapping[str, str]) -> tuple[Functions, Any]:
     """Return functions that select a hand-written function at run time, if the slot allows it."""
+    learner = experiment.settings.learner
     functions: dict[str, Callable[..., Any]] = {}
     example: PlainDict = {}
-    for part in parts.evolved.parts.values():
+    for part in experiment.evolved.parts.values():
         slot = part.slot
         if slot.name in single:
             (functions[slot.name],) = slot.functions([single[slot.name]])

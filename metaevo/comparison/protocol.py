@@ -20,14 +20,12 @@ from metaevo.evolution.seeding import Purpose
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
-from metaevo.training.task import Parts
+from metaevo.training.task import Experiment
 from metaevo.training.train_learner import Task
 from purerl.types import PyTree
 
 
 def compare(
-    settings: JudgedSettings,
-    parts: Parts,
     inspector: PartInspector,
     *,
     learned: PlainMapping,
@@ -38,8 +36,6 @@ def compare(
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
-        settings: settings of the run.
-        parts: the evolved parts and the environment.
         inspector: describes and ablates the parts of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison and, in `figures`, the curves.
@@ -49,8 +45,8 @@ def compare(
     Returns:
         the content of evaluation.json, with the tables of the ablations.
     """
-    config = settings.evaluation
-    comparison = comparison_of(settings, parts, learned, evolution_frames=evolution_frames)
+    experiment, config = inspector.experiment, inspector.settings.evaluation
+    comparison = comparison_of(experiment, learned, evolution_frames=evolution_frames)
     found = comparison.entries[comparison.found]
     ablations = inspector.ablations(found.meta_params) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
@@ -63,20 +59,19 @@ def compare(
 
         result, scores = comparison.run(path / "tuning", progress, bar.stage)
         bar.stage("ablations")
-        contender = contender_maker(settings, parts)
-        more = run_ablations(ablations, comparison, parts, contender, progress)
+        contender = contender_maker(experiment)
+        more = run_ablations(ablations, comparison, experiment, contender, progress)
     result["evolution_frames"] = evolution_frames
     result["curves"] = found.contender.measure
     others = comparison.discovered[1:]
     task = found.contender.task
-    _draw_curves(settings, task, path / "figures", result, scores, without=others)
+    _draw_curves(inspector.settings, task, path / "figures", result, scores, without=others)
     observed = inspector.observations(found.meta_params)
     return cast(HeldOut, {**result, **more, "observed": observed})
 
 
 def comparison_of(
-    settings: JudgedSettings,
-    parts: Parts,
+    experiment: Experiment,
     learned: PlainMapping,
     *,
     evolution_frames: int = 0,
@@ -87,22 +82,21 @@ def comparison_of(
     """Return a comparison on the task of the settings, without compilation.
 
     Args:
-        settings: settings of the comparison.
-        parts: the evolved parts and the environment.
+        experiment: the evolved parts and the environment.
         learned: meta-parameters of each evolution by name of the entry.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         replacements: parts by name of the entry, to compare in the place of learned ones.
         tunes_found: whether learned parts and replacements are tuned too.
         purpose: purpose of the held-out seeds.
     """
-    replacements = replacements or {}
-    contender = contender_maker(settings, parts)
+    settings, replacements = experiment.settings, replacements or {}
+    contender = contender_maker(experiment)
     context = str(task_of(settings))
     if replacements:
         chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
         context = f"{context} {chosen}"
     return Comparison(
-        entries_of(settings, parts, learned, contender, replacements),
+        entries_of(experiment, learned, contender, replacements),
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=evolution_frames,
@@ -113,12 +107,13 @@ def comparison_of(
     )
 
 
-def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
+def contender_maker(experiment: Experiment) -> MakeContender:
     """Return a function that makes contenders on the task of the settings."""
+    settings = experiment.settings
 
     def contender(functions: Functions, example: PyTree) -> Contender:
         return Contender(
-            parts.task(settings, functions, example),
+            experiment.task(functions, example),
             settings.hyperparams,
             example,
             settings.fitness,

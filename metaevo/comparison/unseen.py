@@ -43,7 +43,7 @@ from metaevo.runs.schema import (
 )
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
-from metaevo.training.task import Parts, TaskConfig, make_environment
+from metaevo.training.task import Experiment, TaskConfig, make_environment
 from metaevo.training.tasks import NamedTask
 from metaevo.tuning.ranges import Entry
 from purerl.types import Environment, EnvParams
@@ -56,15 +56,6 @@ NOT_WORSE = 0.1
 """A rule is not worse if the whole interval of its difference from the best hand-written one is
 above minus this, on the scale from 0 (random play) to 1 (the tuned reference)."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-class BuiltTask(NamedTuple):
-    """A named task with its settings and environment."""
-
-    name: str
-    settings: JudgedSettings
-    """settings of the evolution, with this task"""
-    parts: Parts
 
 
 class Seen(NamedTuple):
@@ -81,15 +72,21 @@ class Seen(NamedTuple):
 
 
 def build_all(
-    settings: JudgedSettings, tasks: Mapping[str, NamedTask] | None, parts: Parts, where: str
-) -> list[BuiltTask]:
-    """Build named tasks without compilation; `where` names the setting that has them.
+    settings: JudgedSettings,
+    tasks: Mapping[str, NamedTask] | None,
+    experiment: Experiment,
+    where: str,
+) -> dict[str, Experiment]:
+    """Build the experiment on named tasks without compilation.
+
+    `settings` are those of the evolution, and `where` names the setting that has the tasks.
 
     Raises:
         ConfigError: naming the task, if it cannot be built.
     """
-    found = []
-    example = jax.eval_shape(parts.evolved.init, jax.random.key(0))
+    found = {}
+    evolved = experiment.evolved
+    example = jax.eval_shape(evolved.init, jax.random.key(0))
     for name, change in (tasks or {}).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
@@ -99,24 +96,27 @@ def build_all(
         try:
             own = settings_of(settings, name, change)
             task = TaskConfig(change.env or name, change.env_params)
-            built = parts._replace(environment=make_environment(task, settings.learner))
-            entries.check(own, built)
-            bound = built.task(own, parts.evolved.functions(), example)
+            environment = make_environment(task, settings.learner)
+            built = experiment._replace(settings=own, environment=environment)
+            entries.check(built)
+            bound = built.task(evolved.functions(), example)
             check_training(name, bound, own.hyperparams, example, kept=1, at_once=1)
         except ConfigError as error:
             raise ConfigError(f"{where}.{name}: {error}") from None
-        found.append(BuiltTask(name, own, built))
+        found[name] = built
     return found
 
 
-def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -> list[BuiltTask]:
+def unseen_tasks(
+    settings: JudgedSettings, seen: Sequence[Seen], experiment: Experiment
+) -> dict[str, Experiment]:
     """Build the tasks of `evaluation.unseen` without compilation.
 
     Raises:
         ConfigError: naming the task, if it cannot be built or was used in the evolution.
     """
     tasks, where = settings.evaluation.unseen, "evaluation.unseen"
-    built = build_all(settings, tasks, parts, where)
+    built = build_all(settings, tasks, experiment, where)
     for name, change in tasks.items():
         this = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
         for other in seen:
@@ -156,7 +156,7 @@ def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings)
 
 
 def judge(
-    tasks: list[BuiltTask],
+    tasks: Mapping[str, Experiment],
     learned: PlainMapping,
     path: Path,
     *,
@@ -182,15 +182,14 @@ def judge(
     (path / kept).mkdir(exist_ok=True)
     comparisons = [
         comparison_of(
-            task.settings,
-            task.parts,
+            task,
             learned,
             evolution_frames=evolution_frames,
             replacements=replacements,
             tunes_found=task.settings.evaluation.tune_learned,
             purpose=Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN,
         )
-        for task in tasks
+        for task in tasks.values()
     ]
     ends = [each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons]
     results: dict[str, UnseenResult] = {}
@@ -201,24 +200,24 @@ def judge(
             bar.update(frames)
             check_stop()
 
-        for task, this, end in zip(tasks, comparisons, ends, strict=True):
+        for name, this, end in zip(tasks, comparisons, ends, strict=True):
             key = digest_of_text(
                 str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])
             )
 
-            def stage(text: str, task: BuiltTask = task) -> None:
-                bar.stage(f"{task.name}: {text}")
+            def stage(text: str, name: str = name) -> None:
+                bar.stage(f"{name}: {text}")
 
-            def train(task: BuiltTask = task, this: Comparison = this) -> PlainDict:
-                rows, _ = this.measure(path / kept / f"tuning-{task.name}", progress, stage)
+            def train(name: str = name, this: Comparison = this) -> PlainDict:
+                rows, _ = this.measure(path / kept / f"tuning-{name}", progress, stage)
                 stage("random play")
-                return {"variants": rows, **scores_of_ends(task, this, rows, progress)}
+                return {"variants": rows, **scores_of_ends(this, rows, progress)}
 
-            scores = cached_in(path / kept / f"{task.name}.json", UnseenScores, key, train)
+            scores = cached_in(path / kept / f"{name}.json", UnseenScores, key, train)
             done += end
             bar.update(done - bar.n)  # of a finished task, all at once
             scale = scale_of(scores["random"], scores["reference"])
-            results[task.name] = {**this.judge(scores["variants"]), "scale": scale}
+            results[name] = {**this.judge(scores["variants"]), "scale": scale}
     return aggregate(results, [*learned, *(replacements or {})])
 
 
@@ -305,16 +304,12 @@ def _same(this: Seen, seen: Seen) -> bool:
 
 
 def scores_of_ends(
-    task: BuiltTask,
-    this: Comparison,
-    rows: Sequence[Measured],
-    progress: Callable[[int], Any],
+    this: Comparison, rows: Sequence[Measured], progress: Callable[[int], Any]
 ) -> dict[str, list[float]]:
     """Train agents of random play and of the reference, the ends of a task's scale.
 
     Args:
-        task: the task.
-        this: its comparison.
+        this: the comparison on the task.
         rows: its measured variants; the reference's last one is tuned.
         progress: called after each chunk of agents.
 
@@ -323,8 +318,9 @@ def scores_of_ends(
     """
     reference = this.names[0]
     tuned = next(row["settings"] for row in reversed(rows) if row["function"] == reference)
-    plain, still = vars(task.settings.hyperparams), task.settings.hyperparams.random_play()
-    changed = {key: value for key, value in vars(still).items() if value != plain[key]}
+    plain = this.entries[reference].contender.hyperparams
+    still, before = plain.random_play(), vars(plain)
+    changed = {key: value for key, value in vars(still).items() if value != before[key]}
     ends = [Variant("random", reference, changed, 0), Variant("reference", reference, tuned, 0)]
     keys = keys_for(this.seed, Purpose.NORMALISATION, this.config.seeds)
     scores = statistics.fill_missing(

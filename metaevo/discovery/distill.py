@@ -169,14 +169,14 @@ def _distilled(job: _Job) -> PlainDict:
     common = part, job.meta_params, candidates, job.run.path
     if judged.seen:
         return about | judge_on_tasks(judged.seen, *common, check_stop=job.check_stop)
-    return about | judge(judged.settings, judged.parts, *common, check_stop=job.check_stop)
+    return about | judge(judged.experiment, *common, check_stop=job.check_stop)
 
 
 def _of_schedule(job: _Job) -> tuple[PlainDict, list[Candidate]]:
     """Search for formulas of a schedule; return a summary and the candidates."""
     wanted: dict[str, np.ndarray] = {}
-    for settings, _ in job.study.bound:
-        wanted = factors.factors_of(job.part, job.own, settings) | wanted
+    for each in job.study.experiments:
+        wanted = factors.factors_of(job.part, job.own, each.settings) | wanted
     if not wanted:
         raise ConfigError(f"{job.run_dir}: its schedule leaves all hyperparameters as they are")
     _say(f"searching for formulas of {', '.join(wanted)}")
@@ -192,7 +192,7 @@ def _of_records(job: _Job) -> tuple[PlainDict, list[Candidate]]:
     part, search, seed = job.part, job.search, job.study.settings.run.seed
     target = TARGETS[part.slot.name]
     _say("recording trainings")
-    records = record(job.study.bound, job.meta_params, part, target, job.check_stop)
+    records = record(job.study.experiments, job.meta_params, part, target, job.check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
             f"{job.run_dir}: nothing that could be fitted: of {target.what} "

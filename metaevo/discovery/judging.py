@@ -1,6 +1,6 @@
 """Evaluate formulas and smaller networks with the same protocol as the learned part."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison import unseen
 from metaevo.comparison.entries import Replacement
-from metaevo.comparison.evaluation import LEARNED, JudgedSettings
+from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
 from metaevo.components.parts import Part
@@ -21,7 +21,7 @@ from metaevo.discovery.regression import Formula
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut, pooled
 from metaevo.studies import verdict
-from metaevo.training.task import Parts
+from metaevo.training.task import Experiment
 from purerl.types import MetaParams
 
 
@@ -62,8 +62,7 @@ def of_network(each: Network) -> Candidate:
 
 
 def judge(
-    settings: JudgedSettings,
-    parts: Parts,
+    experiment: Experiment,
     part: Part,
     meta_params: MetaParams,
     candidates: Sequence[Candidate],
@@ -83,8 +82,7 @@ def judge(
         `against_learned` and `against_best`, `learned` with the latter.
     """
     comparison = comparison_of(
-        settings,
-        parts,
+        experiment,
         {LEARNED: meta_params},
         replacements={each.name: each.replacement for each in candidates},
     )
@@ -99,7 +97,7 @@ def judge(
 
 
 def judge_on_tasks(
-    tasks: list[unseen.BuiltTask],
+    tasks: Mapping[str, Experiment],
     part: Part,
     meta_params: MetaParams,
     candidates: Sequence[Candidate],

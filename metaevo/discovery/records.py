@@ -11,12 +11,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from metaevo.comparison.evaluation import JudgedSettings
-from metaevo.components.parts import Evolved, Part
+from metaevo.components.parts import Part
 from metaevo.discovery.targets import Target, ValueOf
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
-from metaevo.training.task import Parts
+from metaevo.training.task import Experiment
 from purerl.learners import num_frames
 from purerl.types import Context, MetaParams
 
@@ -57,7 +56,7 @@ class Records(NamedTuple):
 
 
 def record(
-    bound: Sequence[tuple[JudgedSettings, Parts]],
+    experiments: Sequence[Experiment],
     meta_params: MetaParams,
     part: Part,
     target: Target,
@@ -66,7 +65,7 @@ def record(
     """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
-        bound: settings and evolved parts for each task of the evolution.
+        experiments: the evolved parts on each task of the evolution.
         meta_params: of all parts.
         part: the part to record.
         target: of its slot.
@@ -75,16 +74,15 @@ def record(
     Returns:
         finite samples from all tasks and times.
     """
-    rng = np.random.default_rng(bound[0][0].run.seed)
+    rng = np.random.default_rng(experiments[0].settings.run.seed)
     scalars, contexts = [], []
-    for settings, parts in bound:
-        task = parts.task(settings, parts.evolved.functions(), meta_params)
+    for experiment in experiments:
+        settings, evolved = experiment.settings, experiment.evolved
+        task = experiment.task(evolved.functions(), meta_params)
         seen: list[np.ndarray] = []
         listener = part._replace(component=target.listened(part.component, seen))
-        listening = Evolved(
-            parts.evolved.parts | {part.name: listener}, parts.evolved.is_dict
-        ).functions()
-        learner = parts.task(settings, listening, meta_params).learner
+        listening = evolved._replace(parts=evolved.parts | {part.name: listener}).functions()
+        learner = experiment.task(listening, meta_params).learner
         population = Population(
             task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
         )
@@ -106,7 +104,7 @@ def record(
                 of_agents.append(np.stack(seen))
             found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
             found = found[np.isfinite(found).all(axis=1)]
-            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(bound))]
+            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(experiments))]
             scalars.append(found[chosen])
             done = updates / population.num_updates
             frames = done * num_frames(learner.config)
@@ -117,7 +115,7 @@ def record(
         jax.tree.map(lambda *each: np.concatenate(each), *contexts),
         np.empty(0),
     )
-    own = bound[0][1].evolved.of(meta_params, part.name)
+    own = experiments[0].evolved.of(meta_params, part.name)
     wanted = values(target.value_of(part), own, records)
     usable = np.isfinite(wanted)
     kept: Records = jax.tree.map(lambda leaf: leaf[usable], records._replace(wanted=wanted))

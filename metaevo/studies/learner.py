@@ -9,7 +9,6 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import PartInspector, table_of_parts
-from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError, to_dict
@@ -19,12 +18,12 @@ from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
-from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_parts
+from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_experiment
 from metaevo.studies.study import TRAINING, Study
 from metaevo.training import sampling
 from metaevo.training.bounds import Bounds, measure_bounds
 from metaevo.training.checks import check_agents
-from metaevo.training.task import Parts, TaskConfig
+from metaevo.training.task import Experiment, TaskConfig
 from metaevo.training.tasks import TrainOnTasks, bind
 from metaevo.training.train_learner import TrainLearner
 from purerl.types import MetaParams
@@ -61,7 +60,7 @@ class LearnerStudy(Study):
         *,
         trust_source: bool = False,
     ):
-        """Build the parts, as `make_parts` does.
+        """Build the parts, as `make_experiment` does.
 
         Raises:
             ConfigError: if a part or a task cannot be built.
@@ -71,45 +70,32 @@ class LearnerStudy(Study):
                 f"evaluation.unseen: no channel is heard in other tasks; with channel = "
                 f"{settings.channel!r}, leave them out"
             )
-        self.settings = settings
-        self.first = settings
-        """the settings of the first task, used by figures and ablations"""
+        self.settings = first = settings
         where = ""
         try:
             for name, change in list((settings.tasks or {}).items())[:1]:
                 where = f"tasks.{name}: "
-                self.first = unseen.settings_of(settings, name, change)
-            self.parts = make_parts(self.first, run_path, trust_source=trust_source)
+                first = unseen.settings_of(settings, name, change)
+            self.experiment = make_experiment(first, run_path, trust_source=trust_source)
+            """of the first task, used by figures and ablations"""
         except ConfigError as error:
             raise ConfigError(f"{where}{error}") from None
-        self.evolved = self.parts.evolved
-        example = jax.eval_shape(self.evolved.init, jax.random.key(0))
-        self.seen = unseen.build_all(settings, settings.tasks, self.parts, "tasks")
-        functions = self.evolved.functions()
+        self.evolved = self.experiment.evolved
+        self.seen = unseen.build_all(settings, settings.tasks, self.experiment, "tasks")
         self.distributions = [
-            bind(
-                each.name,
-                each.settings,
-                (settings.tasks or {})[each.name],
-                each.parts,
-                functions,
-                entries.references(each.parts, settings.learner),
-                example,
-                learners.find(settings.learner),
-            )
-            for each in self.seen
+            bind(name, change, self.seen[name]) for name, change in (settings.tasks or {}).items()
         ]
         """the settings of each named task, with their distributions"""
-        self.bound: list[tuple[JudgedSettings, Parts]] = [
-            (each.settings, each.parts) for each in self.seen
-        ] or [(settings, self.parts)]
-        """settings and parts for each of the named tasks, or for the only one"""
-        self.tasks = [parts.task(own, functions, example) for own, parts in self.bound]
-        self.unseen: list[unseen.BuiltTask] = []
+        self.experiments = [*self.seen.values()] or [self.experiment]
+        """of each of the named tasks, or of the only one"""
+        functions = self.evolved.functions()
+        example = jax.eval_shape(self.evolved.init, jax.random.key(0))
+        self.tasks = [each.task(functions, example) for each in self.experiments]
+        self.unseen: dict[str, Experiment] = {}
         if settings.evaluation.unseen:
-            self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.parts)
+            self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.experiment)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
-        self._inspector = PartInspector(self.first, self.parts)
+        self._inspector = PartInspector(self.experiment)
         self.captions = {}
         for _, captions in self._hooks("CAPTIONS"):
             self.captions |= captions
@@ -158,7 +144,7 @@ class LearnerStudy(Study):
                 check_evaluation(problem)
             except TypeError as error:  # a learner of the user's own without a traced length
                 raise ConfigError(f"tasks: {error}") from None
-        entries.check(self.first, self.parts)
+        entries.check(self.experiment)
 
     def measure(self) -> PlainDict:
         """Return source digests and, where fitness has a scale, the scale of each task."""
@@ -166,17 +152,7 @@ class LearnerStudy(Study):
         settings = self.settings
         if len(self.tasks) == 1 and not settings.evolution.reference_seeds:
             return measured
-        functions = entries.references(self.parts, settings.learner)
-        bounds = [
-            measure_bounds(
-                name,
-                parts.task(own, functions, None),
-                own.hyperparams,
-                settings.fitness,
-                seed=settings.run.seed,
-            )
-            for name, own, parts in self.seen
-        ]
+        bounds = [measure_bounds(*each) for each in self.seen.items()]
         scales = {key: [getattr(each, key) for each in bounds] for key in Bounds._fields}
         return {**measured, "normalisation": scales}
 
@@ -251,8 +227,6 @@ class LearnerStudy(Study):
             result = _pooled(on_tasks, evolution_frames)
         else:
             result = protocol.compare(
-                self.settings,
-                self.parts,
                 self._inspector,
                 learned=learned,
                 path=path,
@@ -271,7 +245,7 @@ class LearnerStudy(Study):
         if generations:
             return f"Evolving {what} on {names}", f"{generations} generations"
         if self.unseen:
-            return f"{what} on unseen tasks", ", ".join(each.name for each in self.unseen)
+            return f"{what} on unseen tasks", ", ".join(self.unseen)
         params = self.settings.task.env_params
         where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
         return f"{what} on another task", where

@@ -18,8 +18,8 @@ from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import (
+    Experiment,
     LearnerConfig,
-    Parts,
     TaskConfig,
     learner_sections,
     make_environment,
@@ -131,10 +131,10 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     return specialised(EvolveSettings, sections, values, texts, order=order)
 
 
-def make_parts(
+def make_experiment(
     settings: EvolveSettings, run_path: Path | None = None, *, trust_source: bool = False
-) -> Parts:
-    """Build the parts of an experiment; `run_path` and `trust_source` as in `make_task`.
+) -> Experiment:
+    """Build the parts of an evolution; `run_path` and `trust_source` as in `make_task`.
 
     Raises:
         ConfigError: if a part cannot be built.
@@ -153,7 +153,7 @@ def make_parts(
         )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         fixed[slot] = _bound(function, own)
-    return Parts(evolved, fixed, environment)
+    return Experiment(settings, evolved, fixed, environment)
 
 
 def fixed_slots(settings: EvolveSettings) -> list[str]:

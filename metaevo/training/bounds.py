@@ -6,10 +6,8 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
-from metaevo.training.train_learner import Task
-from purerl.types import Hyperparams
+from metaevo.training.task import Experiment
 
 SEEDS = 16
 """Agents of random play and of the reference."""
@@ -24,18 +22,18 @@ class Bounds(NamedTuple):
     """of the hand-written part"""
 
 
-def measure_bounds(
-    name: str, task: Task, hyperparams: Hyperparams, fitness: FitnessConfig, *, seed: int
-) -> Bounds:
+def measure_bounds(name: str, experiment: Experiment) -> Bounds:
     """Measure random play and the reference on a named task, through the learner's own code.
 
-    `task` has hand-written parts in the slots. Random play is the learner under `random_play()`.
+    Random play is the learner under `random_play()`.
 
     Raises:
         ConfigError: if the reference is no better than random play, which leaves no scale.
     """
-    keys = keys_for(seed, Purpose.NORMALISATION, SEEDS)
-    population = Population(task, hyperparams, None, fitness, agents=2 * SEEDS)
+    settings, hyperparams = experiment.settings, experiment.settings.hyperparams
+    keys = keys_for(settings.run.seed, Purpose.NORMALISATION, SEEDS)
+    task = experiment.task(experiment.references(), None)
+    population = Population(task, hyperparams, None, settings.fitness, agents=2 * SEEDS)
     trained = population.train(keys, [hyperparams.random_play(), hyperparams])
     low, high = np.mean(trained.scores, axis=1)
     if not high > low:

@@ -8,6 +8,7 @@ import jax
 
 from metaevo.components import learners
 from metaevo.components.parts import Evolved
+from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
@@ -169,25 +170,27 @@ def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
     return hyperparams
 
 
-class Parts(NamedTuple):
-    """Evolved functions, fixed functions and environment of an experiment."""
+class Experiment(NamedTuple):
+    """Parts of a learner in an environment, as the settings of an evolution describe them."""
 
+    settings: Any
+    """of the evolution; of several tasks, with the changes of this one"""
     evolved: Evolved
     fixed: dict[str, Callable[..., Any]]
     """functions in the other slots; they ignore their meta-parameters"""
     environment: tuple[str, Any, Any]
     """name, environment and parameters"""
 
-    def task(
-        self,
-        settings: LearnerSettings,
-        functions: Mapping[str, Callable[..., Any]],
-        example: PyTree,
-    ) -> Task:
+    def references(self) -> dict[str, Callable[..., Any]]:
+        """Return the hand-written references of the slots that are evolved."""
+        named = self.evolved.references(self.settings.learner)
+        return {slot: SLOTS[slot].functions([name])[0] for slot, name in named.items()}
+
+    def task(self, functions: Mapping[str, Callable[..., Any]], example: PyTree) -> Task:
         """Bind the learner to the environment.
 
         `example` are meta-parameters of the evolved `functions`, or their shapes.
         """
         name, env, params = self.environment
         slots = {**self.fixed, **functions}
-        return Task(name, make_learner(settings, env, params, example, **slots), params)
+        return Task(name, make_learner(self.settings, env, params, example, **slots), params)

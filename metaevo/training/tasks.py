@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from optuna.distributions import IntDistribution
 
-from metaevo.components import Component
+from metaevo.components import Component, learners
 from metaevo.components.parts import Evolved, of_key
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
@@ -27,7 +27,7 @@ from metaevo.evolution.problem import TASK, Evaluation, MetaParams, Programs
 from metaevo.training import sampling
 from metaevo.training.bounds import Bounds
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
-from metaevo.training.task import Parts, TaskConfig, make_environment, with_changes
+from metaevo.training.task import Experiment, TaskConfig, make_environment, with_changes
 from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Entry
@@ -236,28 +236,18 @@ class TrainOnTasks:
         return jnp.where(finite, fitness(self.fitness, measured), jnp.nan), measured
 
 
-def bind(
-    name: str,
-    settings: Any,
-    change: TaskDistribution,
-    parts: Parts,
-    functions: Mapping[str, Callable[..., Any]],
-    references: Mapping[str, Callable[..., Any]],
-    example: Any,
-    entry: LearnerEntry,
-) -> Distribution:
+def bind(name: str, change: TaskDistribution, experiment: Experiment) -> Distribution:
     """Bind a learner to a named task, and check its distributions without compilation.
 
-    `settings` and `parts` are those of the evolution with the changes of this task; `references`
-    are hand-written functions for the slots of the evolved `functions`, and `example` are their
-    meta-parameters, or the shapes.
+    `experiment` has the `change` of this task.
 
     Raises:
         ConfigError: naming the key that does not fit.
     """
     where = f"tasks.{name}.sample"
     sample = sampling.read(change.sample, where)
-    env_name, env, env_params = parts.environment
+    settings, entry = experiment.settings, learners.find(experiment.settings.learner)
+    env_name, env, env_params = experiment.environment
     config = TaskConfig(env_name, change.env_params)
     check_env_params(where, env, env_params, config, sample, settings.learner)
     check_hyperparams(where, settings, sample)
@@ -268,12 +258,12 @@ def bind(
             f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
             f"{OPTIMIZER}, which would see the scaled parameters"
         )
-    bound = parts._replace(environment=(env_name, env, env_params), fixed={})
-    tasks = []
-    for evolved in (functions, references):
-        slots = _slots({**parts.fixed, **evolved}, sample, entry)
-        tasks.append(bound.task(settings, slots, _example(sample, example)))
-    task, reference = tasks
+    bound = experiment._replace(environment=(env_name, env, env_params), fixed={})
+    example = _example(sample, jax.eval_shape(experiment.evolved.init, jax.random.key(0)))
+    task, reference = (
+        bound.task(_slots({**experiment.fixed, **functions}, sample, entry), example)
+        for functions in (experiment.evolved.functions(), experiment.references())
+    )
     most = task.learner.config.num_updates
     if (entry_of := sample.get(sampling.UPDATES)) is not None:
         ends = ranges.ends(entry_of)

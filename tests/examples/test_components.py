@@ -22,8 +22,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_the_loss_begins_as_squared_error(monkeypatch):
     monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
     raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
-    parts = study.make_parts(from_dict(study.experiment_class(raw, None), raw))
-    (part,) = parts.evolved.parts.values()
+    experiment = study.make_experiment(from_dict(study.experiment_class(raw, None), raw))
+    (part,) = experiment.evolved.parts.values()
     assert part.slot.name == "value_loss"
     start = part.component.init(jax.random.key(0))
 

@@ -9,7 +9,7 @@ from experiments.carry_over import POOL, RULES, Cell
 from metaevo.comparison.generality.tasks import FAMILIES, Benchmark, benchmark
 from metaevo.components.rule import INPUTS
 from metaevo.config import from_dict, load_yaml
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import make_experiment
 from tests.metaevo.evolving import settings_of
 
 SIZES = [(slot, size) for slot, rules in RULES.items() for size in rules]
@@ -24,7 +24,7 @@ def part_of(slot, size):
     rule = {key: value for key, value in RULES[slot][size].items() if key != "strategy"}
     raw = {"learner": "ppo", **rule}
     settings = settings_of(raw)
-    (part,) = make_parts(settings).evolved.parts.values()
+    (part,) = make_experiment(settings).evolved.parts.values()
     return part
 
 

@@ -17,7 +17,7 @@ from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
 from metaevo.comparison.evaluation import LEARNED, Contender, Scores
 from metaevo.comparison.protocol import comparison_of, contender_maker
-from metaevo.comparison.unseen import BuiltTask, aggregate, on_scale, scale_of, scores_of_ends
+from metaevo.comparison.unseen import aggregate, on_scale, scale_of, scores_of_ends
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -29,6 +29,7 @@ from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
 from metaevo.training.checks import check_training
+from metaevo.training.task import Experiment
 
 
 class Baselines(TypedDict):
@@ -54,28 +55,28 @@ class Trials:
         """
         plain = replace(settings, evaluation=replace(settings.evaluation, unseen={}))
         study = LearnerStudy(plain)
-        self.tasks = study.seen or [_only_task(plain, study)]
+        self.tasks = study.seen or {"task": _only_task(study)}
         self._folder, self._seed = folder, settings.run.seed
         self._functions = study.evolved.functions()
         self._example = jax.eval_shape(study.evolved.init, jax.random.key(0))
         rows = batch * settings.evolution.seeds_per_candidate
         count = len(devices.select(None, local=True))
         self._rows = -(-rows // count) * count
-        self._contenders = [self._contender(each, self._rows // count) for each in self.tasks]
+        self._contenders = [
+            self._contender(each, self._rows // count) for each in self.tasks.values()
+        ]
 
-    def _contender(self, task: BuiltTask, chunk_size: int) -> Contender:
-        own: Any = task.settings
+    def _contender(self, task: Experiment, chunk_size: int) -> Contender:
+        own = task.settings
         small = replace(own, evolution=replace(own.evolution, chunk_size=chunk_size))
-        return contender_maker(small, task.parts)(self._functions, self._example)
+        maker = contender_maker(task._replace(settings=small))
+        return maker(self._functions, self._example)
 
     @functools.cached_property
     def _comparisons(self) -> list[Comparison]:
         learned = {LEARNED: jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype),
                                          self._example)}  # fmt: skip
-        return [
-            comparison_of(task.settings, task.parts, learned, tunes_found=False)
-            for task in self.tasks
-        ]
+        return [comparison_of(task, learned, tunes_found=False) for task in self.tasks.values()]
 
     def scores(self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int) -> np.ndarray:
         """Train agents of programs; return their scores [programs, seeds, tasks].
@@ -117,22 +118,22 @@ class Trials:
             return [self._baselines(*pair, bar) for pair in zip(self.tasks, self._comparisons,
                                                                 strict=True)]  # fmt: skip
 
-    def _baselines(self, task: BuiltTask, this: Comparison, bar: Progress) -> Baselines:
+    def _baselines(self, task: str, this: Comparison, bar: Progress) -> Baselines:
         folder = self._folder / "baselines"
 
         def stage(text: str) -> None:
-            bar.stage(f"baselines on {task.name}: {text}")
+            bar.stage(f"baselines on {task}: {text}")
 
         def work() -> PlainDict:
-            tuning = folder / f"tuning-{task.name}"
+            tuning = folder / f"tuning-{task}"
             rows, _ = this.measure(tuning, bar.update, stage, learned=False)
             ends: dict[str, list[float]] = {"random": [], "reference": []}
             if len(self.tasks) > 1:
-                ends = scores_of_ends(task, this, rows, bar.update)
+                ends = scores_of_ends(this, rows, bar.update)
             return {"rows": rows, **ends}
 
         key = digest_of_text(str([this.context, to_dict(this.config), len(self.tasks) > 1]))
-        found: Baselines = cached_in(folder / f"{task.name}.json", Baselines, key, work)
+        found: Baselines = cached_in(folder / f"{task}.json", Baselines, key, work)
         return found
 
     @functools.cached_property
@@ -144,7 +145,7 @@ class Trials:
         """
         found = [scale_of(each["random"], each["reference"]) for each in self.baselines]
         if not any(found):
-            names = ", ".join(each.name for each in self.tasks)
+            names = ", ".join(self.tasks)
             raise ConfigError(f"tasks: the tuned reference is not better than random on {names}")
         return found
 
@@ -161,19 +162,19 @@ class Trials:
             filled = statistics.fill_missing({learned.name: own.fitness, **others})
             row = learned.measured(filled[learned.name], int(own.diverged.sum()))
             rows = [row, *kept["rows"]]
-            results[task.name] = {**this.judge(rows), "scale": scale}
+            results[task] = {**this.judge(rows), "scale": scale}
         if len(results) == 1:
             return _summary(*results.values())
         return _summary(pooled(aggregate(results)))
 
 
-def _only_task(settings: EvolveSettings, study: LearnerStudy) -> BuiltTask:
-    """Return the task of settings without `tasks`, checked."""
-    entries.check(settings, study.parts)
+def _only_task(study: LearnerStudy) -> Experiment:
+    """Return the experiment of settings without `tasks`, checked."""
+    entries.check(study.experiment)
     example = jax.eval_shape(study.evolved.init, jax.random.key(0))
     (task,) = study.tasks
-    check_training("train", task, settings.hyperparams, example, kept=1, at_once=1)
-    return BuiltTask("task", settings, study.parts)
+    check_training("train", task, study.settings.hyperparams, example, kept=1, at_once=1)
+    return study.experiment
 
 
 def _summary(result: Any) -> Verdict:

@@ -14,7 +14,7 @@ from metaevo.components.channels import ChannelConfig
 from metaevo.config import ConfigError, to_dict
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import make_experiment
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
 from tests.metaevo.evolving import settings_of, study_of
@@ -63,7 +63,7 @@ def test_a_channel_found_by_a_run_is_heard(talk):
 def test_candidates_of_an_evolution_hear_the_channel(talk):
     raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
     settings = settings_of(raw)
-    _, env, params = make_parts(settings).environment
+    _, env, params = make_experiment(settings).environment
     assert env.observation_space(params).shape == (7,)
 
 

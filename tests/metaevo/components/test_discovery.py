@@ -18,7 +18,7 @@ from metaevo.config import ConfigError, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import make_experiment
 from purerl import envs, ppo
 from tests.metaevo.evolving import settings_of
 from tests.metaevo.toy import TINY, assert_same
@@ -119,10 +119,10 @@ def test_invalid_components_are_refused_in_one_line(slot, component, complaint, 
     monkeypatch.setitem(IMPORTED, "mine", SimpleNamespace(SLOT=slot, Config=Nothing, make=make))
     settings = settings_of({}, "mine")
     if complaint is None:
-        assert make_parts(settings).evolved.parts["mine"].component is component
+        assert make_experiment(settings).evolved.parts["mine"].component is component
     else:
         with pytest.raises(ConfigError, match=f"^evolve = 'mine': .*{complaint}") as caught:
-            make_parts(settings)
+            make_experiment(settings)
         assert "\n" not in str(caught.value)
 
 

@@ -157,7 +157,7 @@ def test_seen_tasks_are_refused_as_unseen(name, run_on_tasks, own, tmp_path):
     else:
         assert rule_of(rule).seen == ("CartPole-v1", "Catch-bsuite")
     study = study_with(rule, path, far=OUTSIDE)
-    assert [each.name for each in study.unseen] == ["far"]
+    assert list(study.unseen) == ["far"]
     for inside in (INSIDE, {"env": "Catch-bsuite"}):
         with pytest.raises(ConfigError, match=r"unseen.near: make_optimizer = .* was evolved on"):
             study_with(rule, path, near=inside)

@@ -37,7 +37,7 @@ def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    found = record(study.bound, meta_params, part, TARGETS["policy_loss"], lambda: None)
+    found = record(study.experiments, meta_params, part, TARGETS["policy_loss"], lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
@@ -69,7 +69,7 @@ def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
             )
         )
     )
-    found = record(study.bound, meta_params, part, target, lambda: None)
+    found = record(study.experiments, meta_params, part, target, lambda: None)
     first, second = slice(0, 40), slice(40, 80)
     assert len(found.scalars) == 80
     assert set(found.contexts.num_updates[first]) == {2}
@@ -107,7 +107,7 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
     target = TARGETS["make_optimizer"]
-    found = record(study.bound, meta_params, part, target, lambda: None)
+    found = record(study.experiments, meta_params, part, target, lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs(target)
     assert len(found.wanted) == 2 * 2 * 4 * 21

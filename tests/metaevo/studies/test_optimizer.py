@@ -59,7 +59,7 @@ def spaces(study):
     class Never:
         hyperparams = study.settings.hyperparams
 
-    found = entries.entries_of(study.settings, study.parts, {"learned": None}, lambda *_: Never())
+    found = entries.entries_of(study.experiment, {"learned": None}, lambda *_: Never())
     return {name: each.space.to_plain() for name, each in found.items()}
 
 

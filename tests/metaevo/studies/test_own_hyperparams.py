@@ -12,7 +12,7 @@ import metaevo
 from metaevo.comparison.evaluation import Contender
 from metaevo.components import registry
 from metaevo.config import ConfigError, to_dict
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import make_experiment
 from metaevo.training.fitness import FitnessConfig
 from metaevo.tuning.space import make_space
 from purerl.types import Context
@@ -75,7 +75,7 @@ def test_the_context_has_the_components_hyperparams(place):
     settings = settings_of(**changes)
     assert to_dict(settings.hyperparams)["component"] == {"weight": 3.0, "power": 2.0}
     assert type(settings.hyperparams) is type(settings_of().hyperparams)
-    function = make_parts(settings).evolved.functions()["value_loss"]
+    function = make_experiment(settings).evolved.functions()["value_loss"]
     arguments = {"scale": 0.0}, Context(settings.hyperparams), 3.0, 1.0, 0.0
     np.testing.assert_allclose(function(*arguments), 3.0 * 2.0**2, rtol=1e-5)
 
@@ -92,17 +92,17 @@ def test_unknown_or_invalid_hyperparams_are_refused(place):
 @pytest.mark.long
 def test_changed_values_do_not_recompile(place):
     settings = settings_of()
-    parts = make_parts(settings)
+    experiment = make_experiment(settings)
     traces = []
-    functions = parts.evolved.functions()
+    functions = experiment.evolved.functions()
 
     def counted(*arguments):
         traces.append(1)
         return functions["value_loss"](*arguments)
 
-    meta_params = jax.device_get(parts.evolved.init(jax.random.key(0)))
+    meta_params = jax.device_get(experiment.evolved.init(jax.random.key(0)))
     contender = Contender(
-        parts.task(settings, {"value_loss": counted}, meta_params),
+        experiment.task({"value_loss": counted}, meta_params),
         settings.hyperparams,
         meta_params,
         FitnessConfig(mean_return=0.0, reward_per_step=1.0),

@@ -11,7 +11,7 @@ from metaevo.components.component import Component
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import make_experiment
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
 from tests.metaevo.evolving import settings_of
@@ -20,13 +20,13 @@ from tests.metaevo.evolving import settings_of
 def test_other_slots_are_filled_by_name():
     settings = settings_of({"evolve": "drift", "value_loss": "huber", "make_optimizer": "sgd"})
     assert not hasattr(settings, "policy_loss")
-    fixed = make_parts(settings).fixed
+    fixed = make_experiment(settings).fixed
     context = type("Context", (), {"hyperparams": settings.hyperparams})
     arguments = context, 9.0, 1.0, 1.0
     assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
-    plain = make_parts(settings_of({"evolve": "drift"})).fixed
+    plain = make_experiment(settings_of({"evolve": "drift"})).fixed
     assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
-    task = make_parts(settings).task(settings, {"policy_loss": losses.dpo}, None)
+    task = make_experiment(settings).task({"policy_loss": losses.dpo}, None)
     assert task.learner.policy_loss is losses.dpo
 
 
@@ -52,7 +52,7 @@ def test_a_schedule_of_unknown_hyperparams_is_refused():
         make_task(from_dict(training_class(raw), raw))
     raw |= {"evolve": "value_loss"}
     with pytest.raises(ConfigError, match=complaint):
-        make_parts(settings_of(raw))
+        make_experiment(settings_of(raw))
 
 
 class Loss:
@@ -96,6 +96,6 @@ def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
 def test_a_list_of_one_is_a_dict_of_one():
     settings = settings_of({"evolve": ["drift"], "component": {"drift": {"hidden_size": 3}}})
     assert settings.component.drift.hidden_size == 3
-    evolved = make_parts(settings).evolved
+    evolved = make_experiment(settings).evolved
     assert evolved.is_dict
     assert list(evolved.parts) == ["drift"]

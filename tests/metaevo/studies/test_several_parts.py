@@ -205,7 +205,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match="from outside metaevo"):
             study_of(raw)
     study = LearnerStudy(settings, trust_source=True)
-    function = study.parts.fixed["value_loss"]
+    function = study.experiment.fixed["value_loss"]
     own, meta_params = metaevo.load(workspace / "run", slot="value_loss", trust_source=True)
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)

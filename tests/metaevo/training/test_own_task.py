@@ -11,7 +11,7 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
-from metaevo.training.task import Parts, make_environment
+from metaevo.training.task import Experiment, make_environment
 from purerl.parts.own_task import OwnTask
 from tests.metaevo.evolving import settings_of
 
@@ -29,9 +29,9 @@ RAW = {
 def test_tasks_depend_on_keys():
     settings = settings_of(RAW)
     evolved = parts.make("lpg", Config(2))
-    built = Parts(evolved, {}, make_environment(settings.task, "lpg"))
+    built = Experiment(settings, evolved, {}, make_environment(settings.task, "lpg"))
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
-    task = built.task(settings, evolved.functions(), candidates[0])
+    task = built.task(evolved.functions(), candidates[0])
     assert isinstance(task.learner, OwnTask)
     population = Population(
         task, settings.hyperparams, candidates[0], FitnessConfig(0.0, 0.0, 1.0), chunk_size=4

@@ -131,8 +131,8 @@ def training_by_hand(study, drawn, **functions):
         )
     env, env_params = envs.make("CartPole-v1")
     env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
-    learner = ppo.PPO(study.first.train, ScaledRewards(env), **functions)
-    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
+    learner = ppo.PPO(study.experiment.settings.train, ScaledRewards(env), **functions)
+    hyperparams = study.experiment.settings.hyperparams.replace(gamma=values["hyperparams.gamma"])
 
     @jax.jit
     def train(key, meta_params):

@@ -1,5 +1,8 @@
 """Fitness against hand computation, and the meta-problem that trains agents."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,7 +99,13 @@ class Standing(ppo.PPO):
 def test_a_reference_no_better_than_random_play_gives_no_scale():
     task = ppo_task()
     task = task._replace(learner=Standing(TINY, task.learner.env))
+    run = SimpleNamespace(seed=0)
+    experiment: Any = SimpleNamespace(
+        settings=SimpleNamespace(hyperparams=ppo.Hyperparams(), fitness=FitnessConfig(), run=run),
+        references=dict,
+        task=lambda functions, example: task,
+    )
     with pytest.raises(
         ConfigError, match=r"tasks\.poles: the hand-written reference scores 9, no better"
     ):
-        measure_bounds("poles", task, ppo.Hyperparams(), FitnessConfig(), seed=0)
+        measure_bounds("poles", experiment)
