@@ -52,8 +52,8 @@ def test_an_evolution_preset_fits_together(path):
     assert_tiny(small, frames, agents * small.evolution.generations)
     assert small.evaluation.seeds <= 8
     if component is not None:
-        space = tuning_space(small.evaluation, small)
-        whole = tuning_space(settings.evaluation, settings)
+        space = tuning_space(small)
+        whole = tuning_space(settings)
         assert space.distributions.keys() == whole.distributions.keys()
         judged = small.evaluation
         rounds = rounds_of(judged.trials + 1, judged.tuning_seeds, judged.final_seeds)

@@ -7,14 +7,15 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.comparison import Comparison, Entry, train
-from metaevo.comparison.entries import MakeContender, with_another
-from metaevo.comparison.evaluation import LEARNED, Progress, Scores
+from metaevo.comparison.entries import make_population, with_another
+from metaevo.comparison.evaluation import Progress
 from metaevo.components import learners
-from metaevo.components.component import Ablation, Found, Row
+from metaevo.components.component import LEARNED, Ablation, Found, Row
 from metaevo.components.parts import Part
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
+from metaevo.training.agents import Trained
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 from purerl.learners import HAND_WRITTEN
@@ -106,7 +107,6 @@ def run_ablations(
     ablations: list[tuple[Part, Ablation]],
     comparison: Comparison,
     experiment: Experiment,
-    contender: MakeContender,
     progress: Progress,
 ) -> PlainDict:
     """Train the rows of `PartInspector.ablations` on held-out seeds.
@@ -117,18 +117,18 @@ def run_ablations(
     """
     keys = keys_for(comparison.seed, Purpose.HELD_OUT, comparison.config.ablation_seeds)
     result: PlainDict = {}
-    trained: dict[str, list[tuple[Row, Scores]]] = {}
+    trained: dict[str, list[tuple[Row, Trained]]] = {}
     for part, ablation in ablations:
         made: dict[Any, Entry] = {}
         rows = [
-            (_entry(part, row, comparison, experiment, contender, made), dict(row.settings))
+            (_entry(part, row, comparison, experiment, made), dict(row.settings))
             for row in ablation.rows
         ]
         scores = train(rows, keys, progress)
         trained.setdefault(ablation.key, []).extend(zip(ablation.rows, scores, strict=True))
         result |= ablation.more
     for key, table in trained.items():
-        values = statistics.fill_missing({i: each.fitness for i, (_, each) in enumerate(table)})
+        values = statistics.fill_missing({i: each.scores for i, (_, each) in enumerate(table)})
         result[key] = [{**row.labels, **_summary(values[i])} for i, (row, _) in enumerate(table)]
     return result
 
@@ -138,7 +138,6 @@ def _entry(
     row: Row,
     comparison: Comparison,
     experiment: Experiment,
-    contender: MakeContender,
     made: dict[Any, Entry],
 ) -> Entry:
     """Return the entry for a row, an existing one if possible."""
@@ -153,7 +152,7 @@ def _entry(
     both = {"found": jax.device_get(learned.meta_params), "other": row.meta_params}
     if function not in made:
         functions = with_another(experiment.evolved, part.slot.name, function)
-        made[function] = Entry(contender(functions, both), both, learned.space)
+        made[function] = Entry(make_population(experiment, functions, both), both, learned.space)
     return made[function]._replace(meta_params=both)
 
 

@@ -13,11 +13,13 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress, Scores
+from metaevo.comparison.evaluation import EvaluationConfig, Progress, train_variants
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
+from metaevo.training.agents import Trained
+from metaevo.training.population import Population
 from metaevo.tuning.space import Space
 from purerl.types import MetaParams, PyTree
 
@@ -28,7 +30,7 @@ Settings = Mapping[str, float | None]
 class Entry(NamedTuple):
     """A function in the comparison."""
 
-    contender: Contender
+    population: Population
     """the compiled program; entries may share it, and `meta_params` selects the function"""
     meta_params: MetaParams
     space: Space
@@ -37,16 +39,16 @@ class Entry(NamedTuple):
 
 def train(
     rows: Sequence[tuple[Entry, Settings]], keys: jax.Array, progress: Progress | None = None
-) -> list[Scores]:
+) -> list[Trained]:
     """Train entries with changed hyperparameters on keys [seeds], batched by compiled program."""
-    scores: dict[int, Scores] = {}
-    for contender in {id(entry.contender): entry.contender for entry, _ in rows}.values():
-        own = [i for i, (entry, _) in enumerate(rows) if entry.contender is contender]
+    found: dict[int, Trained] = {}
+    for population in {id(entry.population): entry.population for entry, _ in rows}.values():
+        own = [i for i, (entry, _) in enumerate(rows) if entry.population is population]
         settings = [rows[i][1] for i in own]
         meta_params = [rows[i][0].meta_params for i in own]
-        results = contender.run(keys, settings, meta_params, progress)
-        scores |= dict(zip(own, results, strict=True))
-    return [scores[i] for i in range(len(rows))]
+        trained = train_variants(population, keys, settings, meta_params, progress)
+        found |= dict(zip(own, trained, strict=True))
+    return [found[i] for i in range(len(rows))]
 
 
 class Variant(NamedTuple):
@@ -101,12 +103,12 @@ class Comparison:
         names = list(self.entries)
         self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
         self.context, self.tunes_found, self.purpose = context, tunes_found, purpose
-        self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
+        self.frames_per_seed = self.entries[self.found].population.frames
         self.plans = {
             name: plan(
                 config,
                 entry.space,
-                entry.contender.hyperparams,
+                entry.population.hyperparams,
                 frames_per_seed=self.frames_per_seed,
                 evolution_frames=evolution_frames,
             )
@@ -137,7 +139,7 @@ class Comparison:
         directory: Path,
         progress: Progress | None = None,
         stage: Callable[[str], Any] = lambda name: None,
-    ) -> tuple[HeldOut, dict[str, Scores]]:
+    ) -> tuple[HeldOut, dict[str, Trained]]:
         """Measure and judge all variants; arguments of `measure`.
 
         Returns:
@@ -153,7 +155,7 @@ class Comparison:
         stage: Callable[[str], Any],
         *,
         learned: bool = True,
-    ) -> tuple[list[Measured], dict[str, Scores]]:
+    ) -> tuple[list[Measured], dict[str, Trained]]:
         """Tune every entry, then train every variant on the held-out seeds.
 
         Args:
@@ -172,7 +174,7 @@ class Comparison:
         stage("held-out seeds")
         keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
-        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
+        fitness = statistics.fill_missing({name: each.scores for name, each in scores.items()})
         rows = [
             each.measured(fitness[each.name], int(scores[each.name].diverged.sum()))
             for each in variants
@@ -192,7 +194,7 @@ class Comparison:
 
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
-    ) -> dict[str, Scores]:
+    ) -> dict[str, Trained]:
         """Train variants on keys [seeds]; return scores by name."""
         rows = [(self.entries[each.function], each.settings) for each in variants]
         scores = train(rows, keys, progress)
@@ -204,14 +206,14 @@ class Comparison:
         """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
         variants = [untuned(name) for name in self.untuned]
         for number, name in enumerate(self.tuned, start=1):
-            contender, meta_params, space = self.entries[name]
+            population, meta_params, space = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # All inputs of the scores. A resumed evolution has other meta-parameters.
             found = digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
             best = tune(
-                contender,
+                population,
                 meta_params,
                 space,
                 self.config,

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaevo.comparison.comparison import Entry
-from metaevo.comparison.evaluation import Contender, JudgedSettings
+from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.tuning import tuning_space
 from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.training.fitness import Windows
+from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 from purerl.types import MetaParams
 
 Functions = Mapping[str, Callable[..., Any]]
-MakeContender = Callable[[Functions, Any], Contender]
 
 
 class Replacement(NamedTuple):
@@ -29,7 +30,6 @@ class Replacement(NamedTuple):
 def entries_of(
     experiment: Experiment,
     learned: PlainMapping,
-    contender: MakeContender,
     replacements: Mapping[str, Replacement] | None = None,
 ) -> dict[str, Entry]:
     """Return the entries by name.
@@ -37,7 +37,6 @@ def entries_of(
     Args:
         experiment: the evolved parts.
         learned: meta-parameters by name of the entry.
-        contender: makes a contender from functions and example meta-parameters.
         replacements: by name of the entry; the other parts are the first learned entry's.
 
     Returns:
@@ -46,21 +45,21 @@ def entries_of(
     """
     settings, evolved = experiment.settings, experiment.evolved
     config = settings.evaluation
-    space = tuning_space(config, settings)
-    found = contender(evolved.functions(), next(iter(learned.values())))
+    space = tuning_space(settings)
+    found = make_population(experiment, evolved.functions(), next(iter(learned.values())))
     entries = {name: Entry(found, each, space) for name, each in learned.items()}
     first = next(iter(learned.values()))
     for name, each in (replacements or {}).items():
         (function,) = Evolved({each.part.name: each.part}, False).functions().values()
         functions = with_another(evolved, each.part.slot.name, function)
         both = {"found": first, "other": each.meta_params}
-        entries[name] = Entry(contender(functions, both), both, space)
-    programs: dict[tuple[str, ...], Contender] = {}
+        entries[name] = Entry(make_population(experiment, functions, both), both, space)
+    programs: dict[tuple[str, ...], Population] = {}
     for combination in combinations(experiment, config.contenders):
         single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
         key = tuple(single.values())
         if key not in programs:
-            programs[key] = contender(*_program(experiment, single))
+            programs[key] = make_population(experiment, *_program(experiment, single))
         chosen = {
             slot: np.int32(SLOTS[slot].names(settings.learner).index(name))
             for slot, name in combination.items()
@@ -68,8 +67,22 @@ def entries_of(
         }
         own = own_space(settings, combination)
         name = " + ".join(combination.values())
-        entries[name] = Entry(programs[key], chosen, tuning_space(config, settings, own))
+        entries[name] = Entry(programs[key], chosen, tuning_space(settings, own))
     return entries
+
+
+def make_population(experiment: Experiment, functions: Functions, example: Any) -> Population:
+    """Return a program that trains variants; `example` are meta-parameters of the functions."""
+    settings, task = experiment.settings, experiment.task(functions, example)
+    points = settings.evaluation.curve_points
+    return Population(
+        task,
+        settings.hyperparams,
+        example,
+        settings.fitness,
+        log_every=Windows.at_most(points, task.learner.config.num_updates).every,
+        chunk_size=settings.evolution.chunk_size,
+    )
 
 
 def with_another(evolved: Evolved, slot: str, function: Callable[..., Any]) -> Functions:
@@ -118,10 +131,10 @@ def check(experiment: Experiment) -> None:
         ConfigError: naming the key that does not fit.
     """
     settings = experiment.settings
-    tuning_space(settings.evaluation, settings)
+    tuning_space(settings)
     names: set[str] = set()
     for combination in combinations(experiment):
-        tuning_space(settings.evaluation, settings, own_space(settings, combination))
+        tuning_space(settings, own_space(settings, combination))
         names |= set(combination.values())
     given = {"own": settings.evaluation.own, "contenders": settings.evaluation.contenders}
     for key, chosen in given.items():

@@ -1,4 +1,4 @@
-"""Settings of the held-out comparison, and contenders: compiled programs that train variants.
+"""Settings of the held-out comparison, and the training of variants.
 
 Every contender gets the same tuning: a race of as many settings on the same seeds with the same
 frames. The winners are then trained on held-out seeds, and these scores are reported.
@@ -6,31 +6,26 @@ frames. The winners are then trained on held-out seeds, and these scores are rep
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import jax
-import numpy as np
 from annotated_types import Interval
 
 from metaevo.comparison.racing import FINAL_SEEDS
-from metaevo.components.component import LEARNED as LEARNED
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.runs.settings import HasRun
-from metaevo.training.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
+from metaevo.training.agents import Trained
+from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.task import LearnerSettings, with_changes
 from metaevo.training.tasks import NamedTask
-from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
 from metaevo.tuning.space import dotted_space
-from purerl.learners import num_frames
-from purerl.types import Hyperparams, MetaParams
+from purerl.types import MetaParams
 
 Progress = Callable[[int], Any]
 """Called with the number of environment steps just done."""
-RETURN, REWARD = "return of finished episodes", "reward per step"
-"""Quantity of a learning curve, depending on the weights of the fitness."""
 
 
 @dataclass(frozen=True)
@@ -105,84 +100,19 @@ def resized(evaluation: PlainMapping, size: str) -> PlainDict:
     return {**evaluation, **limited, **sampler}
 
 
-class Scores(NamedTuple):
-    """Scores of the agents of one variant."""
+def train_variants(
+    population: Population,
+    keys: jax.Array,
+    settings: Sequence[Mapping[str, float | None]],
+    meta_params: Sequence[MetaParams],
+    progress: Progress | None = None,
+) -> list[Trained]:
+    """Train variants, each with its changed hyperparameters and meta-parameters, on keys [seeds].
 
-    fitness: np.ndarray
-    """[rows]; NaN if an agent diverged or finished no episode"""
-    curves: np.ndarray
-    """[rows, points] the contender's `measure` in each window, NaN if unknown"""
-
-    diverged: np.ndarray
-    """[rows] whether an agent's parameters are not finite"""
-
-
-class Contender:
-    """One function in the slot; compiled once for all hyperparameters."""
-
-    def __init__(
-        self,
-        task: Task,
-        hyperparams: Hyperparams,
-        meta_params: MetaParams,
-        fitness: FitnessConfig,
-        *,
-        curve_points: int,
-        chunk_size: int | None = None,
-    ):
-        """Bind the parts; compilation starts with the first run.
-
-        Args:
-            task: the learner with the function in its slot.
-            hyperparams: default values of all variants.
-            meta_params: an example with the right tree structure.
-            fitness: weights of the score.
-            curve_points: points of a learning curve.
-            chunk_size: agents per device at a time.
-        """
-        self.task, self.hyperparams = task, hyperparams
-        by_step = not (fitness.mean_return or fitness.final_return)
-        self.measure = REWARD if by_step else RETURN
-        """the quantity of the learning curves"""
-        self._population = Population(
-            task,
-            hyperparams,
-            meta_params,
-            fitness,
-            log_every=Windows.at_most(curve_points, task.learner.config.num_updates).every,
-            chunk_size=chunk_size,
-        )
-
-    @property
-    def rows_at_once(self) -> int:
-        """Number of agents that all devices train at a time."""
-        return self._population.rows_at_once
-
-    @property
-    def frames_per_seed(self) -> int:
-        """Environment steps of one agent."""
-        return num_frames(self.task.learner.config)
-
-    def run(
-        self,
-        keys: jax.Array,
-        settings: Sequence[Mapping[str, float | None]],
-        meta_params: list[Any],
-        progress: Progress | None = None,
-    ) -> list[Scores]:
-        """Train every variant, its changed hyperparameters and meta-parameters, on keys [seeds].
-
-        Returns:
-            the scores of each variant, rows in the order of the keys.
-        """
-        variants = [with_changes(self.hyperparams, setting) for setting in settings]
-        own_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
-        trained = self._population.train(own_keys, variants, meta_params, progress)
-        measure = mean_rewards if self.measure == REWARD else mean_returns
-        found = trained.scores, measure(trained.episodes), trained.diverged
-        return [Scores(*each) for each in zip(*found, strict=True)]
-
-
-def curve_frames(config: Any, points: int) -> np.ndarray:
-    """Return the environment steps at the end of each window of a curve."""
-    return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update
+    Returns:
+        the result of each variant, fields [seeds, ...].
+    """
+    variants = [with_changes(population.hyperparams, setting) for setting in settings]
+    own_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
+    trained = population.train(own_keys, variants, meta_params, progress)
+    return [jax.tree.map(lambda leaf, at=at: leaf[at], trained) for at in range(len(settings))]

@@ -10,8 +10,8 @@ from typing import cast
 
 from metaevo.comparison.ablations import PartInspector, run_ablations
 from metaevo.comparison.comparison import Comparison, digest
-from metaevo.comparison.entries import Functions, MakeContender, Replacement, entries_of
-from metaevo.comparison.evaluation import REWARD, Contender, JudgedSettings, Scores, curve_frames
+from metaevo.comparison.entries import Replacement, entries_of
+from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.components import filling
 from metaevo.components.channels import NONE
 from metaevo.config import to_dict
@@ -20,9 +20,13 @@ from metaevo.evolution.seeding import Purpose
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
+from metaevo.training.agents import Trained
+from metaevo.training.fitness import mean_returns, mean_rewards
+from metaevo.training.population import Population
 from metaevo.training.task import Experiment
-from metaevo.training.train_learner import Task
-from purerl.types import PyTree
+
+RETURN, REWARD = "return of finished episodes", "reward per step"
+"""Quantity of a learning curve, depending on the weights of the fitness."""
 
 
 def compare(
@@ -57,15 +61,13 @@ def compare(
             bar.update(frames)
             check_stop()
 
-        result, scores = comparison.run(path / "tuning", progress, bar.stage)
+        result, trained = comparison.run(path / "tuning", progress, bar.stage)
         bar.stage("ablations")
-        contender = contender_maker(experiment)
-        more = run_ablations(ablations, comparison, experiment, contender, progress)
+        more = run_ablations(ablations, comparison, experiment, progress)
     result["evolution_frames"] = evolution_frames
-    result["curves"] = found.contender.measure
-    others = comparison.discovered[1:]
-    task = found.contender.task
-    _draw_curves(inspector.settings, task, path / "figures", result, scores, without=others)
+    fitness, others = inspector.settings.fitness, comparison.discovered[1:]
+    result["curves"] = RETURN if fitness.mean_return or fitness.final_return else REWARD
+    _draw_curves(found.population, path / "figures", result, trained, without=others)
     observed = inspector.observations(found.meta_params)
     return cast(HeldOut, {**result, **more, "observed": observed})
 
@@ -90,13 +92,12 @@ def comparison_of(
         purpose: purpose of the held-out seeds.
     """
     settings, replacements = experiment.settings, replacements or {}
-    contender = contender_maker(experiment)
     context = str(task_of(settings))
     if replacements:
         chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
         context = f"{context} {chosen}"
     return Comparison(
-        entries_of(experiment, learned, contender, replacements),
+        entries_of(experiment, learned, replacements),
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=evolution_frames,
@@ -105,23 +106,6 @@ def comparison_of(
         tunes_found=tunes_found,
         purpose=purpose,
     )
-
-
-def contender_maker(experiment: Experiment) -> MakeContender:
-    """Return a function that makes contenders on the task of the settings."""
-    settings = experiment.settings
-
-    def contender(functions: Functions, example: PyTree) -> Contender:
-        return Contender(
-            experiment.task(functions, example),
-            settings.hyperparams,
-            example,
-            settings.fitness,
-            curve_points=settings.evaluation.curve_points,
-            chunk_size=settings.evolution.chunk_size,
-        )
-
-    return contender
 
 
 def task_of(settings: JudgedSettings) -> PlainDict:
@@ -139,20 +123,21 @@ def task_of(settings: JudgedSettings) -> PlainDict:
 
 
 def _draw_curves(
-    settings: JudgedSettings,
-    task: Task,
+    population: Population,
     figures: Path,
     result: HeldOut,
-    scores: dict[str, Scores],
+    trained: dict[str, Trained],
     *,
     without: Sequence[str],
 ) -> None:
     rows = [row for row in result["variants"] if row["function"] not in without]
     shown = [row["name"] for row in rows if row["tuning_frames"]] or [row["name"] for row in rows]
+    is_return = result["curves"] == RETURN
+    measure = mean_returns if is_return else mean_rewards
     plots.plot_learning_curves(
-        {name: scores[name].curves for name in shown},
-        curve_frames(task.learner.config, settings.evaluation.curve_points),
+        {name: measure(trained[name].episodes) for name in shown},
+        population.windows.ends() * population.frames_per_update,
         figures / "learning_curves.png",
         ylabel=result["curves"],
-        complete_from=None if result["curves"] == REWARD else task.complete_from,
+        complete_from=population.task.complete_from if is_return else None,
     )

@@ -14,13 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metaevo.comparison.evaluation import Contender, EvaluationConfig, JudgedSettings, Progress
+from metaevo.comparison.evaluation import (
+    EvaluationConfig,
+    JudgedSettings,
+    Progress,
+    train_variants,
+)
 from metaevo.comparison.racing import Round, race, rounds_of, seeds_within
 from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.config.checks import Measure
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.training.population import Population
 from metaevo.tuning import ranges
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
 from metaevo.tuning.objective import statistic
@@ -39,15 +45,10 @@ RACE = "race.json"
 """File of mean scores by round, number of the setting, and its hyperparameters."""
 
 
-def tuning_space(
-    config: EvaluationConfig,
-    settings: JudgedSettings,
-    own: Mapping[str, PlainMapping] | None = None,
-) -> Space:
+def tuning_space(settings: JudgedSettings, own: Mapping[str, PlainMapping] | None = None) -> Space:
     """Return the search space of a contender; empty without `evaluation.space`.
 
     Args:
-        config: the section `evaluation`.
         settings: settings of the run; its hyperparameters must accept all values.
         own: further or different ranges of the contender. In a grid they replace the range of an
             axis by as many values, so that all contenders race as many settings; other
@@ -56,6 +57,7 @@ def tuning_space(
     Raises:
         ConfigError: naming the key.
     """
+    config = settings.evaluation
     if not config.space:
         return Space({}, {})
     known = flatten(to_dict(settings.hyperparams))
@@ -155,7 +157,7 @@ def plan(
 
 
 def tune(
-    contender: Contender,
+    population: Population,
     meta_params: MetaParams,
     space: Space,
     config: EvaluationConfig,
@@ -168,7 +170,7 @@ def tune(
     """Race settings on the tuning seeds, which all contenders share; return the winner.
 
     Args:
-        contender: contender to tune.
+        population: trains the contender.
         meta_params: meta-parameters of its function.
         space: space to search.
         config: sampler and number of settings.
@@ -189,19 +191,20 @@ def tune(
         names = {each: f"{number}/{each} {candidates[each]}" for each in left}
         missing = [each for each in left if names[each] not in kept]
         if progress is not None:
-            progress((len(left) - len(missing)) * this.seeds * contender.frames_per_seed)
-        at_once = max(1, CHUNKS * contender.rows_at_once // this.seeds)
+            progress((len(left) - len(missing)) * this.seeds * population.frames)
+        at_once = max(1, CHUNKS * population.rows_at_once // this.seeds)
         while missing:
             count = len(missing) if len(missing) < 2 * at_once else at_once
             chunk, missing = missing[:count], missing[count:]
-            results = contender.run(
+            results = train_variants(
+                population,
                 keys[this.start : this.start + this.seeds],
                 [candidates[each] for each in chunk],
                 [meta_params] * count,
                 progress,
             )
             for each, result in zip(chunk, results, strict=True):
-                kept[names[each]] = statistic(result.fitness, sweep)
+                kept[names[each]] = statistic(result.scores, sweep)
             write_json_atomic(directory / RACE, kept)
         return [kept[name] for name in names.values()]
 

@@ -23,8 +23,9 @@ from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.entries import Replacement
-from metaevo.comparison.evaluation import LEARNED, JudgedSettings
+from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.protocol import comparison_of
+from metaevo.components.component import LEARNED
 from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -318,13 +319,13 @@ def scores_of_ends(
     """
     reference = this.names[0]
     tuned = next(row["settings"] for row in reversed(rows) if row["function"] == reference)
-    plain = this.entries[reference].contender.hyperparams
+    plain = this.entries[reference].population.hyperparams
     still, before = plain.random_play(), vars(plain)
     changed = {key: value for key, value in vars(still).items() if value != before[key]}
     ends = [Variant("random", reference, changed, 0), Variant("reference", reference, tuned, 0)]
     keys = keys_for(this.seed, Purpose.NORMALISATION, this.config.seeds)
     scores = statistics.fill_missing(
-        {name: each.fitness for name, each in this.train(ends, keys, progress).items()}
+        {name: each.scores for name, each in this.train(ends, keys, progress).items()}
     )
     return {name: each.tolist() for name, each in scores.items()}
 

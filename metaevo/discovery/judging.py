@@ -10,9 +10,9 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison import unseen
 from metaevo.comparison.entries import Replacement
-from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
+from metaevo.components.component import LEARNED
 from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import learners, registry
+from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig

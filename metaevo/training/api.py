@@ -109,7 +109,7 @@ def _train_in_memory(settings: TrainSettings, given: PlainMapping) -> TrainingRe
     check_resources(settings, task, meta_params)
     population = population_of(settings, task, meta_params, settings.run.chunk_size)
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    total = population.num_updates * population.frames_per_update * settings.seeds
+    total = population.frames * settings.seeds
     with Progress(total=total, desc="training", unit="frame", unit_scale=True) as bar:
         agents = population.advance(population.init(keys), population.num_updates, bar.update)
     rows = agents.rows.replace(agent=population.states(agents))

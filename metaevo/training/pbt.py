@@ -180,7 +180,7 @@ class Populations(Trainings):
                 "complete" if complete else "pruned",
                 value if complete else None,
                 files.plain(scores[trial.index]),
-                frames=population.num_updates * population.frames_per_update * self.config.seeds,
+                frames=population.frames * self.config.seeds,
                 fraction=1.0,
                 diverged=int(diverged[trial.index]),
                 final={

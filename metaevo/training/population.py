@@ -112,6 +112,11 @@ class Population:
         return self.chunk_size * self.num_devices
 
     @property
+    def frames(self) -> int:
+        """Environment steps of one agent's whole training."""
+        return self.num_updates * self.frames_per_update
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of the agents of a chunk; their network's activations come on top."""
         return devices.num_bytes(self._shape(self.chunk_size))
@@ -244,8 +249,7 @@ class Population:
         if meta_params is None:  # a copy for each agent is faster, see `train_rows`
             meta_params = [self.meta_params] * len(hyperparams or [None])
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
-        frames = self.num_updates * self.frames_per_update
-        count = None if progress is None else lambda agents: progress(agents * frames)
+        count = None if progress is None else lambda agents: progress(agents * self.frames)
         return jax.tree.map(
             lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
         )

@@ -1,11 +1,14 @@
 """Contenders with known scores, and a comparison of them."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 
 from metaevo.comparison.comparison import Comparison, Entry
-from metaevo.comparison.evaluation import EvaluationConfig, Scores
+from metaevo.comparison.evaluation import EvaluationConfig
 from metaevo.comparison.tuning import tuning_space
+from metaevo.training.agents import Trained
 from purerl import ppo
 from tests.metaevo.evolving import settings_of
 
@@ -14,38 +17,35 @@ GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
 
 
 class Fake:
-    """Scores by a formula of key and setting; remembers on which keys it ran."""
+    """A population with scores by a formula of key and setting; remembers its keys."""
 
-    frames_per_seed = 10
+    frames = 10
     hyperparams = ppo.Hyperparams()
     rows_at_once = 1000
 
     def __init__(self, score):
         self.score, self.keys, self.calls = score, set(), []
 
-    def run(self, keys, settings, meta_params, progress=None):
+    def train(self, keys, hyperparams, meta_params, progress=None):
         self.keys |= set(map(tuple, np.asarray(jax.random.key_data(keys)).tolist()))
-        self.calls.append((len(keys), len(settings)))
+        self.calls.append((len(keys), len(hyperparams)))
         if progress is not None:
-            progress(len(keys) * len(settings) * self.frames_per_seed)
+            progress(len(keys) * len(hyperparams) * self.frames)
         luck = np.asarray(jax.vmap(jax.random.normal)(keys))
-        results = []
-        for setting, meta in zip(settings, meta_params, strict=True):
-            values = self.score(setting, meta, luck)
-            curves = np.zeros((len(keys), 4))
-            results.append(Scores(values, curves, np.zeros(values.shape, bool)))
-        return results
+        pairs = zip(hyperparams, meta_params, strict=True)
+        scores = np.stack([self.score(each, meta, luck) for each, meta in pairs])
+        return Trained(scores, np.zeros(scores.shape, bool), None)
 
 
-def learned_score(setting, meta, luck):
+def learned_score(hyperparams, meta, luck):
     """Best at 0.2 and 2.0."""
-    bonus = (setting.get("learning_rate") == 0.2) + (setting.get("vf_coef") == 2.0)
+    bonus = (hyperparams.learning_rate == 0.2) + (hyperparams.vf_coef == 2.0)
     return 10.0 * float(meta) + 5.0 * bonus + luck
 
 
-def baseline_score(setting, index, luck):
+def baseline_score(hyperparams, index, luck):
     """Huber is a little better than squared; both like 0.3."""
-    return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
+    return 3.0 + float(index) + 4.0 * (hyperparams.learning_rate == 0.3) + luck
 
 
 class OfTwo(Comparison):
@@ -53,11 +53,11 @@ class OfTwo(Comparison):
 
     @property
     def learned(self):
-        return self.entries["learned"].contender
+        return self.entries["learned"].population
 
     @property
     def baselines(self):
-        return self.entries[NAMES[0]].contender
+        return self.entries[NAMES[0]].population
 
     @property
     def plan(self):
@@ -77,9 +77,8 @@ def comparison(
     config = EvaluationConfig(
         **({"seeds": 32, "space": GRID, "sampler": "grid", "tuning_seeds": 4} | config)
     )
-    raw = {"evolve": "value_loss"}
-    settings = settings_of(raw)
-    space = tuning_space(config, settings)
+    settings = replace(settings_of({"evolve": "value_loss"}), evaluation=config)
+    space = tuning_space(settings)
     entries = {"learned": Entry(learned or Fake(learned_score), np.float32(meta), space)}
     for index, other in enumerate(others, start=2):
         entries[f"learned {index}"] = entries["learned"]._replace(meta_params=np.float32(other))

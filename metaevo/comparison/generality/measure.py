@@ -64,7 +64,6 @@ class Bench:
             settings.fitness,
             agents=benchmark.seeds,
         )
-        self.frames = self.population.num_updates * self.population.frames_per_update
 
     def tune(self, settings: Sequence[Setting], progress: Progress | None = None) -> np.ndarray:
         """Return the mean score of every setting [settings]; NaN where no agent has one."""

@@ -15,9 +15,10 @@ from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
-from metaevo.comparison.evaluation import LEARNED, Contender, Scores
-from metaevo.comparison.protocol import comparison_of, contender_maker
+from metaevo.comparison.evaluation import train_variants
+from metaevo.comparison.protocol import comparison_of
 from metaevo.comparison.unseen import aggregate, on_scale, scale_of, scores_of_ends
+from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -28,7 +29,9 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
+from metaevo.training.agents import Trained
 from metaevo.training.checks import check_training
+from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 
 
@@ -62,15 +65,15 @@ class Trials:
         rows = batch * settings.evolution.seeds_per_candidate
         count = len(devices.select(None, local=True))
         self._rows = -(-rows // count) * count
-        self._contenders = [
-            self._contender(each, self._rows // count) for each in self.tasks.values()
+        self._populations = [
+            self._population(each, self._rows // count) for each in self.tasks.values()
         ]
 
-    def _contender(self, task: Experiment, chunk_size: int) -> Contender:
+    def _population(self, task: Experiment, chunk_size: int) -> Population:
         own = task.settings
         small = replace(own, evolution=replace(own.evolution, chunk_size=chunk_size))
-        maker = contender_maker(task._replace(settings=small))
-        return maker(self._functions, self._example)
+        experiment = task._replace(settings=small)
+        return entries.make_population(experiment, self._functions, self._example)
 
     @functools.cached_property
     def _comparisons(self) -> list[Comparison]:
@@ -85,7 +88,7 @@ class Trials:
         an agent diverged or finished no episode.
         """
         tasks = [
-            np.stack([each.fitness for each in trained]).astype(np.float64)
+            np.stack([each.scores for each in trained]).astype(np.float64)
             for trained in self._train(programs, purpose, seeds)
         ]
         if len(tasks) > 1:
@@ -95,14 +98,14 @@ class Trials:
 
     def _train(
         self, programs: Sequence[PlainMapping], purpose: Purpose, seeds: int
-    ) -> list[list[Scores]]:
+    ) -> list[list[Trained]]:
         """Return the scores of each program on each task."""
         padded = list(programs)
         padded += padded[-1:] * (-(-self._rows // seeds) - len(padded))
         keys = keys_for(self._seed, purpose, seeds)
         return [
-            contender.run(keys, [{}] * len(padded), padded)[: len(programs)]
-            for contender in self._contenders
+            train_variants(population, keys, [{}] * len(padded), padded)[: len(programs)]
+            for population in self._populations
         ]
 
     @functools.cached_property
@@ -159,7 +162,7 @@ class Trials:
         for task, this, kept, (own,), scale in each:
             learned = untuned(LEARNED)
             others = {row["name"]: row["scores"] for row in kept["rows"]}
-            filled = statistics.fill_missing({learned.name: own.fitness, **others})
+            filled = statistics.fill_missing({learned.name: own.scores, **others})
             row = learned.measured(filled[learned.name], int(own.diverged.sum()))
             rows = [row, *kept["rows"]]
             results[task] = {**this.judge(rows), "scale": scale}

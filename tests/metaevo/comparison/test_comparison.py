@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.comparison.evaluation import LEARNED
+from metaevo.components.component import LEARNED
 from metaevo.config.files import write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
 from tests.metaevo.fake_contenders import NAMES, Fake, comparison
@@ -33,7 +33,7 @@ def test_the_planted_setting_is_found_and_evaluation_json_has_all_numbers(tmp_pa
     assert rows["huber (tuned)"]["iqm"] == pytest.approx(8, abs=0.5)
     for name, row in rows.items():
         assert row["seeds"] == len(row["scores"]) == 32
-        assert row["scores"] == scores[name].fitness.tolist()
+        assert row["scores"] == scores[name].scores.tolist()
         low, high = row["interval"]
         assert low <= row["iqm"] <= high
         assert row["tuning_frames"] == ((7 * 4 + 4 * 64) * 10 if "tuned" in name else 0)
@@ -62,12 +62,13 @@ def test_seeds_are_disjoint(tmp_path):
     this.run(tmp_path / "tuning")
 
     def words(purpose, count):
-        data = np.asarray(jax.random.key_data(keys_for(0, purpose, count)))
+        keys = jax.vmap(jax.random.fold_in, (0, None))(keys_for(0, purpose, count), 0)
+        data = np.asarray(jax.random.key_data(keys))
         return set(map(tuple, data.tolist()))
 
     used = {purpose: words(purpose, raced) for purpose in Purpose}
-    for contender in (this.learned, this.baselines):
-        assert contender.keys == used[Purpose.TUNING] | words(Purpose.HELD_OUT, 40)
+    for population in (this.learned, this.baselines):
+        assert population.keys == used[Purpose.TUNING] | words(Purpose.HELD_OUT, 40)
     everything = [key for keys in used.values() for key in keys]
     assert len(set(everything)) == len(everything)
 
@@ -114,14 +115,13 @@ def test_a_missing_score_counts_as_the_worst(tmp_path):
     """Where returns are negative, a zero would make it the winner."""
 
     class Failing(Fake):
-        def run(self, keys, settings, meta_params, progress=None):
-            results = super().run(keys, settings, meta_params, progress)
-            for result in results:
-                result.fitness[:2] = np.nan  # the first one diverged, the second has no episode
-                result.diverged[0] = True
-            return results
+        def train(self, keys, hyperparams, meta_params, progress=None):
+            trained = super().train(keys, hyperparams, meta_params, progress)
+            trained.scores[:, :2] = np.nan  # the first one diverged, the second has no episode
+            trained.diverged[:, 0] = True
+            return trained
 
-    failing = Failing(lambda setting, index, luck: luck - 100.0)
+    failing = Failing(lambda hyperparams, index, luck: luck - 100.0)
     result, _ = comparison(failing, space={}).run(tmp_path / "tuning")
     rows = {row["function"]: row for row in result["variants"]}
     assert [row["diverged"] for row in rows.values()] == [1, 0, 0]

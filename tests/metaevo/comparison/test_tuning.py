@@ -53,9 +53,8 @@ def test_scores_without_their_settings_are_not_used(tmp_path):
 
 @pytest.mark.parametrize("sampler", ["sobol", "tpe"])
 def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
-    def score(setting, meta, luck):
-        rate = setting.get("learning_rate", 1.0)
-        return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
+    def score(hyperparams, meta, luck):
+        return luck - 4.0 * np.abs(np.log10(hyperparams.learning_rate) + 2.0)
 
     space = {"learning_rate": {"log_uniform": [1e-4, 1.0]}}
     config = {"space": space, "sampler": "tpe", "trials": 24}
@@ -70,8 +69,8 @@ def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
 
 
 def test_an_infinite_limit_survives_the_cache(tmp_path):
-    def score(setting, meta, luck):
-        return luck + 9.0 * np.isinf(setting.get("max_grad_norm", 0.0))
+    def score(hyperparams, meta, luck):
+        return luck + 9.0 * np.isinf(hyperparams.max_grad_norm)
 
     for _ in range(2):
         this = comparison(Fake(score), space={"max_grad_norm": (0.5, float("inf"))})
@@ -84,8 +83,8 @@ def test_an_infinite_limit_survives_the_cache(tmp_path):
 def test_all_combinations_of_a_grid_are_tried(tmp_path):
     tried = []
 
-    def score(setting, meta, luck):
-        tried.append(setting)
+    def score(hyperparams, meta, luck):
+        tried.append({name: getattr(hyperparams, name) for name in GRID})
         return luck
 
     this = comparison(Fake(score))
@@ -114,9 +113,8 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
     assert comparison(space=inside).plan.place == 0
     assert comparison().plan.settings == 7
 
-    def score(setting, meta, luck):
-        untuned = setting.get("learning_rate", 2.5e-4) == 2.5e-4
-        return 10.0 * untuned + luck
+    def score(hyperparams, meta, luck):
+        return 10.0 * (hyperparams.learning_rate == 2.5e-4) + luck
 
     result, _ = comparison(Fake(score), Fake(score)).run(tmp_path / "tuning")
     for row in result["variants"]:
@@ -131,10 +129,10 @@ def test_an_interrupted_tuning_resumes_exactly(tmp_path, sampler, call):
     class Interrupted(Fake):
         rows_at_once = 4
 
-        def run(self, keys, settings, meta_params, progress=None):
+        def train(self, keys, hyperparams, meta_params, progress=None):
             if len(self.calls) == call:
                 raise KeyboardInterrupt
-            return super().run(keys, settings, meta_params, progress)
+            return super().train(keys, hyperparams, meta_params, progress)
 
     grid = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0, 3.0)}
     tuning = {"space": grid, "sampler": sampler, "trials": 24}

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -56,10 +57,8 @@ def study_of(evolve, evaluation, **others):
 def spaces(study):
     """What every hand-written contender is tuned over, without training any."""
 
-    class Never:
-        hyperparams = study.settings.hyperparams
-
-    found = entries.entries_of(study.experiment, {"learned": None}, lambda *_: Never())
+    learned = jax.eval_shape(study.evolved.init, jax.random.key(0))
+    found = entries.entries_of(study.experiment, {"learned": learned})
     return {name: each.space.to_plain() for name, each in found.items()}
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.comparison.evaluation import Contender
+from metaevo.comparison.evaluation import train_variants
 from metaevo.components import registry
 from metaevo.config import ConfigError, to_dict
 from metaevo.studies.settings import make_experiment
 from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
 from metaevo.tuning.space import make_space
 from purerl.types import Context
 from tests.metaevo import evolving
@@ -101,21 +102,20 @@ def test_changed_values_do_not_recompile(place):
         return functions["value_loss"](*arguments)
 
     meta_params = jax.device_get(experiment.evolved.init(jax.random.key(0)))
-    contender = Contender(
+    population = Population(
         experiment.task({"value_loss": counted}, meta_params),
         settings.hyperparams,
         meta_params,
         FitnessConfig(mean_return=0.0, reward_per_step=1.0),
-        curve_points=2,
     )
     keys = jax.random.split(jax.random.key(0), 4)
     rows = [{}, {"component.weight": 0.0}], [{"component.weight": 2.0}, {"component.power": 1.0}]
-    one, still = contender.run(keys, rows[0], [meta_params] * 2)
+    one, still = train_variants(population, keys, rows[0], [meta_params] * 2)
     before = len(traces)
-    contender.run(keys, rows[1], [meta_params] * 2)
+    train_variants(population, keys, rows[1], [meta_params] * 2)
     assert len(traces) == before
     # Without a loss, nothing is learned.
-    assert not np.array_equal(one.fitness, still.fitness)
+    assert not np.array_equal(one.scores, still.scores)
 
 
 @pytest.mark.long
