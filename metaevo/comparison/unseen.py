@@ -133,13 +133,13 @@ def seen_in(task: TaskConfig, learner: str, sample: Mapping[str, Entry] | None =
     return Seen(*make_environment(TaskConfig(task.env, bare), learner), sample or {})
 
 
-def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> list[Seen]:
-    """Return which environments of `evaluation.unseen` a rule has seen.
+def seen_by(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> list[Seen]:
+    """Return which environments of `evaluation.unseen` an evolution sees, or a rule has seen.
 
     Args:
-        rule: the setting that names the rule, for the error message.
+        rule: the setting that names the rule, for the error message; empty for the evolution.
         tasks: all tasks that it has seen.
-        settings: settings of the evolution that uses it.
+        settings: settings of the evolution.
     """
     wanted = {change.env or name for name, change in settings.evaluation.unseen.items()}
     found = []

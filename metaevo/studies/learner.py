@@ -20,10 +20,9 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_experiment
 from metaevo.studies.study import TRAINING, Study
-from metaevo.training import sampling
 from metaevo.training.bounds import Bounds, measure_bounds
 from metaevo.training.checks import check_agents
-from metaevo.training.task import Experiment, TaskConfig
+from metaevo.training.task import Experiment
 from metaevo.training.tasks import TrainOnTasks, bind
 from metaevo.training.train_learner import TrainLearner
 from purerl.types import MetaParams
@@ -115,18 +114,12 @@ class LearnerStudy(Study):
 
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""
-        settings, known = self.settings, []
-        if not self.seen:
-            known = [unseen.seen_in(settings.task, settings.learner)]
-        for one in self.distributions:
-            change = (settings.tasks or {})[one.name]
-            drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
-            task = TaskConfig(change.env or one.name, change.env_params)
-            known.append(unseen.seen_in(task, settings.learner, drawn))
+        settings = self.settings
+        known = unseen.seen_by("", seen.in_settings(to_dict(settings)), settings)
         for slot in fixed_slots(settings):
             name = getattr(settings, slot)
             before = filling.seen_by(slot, name, run_path)
-            known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
+            known += unseen.seen_by(f"{slot} = {name!r}", before, settings)
         return known
 
     def _hooks(self, name: str) -> list[tuple[Part, Any]]:
