@@ -12,9 +12,6 @@ from metaevo.config.plain import PlainDict, PlainMapping
 
 T = TypeVar("T")
 
-LATER = "later"
-"""Key in a field's metadata: whether runs of earlier versions may lack the setting."""
-
 
 def specialised(
     base: type[T],
@@ -64,7 +61,7 @@ def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
     fields = []
     for each in dataclasses.fields(made):
         if each.name not in names:
-            given: PlainDict = {"metadata": {"doc": texts.get(each.name, ""), **each.metadata}}
+            given: PlainDict = {"metadata": each.metadata or {"doc": texts.get(each.name, "")}}
             if each.default is not dataclasses.MISSING:
                 given["default"] = each.default
             if each.default_factory is not dataclasses.MISSING:

@@ -8,7 +8,6 @@ with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
 """
 
 import contextlib
-import dataclasses
 import os
 import sys
 import traceback
@@ -22,7 +21,6 @@ import jax
 
 from metaevo.config import ConfigError, DeviceError, changed_keys, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import LATER
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
@@ -78,7 +76,7 @@ class Run(Generic[S]):
         self.resolved: PlainDict = {}
         """values chosen or measured when the run began, which are kept when it is resumed"""
         if saved is not None:
-            self.before = check_same(directory, saved["config"], settings, kind.harmless)
+            self.before = check_same(saved["config"], settings, kind.harmless)
             self.resolved = dict(saved["resolved"])
         self._saved = saved
 
@@ -271,8 +269,8 @@ def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
     return f"--resume --run-dir {run.path}{flag} (in Python: resume=True)"
 
 
-def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run, with defaults for later settings.
+def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
+    """Return the saved settings of a resumed run, with defaults for settings that it lacks.
 
     Raises:
         ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
@@ -281,7 +279,7 @@ def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Seque
     # Other kinds have other sections, so they are compared before the sections are read.
     kind = {key: saved[key] for key in _KIND if key in saved}
     _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))
-    before = saved_settings(run, type(settings), saved)
+    before = from_dict(type(settings), saved)
     changes = changed_keys(to_dict(before), now)
     _refuse({key: pair for key, pair in changes.items() if not key.startswith(tuple(harmless))})
     return before
@@ -291,14 +289,6 @@ def _refuse(changes: Mapping[str, tuple[object, object]]) -> None:
     if changes:
         listed = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
-
-
-def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:
-    """Return the settings of a run as its command has them."""
-    for field in dataclasses.fields(cls):
-        if field.name not in saved and not field.metadata.get(LATER):
-            raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
-    return from_dict(cls, saved)
 
 
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:

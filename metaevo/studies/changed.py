@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, consent, files, to_dict
+from metaevo.config import ConfigError, changed_keys, consent, files, from_dict, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run import saved_settings, work_in
+from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
@@ -60,7 +60,7 @@ def settings_of_run(
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
-    before = saved_settings(RunDirectory(args.run_dir), type(settings), saved)
+    before = from_dict(type(settings), saved)
     free = (*registry.find(saved).free, *FREE, *also)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
     if changed:
@@ -94,7 +94,7 @@ def judge_in(
     """
     files.refuse_links(run.path.parent.parent)
     if os.path.lexists(run.config_path):
-        other = saved_settings(run, type(settings), run.read_config()["config"])
+        other = from_dict(type(settings), run.read_config()["config"])
         if judged_on(other) != judged_on(settings):
             raise ConfigError(
                 f"{run.path} holds the results of another task; name this one: --name"

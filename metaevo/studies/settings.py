@@ -12,7 +12,7 @@ from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import LATER, specialised
+from metaevo.config.sections import specialised
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
@@ -62,10 +62,10 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
     evolve: str | tuple[str, ...]
     """the component to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    tasks: dict[str, TaskDistribution] | None = field(default=None, metadata={LATER: True})
+    tasks: dict[str, TaskDistribution] | None = None
     """instead of task: several tasks by their names, each with its changes to the settings and
     distributions that are drawn from in every generation"""
-    tasks_per_generation: Annotated[int, Gt(0)] | None = field(default=None, metadata={LATER: True})
+    tasks_per_generation: Annotated[int, Gt(0)] | None = None
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
     channel: str = "none"
     """messages appended to observations: none, silence, constant, random, noise, the directory of a

@@ -7,7 +7,6 @@ import numpy as np
 
 from metaevo.components import filling
 from metaevo.config import merge
-from metaevo.config.sections import LATER
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
@@ -30,7 +29,7 @@ class SweepSettings(SearchSettings, LearnerSettings):
 
     learner: str
     task: TaskConfig = field(default_factory=TaskConfig)
-    channel: str = field(default="none", metadata={LATER: True})
+    channel: str = "none"
     """messages added to observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
     train: LearnerConfig

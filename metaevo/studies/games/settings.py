@@ -9,7 +9,6 @@ from annotated_types import Gt, Interval, MinLen
 
 from metaevo.components.channels import ChannelConfig
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import LATER
 from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
@@ -221,7 +220,7 @@ class CheapTalkSettings(TalkSettings):
     study: Literal["cheap_talk"] = "cheap_talk"
     role: Literal["adversary", "ally"] = "adversary"
     """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
-    sample: PlainDict = field(default_factory=dict, metadata={LATER: True})
+    sample: PlainDict = field(default_factory=dict)
     """distributions of env_params.NAME and hyperparams.NAME, drawn anew for each victim of the
     evolution, with the rules of a search space"""
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
