@@ -53,9 +53,8 @@ def check_evolution(
     state = jax.eval_shape(lambda key: bound.init(key, problem.init), jax.random.key(0))
     devices.check_memory(f"strategy: {strategy.algorithm}", devices.num_bytes(state))
     bound.check(problem, config.generations)
-    available, wanted = len(devices.select()), config.num_devices
-    if wanted is not None and wanted > available:
-        raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")
+    wanted = config.num_devices
+    devices.check_number("evolution.num_devices", wanted)
     if wanted is not None and wanted % jax.process_count():
         raise ConfigError(
             f"evolution.num_devices = {wanted}: {jax.process_count()} processes must share them"

@@ -140,6 +140,12 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
     return [device for i in processes for device in jax.local_devices(i)[:share]]
 
 
+def check_number(key: str, wanted: int | None) -> None:
+    """Raise `ConfigError` if a setting wants more devices than there are."""
+    if wanted is not None and wanted > len(jax.devices()):
+        raise ConfigError(f"{key} = {wanted}: there are {len(jax.devices())} devices")
+
+
 def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
     """Give every leaf a leading axis with one copy per device, each on its device.
 

@@ -10,6 +10,7 @@ import numpy as np
 from metaevo.config import ConfigError, files
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
+from metaevo.evolution import devices
 from metaevo.reports import plots
 from metaevo.runs import schema
 from metaevo.runs.run_directory import RunDirectory
@@ -84,9 +85,7 @@ def population_of(
 
 def check_resources(settings: TrainSettings, task: Task, meta_params: PlainDict) -> None:
     """Raise `ConfigError`, before anything is compiled, unless devices and memory suffice."""
-    available, wanted = len(jax.devices()), settings.run.num_devices
-    if wanted is not None and wanted > available:
-        raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    devices.check_number("run.num_devices", settings.run.num_devices)
     updates = settings.train.num_updates
     check_training(
         "seeds",

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import write_json_atomic, write_text_atomic
+from metaevo.evolution import devices
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
@@ -71,9 +70,7 @@ def run_sweep(
         ConfigError: before compilation, if the settings or the directory are invalid.
         DiskError: if the directory can no longer be written.
     """
-    available, wanted = len(jax.devices()), settings.run.num_devices
-    if wanted is not None and wanted > available:
-        raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    devices.check_number("run.num_devices", settings.run.num_devices)
     if worker and settings.sweep.scheduler == "pbt":
         raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
     plan = objective.plan()
