@@ -169,6 +169,10 @@ def _run(
         index = jnp.broadcast_to(index[:, None], options[0].shape)
         return jax.lax.select_n(index, *options) if len(options) > 1 else options[0]
 
+    def limited_at(rows, row, place):
+        row = jnp.clip(row, -LIMIT, LIMIT)
+        return jax.lax.dynamic_update_index_in_dim(rows, row, place, 0)
+
     def row(index, carry):
         values, slopes = carry
         instruction, left, right, *constants = (
@@ -177,18 +181,16 @@ def _run(
         a = operand(values, left, constants[0])
         b = operand(values, right, constants[1])
         c = jax.lax.dynamic_index_in_dim(values, len(inputs) + index - 1, keepdims=False)
-        value = choose(instruction, [each.value(a, b, c) for each in chosen])
-        limited = jnp.clip(value, -LIMIT, LIMIT)
+        value = choose(instruction, [each(a, b, c) for each in chosen])
         place = len(inputs) + index
-        values = jax.lax.dynamic_update_index_in_dim(values, limited, place, 0)
+        values = limited_at(values, value, place)
         if slopes is not None:
             zero = jnp.zeros(count, a.dtype)
-            da, db = (operand(slopes, each, zero) for each in (left, right))
-            seen = jax.lax.optimization_barrier((a, b, c, limited, da, db))
-            found = [each.slope(*seen) for each in chosen]
-            slope = jnp.clip(choose(instruction, found), -LIMIT, LIMIT)
-            slope = jnp.where(jnp.abs(limited) >= LIMIT, 0.0, slope)
-            slopes = jax.lax.dynamic_update_index_in_dim(slopes, slope, place, 0)
+            along = operand(slopes, left, zero), operand(slopes, right, zero)
+            a, b, c, along = jax.lax.optimization_barrier((a, b, c, along))
+            found = [jax.jvp(functools.partial(each, c=c), (a, b), along)[1] for each in chosen]
+            slope = jnp.where(jnp.abs(value) >= LIMIT, 0.0, choose(instruction, found))
+            slopes = limited_at(slopes, slope, place)
         return values, slopes
 
     start = jnp.concatenate([jnp.clip(jnp.stack(inputs), -LIMIT, LIMIT), empty])
