@@ -6,9 +6,10 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.comparison import Comparison, Entry, train
+from metaevo.comparison.comparison import Comparison, train
 from metaevo.comparison.entries import make_population, with_another
 from metaevo.comparison.evaluation import Progress
+from metaevo.comparison.tuning import Entry
 from metaevo.components import learners
 from metaevo.components.component import LEARNED, Ablation, Found, Row
 from metaevo.components.parts import Part

@@ -15,26 +15,14 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison.evaluation import EvaluationConfig, Progress, train_variants
 from metaevo.comparison.racing import cost
-from metaevo.comparison.tuning import plan, tune
+from metaevo.comparison.tuning import Entry, plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
 from metaevo.training.agents import Trained
-from metaevo.training.population import Population
-from metaevo.tuning.space import Space
-from purerl.types import MetaParams, PyTree
+from purerl.types import PyTree
 
 Settings = Mapping[str, float | None]
 """Hyperparameters that differ from the run's, by name."""
-
-
-class Entry(NamedTuple):
-    """A function in the comparison."""
-
-    population: Population
-    """the compiled program; entries may share it, and `meta_params` selects the function"""
-    meta_params: MetaParams
-    space: Space
-    """the search space of its tuning, from `metaevo.comparison.tuning.tuning_space`"""
 
 
 def train(
@@ -105,14 +93,7 @@ class Comparison:
         self.context, self.tunes_found, self.purpose = context, tunes_found, purpose
         self.frames_per_seed = self.entries[self.found].population.frames
         self.plans = {
-            name: plan(
-                config,
-                entry.space,
-                entry.population.hyperparams,
-                frames_per_seed=self.frames_per_seed,
-                evolution_frames=evolution_frames,
-            )
-            for name, entry in self.entries.items()
+            name: plan(entry, config, evolution_frames) for name, entry in self.entries.items()
         }
 
     @property
@@ -206,16 +187,14 @@ class Comparison:
         """Tune every entry and return all variants, the learned ones first; arguments of `run`."""
         variants = [untuned(name) for name in self.untuned]
         for number, name in enumerate(self.tuned, start=1):
-            population, meta_params, space = self.entries[name]
+            entry = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # All inputs of the scores. A resumed evolution has other meta-parameters.
-            found = digest(meta_params) if name in self.discovered else ""
+            found = digest(entry.meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, found]
-            key += [space.to_plain(), self.config.sampler]
+            key += [entry.space.to_plain(), self.config.sampler]
             best = tune(
-                population,
-                meta_params,
-                space,
+                entry,
                 self.config,
                 self.plans[name],
                 directory=directory / f"{_file_name(name)}-{digest_of_text(str(key))}",

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.comparison.comparison import Entry
 from metaevo.comparison.evaluation import JudgedSettings
-from metaevo.comparison.tuning import tuning_space
+from metaevo.comparison.tuning import Entry, tuning_space
 from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError

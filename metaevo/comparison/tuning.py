@@ -32,7 +32,7 @@ from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
 from metaevo.tuning.study import Outcome, Study
-from purerl.types import Hyperparams, MetaParams
+from purerl.types import MetaParams
 
 CHUNKS = 4
 """Chunks of agents between two saves, up to twice as many at the end of a round.
@@ -43,6 +43,16 @@ GRID_POINTS = SweepConfig().grid_points
 """Values of a range in a grid."""
 RACE = "race.json"
 """File of mean scores by round, number of the setting, and its hyperparameters."""
+
+
+class Entry(NamedTuple):
+    """A function in the comparison."""
+
+    population: Population
+    """the compiled program; entries may share it, and `meta_params` selects the function"""
+    meta_params: MetaParams
+    space: Space
+    """the search space of its tuning, from `tuning_space`"""
 
 
 def tuning_space(settings: JudgedSettings, own: Mapping[str, PlainMapping] | None = None) -> Space:
@@ -128,21 +138,15 @@ class Plan(NamedTuple):
         return rounds_of(self.settings, self.first_seeds, self.final_seeds) if self.settings else []
 
 
-def plan(
-    config: EvaluationConfig,
-    space: Space,
-    hyperparams: Hyperparams,
-    *,
-    frames_per_seed: int,
-    evolution_frames: int,
-) -> Plan:
+def plan(entry: Entry, config: EvaluationConfig, evolution_frames: int) -> Plan:
     """Plan the race: the number of settings and of seeds.
 
     With `tuning_seeds: null` the frames of the evolution are the budget, which the shortest race
     may exceed.
     """
+    space, population = entry.space, entry.population
     names = [_short_name(name) for name in space.entries]
-    untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
+    untuned = {name: float(operator.attrgetter(name)(population.hyperparams)) for name in names}
     settings = place = trials_of(config, space)
     if config.sampler == "grid" and names:
         grid = [_short(params) for params in space.grid(GRID_POINTS)]
@@ -151,15 +155,13 @@ def plan(
         settings += 1
     final = config.final_seeds
     first = config.tuning_seeds or seeds_within(
-        settings, evolution_frames // frames_per_seed, final
+        settings, evolution_frames // population.frames, final
     )
     return Plan(settings, first, final, untuned, place)
 
 
 def tune(
-    population: Population,
-    meta_params: MetaParams,
-    space: Space,
+    entry: Entry,
     config: EvaluationConfig,
     plan: Plan,
     *,
@@ -170,15 +172,14 @@ def tune(
     """Race settings on the tuning seeds, which all contenders share; return the winner.
 
     Args:
-        population: trains the contender.
-        meta_params: meta-parameters of its function.
-        space: space to search.
+        entry: the contender.
         config: sampler and number of settings.
         plan: plan of the race.
         directory: stores the scores; its name contains a hash of all their inputs.
         seed: seed of the run.
         progress: called after each chunk of agents, and for those of an earlier process.
     """
+    population, meta_params, space = entry
     trials = trials_of(config, space)
     sweep = SweepConfig(trials=trials, sampler=config.sampler, seeds=plan.first_seeds)
     keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))

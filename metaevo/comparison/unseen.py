@@ -96,8 +96,7 @@ def build_all(
             )
         try:
             own = settings_of(settings, name, change)
-            task = TaskConfig(change.env or name, change.env_params)
-            environment = make_environment(task, settings.learner)
+            environment = make_environment(own.task, own.learner)
             built = experiment._replace(settings=own, environment=environment)
             entries.check(built)
             bound = built.task(evolved.functions(), example)
@@ -118,8 +117,8 @@ def unseen_tasks(
     """
     tasks, where = settings.evaluation.unseen, "evaluation.unseen"
     built = build_all(settings, tasks, experiment, where)
-    for name, change in tasks.items():
-        this = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
+    for name, task in built.items():
+        this = seen_in(task.settings.task, settings.learner)
         for other in seen:
             if _same(this, other):
                 by = f"{other.rule} was evolved on" if other.rule else "evolution sees"

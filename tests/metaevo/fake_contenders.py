@@ -5,9 +5,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from metaevo.comparison.comparison import Comparison, Entry
+from metaevo.comparison.comparison import Comparison
 from metaevo.comparison.evaluation import EvaluationConfig
-from metaevo.comparison.tuning import tuning_space
+from metaevo.comparison.tuning import Entry, tuning_space
 from metaevo.training.agents import Trained
 from purerl import ppo
 from tests.metaevo.evolving import settings_of
