@@ -14,6 +14,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.fitness import Windows
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
+from metaevo.tuning.space import dotted_space
 from purerl.types import MetaParams
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -143,7 +144,7 @@ def check(experiment: Experiment) -> None:
                 f"allowed: {', '.join(sorted(names))}"
             )
     for name, rules in settings.evaluation.own.items():
-        others = set(rules) - set(settings.evaluation.space)
+        others = set(rules) - set(dotted_space(settings.evaluation.space))
         if settings.evaluation.sampler == "grid" and others:
             raise ConfigError(
                 f"evaluation.own.{name}: {sorted(others)} are not in evaluation.space, and in a "

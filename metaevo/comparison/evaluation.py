@@ -21,7 +21,6 @@ from metaevo.training.population import Population
 from metaevo.training.task import LearnerSettings, with_changes
 from metaevo.training.tasks import NamedTask
 from metaevo.tuning.config import MOST
-from metaevo.tuning.space import dotted_space
 from purerl.types import MetaParams
 
 Progress = Callable[[int], Any]
@@ -61,13 +60,6 @@ class EvaluationConfig:
     tune_learned: bool = False
     """whether the learned part, too, is tuned on each of several tasks, with the same budget; the
     report then has both scores, and the verdict is of the tuned part"""
-
-    @staticmethod
-    def upgraded(raw: PlainDict) -> PlainDict:
-        """Return plain data with a dotted space."""
-        if isinstance(raw.get("space"), dict):
-            return {**raw, "space": dotted_space(raw["space"])}
-        return raw
 
 
 class JudgedSettings(LearnerSettings, HasRun):

@@ -30,7 +30,7 @@ from metaevo.training.population import Population
 from metaevo.tuning import ranges
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
 from metaevo.tuning.objective import statistic
-from metaevo.tuning.space import TRACED, Space, make_space
+from metaevo.tuning.space import TRACED, Space, dotted_space, make_space
 from metaevo.tuning.study import Outcome, Study
 from purerl.types import MetaParams
 
@@ -67,19 +67,19 @@ def tuning_space(settings: JudgedSettings, own: Mapping[str, PlainMapping] | Non
     Raises:
         ConfigError: naming the key.
     """
-    config = settings.evaluation
-    if not config.space:
+    space, is_grid = dotted_space(settings.evaluation.space), settings.evaluation.sampler == "grid"
+    if not space:
         return Space({}, {})
     known = flatten(to_dict(settings.hyperparams))
-    _check_names("evaluation.space", config.space, known)
-    shared = _space("evaluation.space", config.space, settings)
+    _check_names("evaluation.space", space, known)
+    shared = _space("evaluation.space", space, settings)
     _check_names("evaluation.own", own or {}, known)
     own = dict(own or {})
-    if config.sampler == "grid":
-        own = {name: rule for name, rule in own.items() if name in config.space}
+    if is_grid:
+        own = {name: rule for name, rule in own.items() if name in space}
     if not own:
         return shared
-    if config.sampler == "grid":
+    if is_grid:
         axes = _space("evaluation.own", own, settings).entries
         for name in own:
             count = len(shared.axes(GRID_POINTS)[TRACED + name])
@@ -90,7 +90,7 @@ def tuning_space(settings: JudgedSettings, own: Mapping[str, PlainMapping] | Non
                     "has"
                 )
             own[name] = {"choice": points}
-    return _space("evaluation.own", {**config.space, **own}, settings)
+    return _space("evaluation.own", {**space, **own}, settings)
 
 
 def trials_of(config: EvaluationConfig, space: Space) -> int:

@@ -4,7 +4,9 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
+
+from metaevo.config.errors import ConfigError, show
 
 COMMANDS = {
     **dict.fromkeys(("seeds", "value_loss"), "train"),
@@ -14,21 +16,19 @@ COMMANDS = {
 """The `metaevo` command of each setting at the root of a config."""
 
 
-class UnknownKey(NamedTuple):
-    """A key that a section of the settings does not have."""
+class UnknownKeyError(ConfigError):
+    """A dotted key that a section of the settings does not have; `siblings` are those it has."""
 
-    shown: str
-    key: str
-    """dotted"""
-    siblings: list[str]
-    """the keys that the section has"""
+    def __init__(self, key: str, siblings: list[str]):
+        super().__init__(f"unknown key {show(key)}")
+        self.key, self.siblings = key, siblings
 
     def explained(self, root: Any) -> str:
         """Return the message; `root` is the dataclass of all settings."""
         section = self.key[: self.key.rfind(".") + 1]
         hint = of_key(self.key, [section + each for each in self.siblings], root)
         allowed = ", ".join(sorted(self.siblings)) or "none"
-        return f"unknown key {self.shown}{hint}; allowed: {allowed}"
+        return f"{self}{hint}; allowed: {allowed}"
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:

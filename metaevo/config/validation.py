@@ -2,9 +2,8 @@
 
 A config is a nested dataclass that does not import this module. Annotations define the allowed
 values (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `PlainDict`, `X | None`),
-and `__post_init__` checks fields together. A static method `upgraded` may convert the data of an
-earlier version. A mistake raises a `ConfigError`: one line with the key, the value and the allowed
-values.
+and `__post_init__` checks fields together. A mistake raises a `ConfigError`: one line with the key,
+the value and the allowed values.
 """
 
 import contextlib
@@ -46,10 +45,8 @@ def from_dict(cls: type[T], data: Any) -> T:
     try:
         converted: T = _convert(cls, to_dict(data), "", dataclasses.MISSING)
         return converted
-    except _ProblemsError as problems:
-        first, *others = problems.args
-        first = first.explained(cls) if isinstance(first, hints.UnknownKey) else first
-        raise ConfigError(first + (f" (and {len(others)} more)" if others else "")) from None
+    except hints.UnknownKeyError as error:
+        raise ConfigError(error.explained(cls)) from None
 
 
 def to_dict(config: Any) -> Any:
@@ -93,10 +90,6 @@ def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
     return flat
 
 
-class _ProblemsError(Exception):
-    """All problems of a value: a line or an `UnknownKey` each."""
-
-
 def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
     """Convert a value to the annotation `kind`; missing keys come from `default`."""
     origin, arguments = get_origin(kind), get_args(kind)
@@ -106,11 +99,11 @@ def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
         result = _convert(arguments[0], value, path, default)
         for holds, limit in _limits(arguments[1:]):
             if result is not None and not holds(result):
-                raise _ProblemsError(f"{path} = {show(value)}: must be {limit}")
+                raise ConfigError(f"{path} = {show(value)}: must be {limit}")
         return result
     if origin in (Union, types.UnionType):
         for option in arguments:
-            with contextlib.suppress(_ProblemsError):
+            with contextlib.suppress(ConfigError):
                 return _convert(option, value, path, default)
         options = [option for option in arguments if option is not type(None)]
         if len(options) == 1:  # its own message is more precise
@@ -135,37 +128,29 @@ def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
     elif kind is Any or type(value) is kind:
         return value
     shown = f"{path} = {show(value)}" if path else "the config"
-    raise _ProblemsError(f"{shown}: must be {describe(kind)}")
+    raise ConfigError(f"{shown}: must be {describe(kind)}")
 
 
 def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any) -> Any:
     kinds = get_type_hints(cls, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     prefix = f"{path}." if path else ""
-    problems: list[str | hints.UnknownKey] = []
-    if hasattr(cls, "upgraded"):  # written by an earlier version
-        value = cls.upgraded(value)
     for key in value:
         if key not in fields:
-            problems.append(hints.UnknownKey(show(f"{prefix}{key}"), f"{prefix}{key}", [*fields]))
+            raise hints.UnknownKeyError(f"{prefix}{key}", [*fields])
     arguments = {}
     for name, field in fields.items():
         known = getattr(default, name) if isinstance(default, cls) else default_of(field)
         if name not in value:
             arguments[name] = known
             if known is dataclasses.MISSING:
-                problems.append(f"missing key '{prefix}{name}': {describe(kinds[name])}")
-            continue
-        try:
+                raise ConfigError(f"missing key '{prefix}{name}': {describe(kinds[name])}")
+        else:
             arguments[name] = _convert(kinds[name], value[name], prefix + name, known)
-        except _ProblemsError as found:
-            problems.extend(found.args)
-    if not problems:
-        try:
-            return cls(**arguments)
-        except ValueError as error:
-            problems.append(f"{path}: {error}" if path else str(error))
-    raise _ProblemsError(*problems)
+    try:
+        return cls(**arguments)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}" if path else str(error)) from None
 
 
 def default_of(field: "dataclasses.Field[Any]") -> Any:

@@ -9,7 +9,7 @@ import jax
 from metaevo.components import learners
 from metaevo.components.parts import Evolved
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, consent
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
 from purerl import envs
@@ -57,13 +57,6 @@ class TaskConfig:
     """the environment's name"""
     env_params: PlainDict = field(default_factory=dict)
     """overrides of the environment's parameters"""
-
-    @staticmethod
-    def upgraded(raw: PlainDict) -> PlainDict:
-        """Raise `ConfigError` for a list, which earlier versions accepted."""
-        if isinstance(raw.get("env"), list | tuple):
-            raise ConfigError(f"task.env = {show(raw['env'])}: must be one; use tasks for several")
-        return raw
 
 
 def with_task(settings: PlainMapping) -> PlainDict:
