@@ -8,7 +8,6 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison.comparison import Comparison, train
 from metaevo.comparison.entries import make_population, with_another
-from metaevo.comparison.evaluation import Progress
 from metaevo.comparison.tuning import Entry
 from metaevo.components import learners
 from metaevo.components.component import LEARNED, Ablation, Found, Row
@@ -19,6 +18,7 @@ from metaevo.reports.page import Table
 from metaevo.training.agents import Trained
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
+from metaevo.tuning.objective import Progress
 from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams
 

@@ -13,12 +13,13 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.evaluation import EvaluationConfig, Progress, train_variants
+from metaevo.comparison.evaluation import EvaluationConfig, train_variants
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import Entry, plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
 from metaevo.training.agents import Trained
+from metaevo.tuning.objective import Progress
 from purerl.types import PyTree
 
 Settings = Mapping[str, float | None]

@@ -4,9 +4,9 @@ Every contender gets the same tuning: a race of as many settings on the same see
 frames. The winners are then trained on held-out seeds, and these scores are reported.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 from annotated_types import Interval
@@ -21,10 +21,8 @@ from metaevo.training.population import Population
 from metaevo.training.task import LearnerSettings, with_changes
 from metaevo.training.tasks import NamedTask
 from metaevo.tuning.config import MOST
+from metaevo.tuning.objective import Progress
 from purerl.types import MetaParams
-
-Progress = Callable[[int], Any]
-"""Called with the number of environment steps just done."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import numpy as np
 from metaevo.comparison.evaluation import (
     EvaluationConfig,
     JudgedSettings,
-    Progress,
     train_variants,
 )
 from metaevo.comparison.racing import Round, race, rounds_of, seeds_within
@@ -29,7 +28,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.tuning import ranges
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
-from metaevo.tuning.objective import statistic
+from metaevo.tuning.objective import Progress, statistic
 from metaevo.tuning.space import TRACED, Space, dotted_space, make_space
 from metaevo.tuning.study import Outcome, Study
 from purerl.types import MetaParams

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from metaevo.config.checks import LIMIT
 from metaevo.config.errors import show
 from metaevo.config.validation import flatten, to_dict
 
-INT_LIMIT = 2**31 - 1
-"""Counters and indices are int32 on the devices."""
 WIDER = ("run.seed",)
 """settings that are not sent to devices"""
 SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
@@ -26,8 +25,8 @@ def check_numbers(settings: object) -> None:
         for number in _numbers(value):
             where = f"{key} = {show(number)}"
             if isinstance(number, int):
-                if abs(number) > INT_LIMIT and key not in WIDER:
-                    raise ValueError(f"{where}: must be at most {INT_LIMIT} in size")
+                if abs(number) > LIMIT and key not in WIDER:
+                    raise ValueError(f"{where}: must be at most {LIMIT} in size")
             elif number != number:
                 raise ValueError(f"{where}: must be a number")
             elif number and np.isfinite(number) and not SMALLEST <= abs(number) <= LARGEST:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, show
-from metaevo.config.numbers import INT_LIMIT
+from metaevo.config.checks import LIMIT
 from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import (
@@ -39,10 +39,10 @@ def check_evolution(
     rows = strategy.population_size * config.seeds_per_candidate * tasks_per_generation(problem)
     rows += config.validation_seeds * validation_tasks(problem)
     rows += config.reference_seeds * (tasks_per_generation(problem) + validation_tasks(problem))
-    if rows > INT_LIMIT:
+    if rows > LIMIT:
         raise ConfigError(
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
-            f"generation are more than {INT_LIMIT}"
+            f"generation are more than {LIMIT}"
         )
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     check_meta_params(shapes, perturbed=strategies.perturbs(strategy))

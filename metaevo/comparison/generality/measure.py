@@ -1,6 +1,6 @@
 """A rule measured on one task: its learning rate tuned, then fresh agents trained and scored."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,9 +21,9 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
 from metaevo.training.task import with_changes
+from metaevo.tuning.objective import Progress
 from purerl.types import Hyperparams
 
-Progress = Callable[[int], Any]
 Setting = Mapping[str, float]
 """Hyperparameters that differ from the task's, the learning rate among them."""
 
@@ -82,11 +82,10 @@ class Bench:
         keys = keys_for(self._version, purpose, self.benchmark.seeds)
         return self._train(keys, [setting], progress)[0]
 
-    def random(self, progress: Progress | None = None) -> np.ndarray:
+    def random(self) -> np.ndarray:
         """Return the scores [seeds] of agents that never learn."""
         keys = keys_for(self._version, Purpose.NORMALISATION, self.benchmark.seeds)
-        still = self.hyperparams.random_play()
-        return np.asarray(self.population.train(keys, [still], progress=progress).scores)[0]
+        return np.asarray(self.population.train(keys, [self.hyperparams.random_play()]).scores)[0]
 
     def _train(
         self, keys: Any, changes: Sequence[Setting], progress: Progress | None
