@@ -45,11 +45,14 @@ class Progress(tqdm):
 
     def update(self, n: float | None = 1) -> bool | None:
         """Advance; the first step, which compiles, does not count for the time left."""
-        if self._compiles and 0 < (n or 0) < self.total - self.n:
+        step, left = n or 0, (self.total or 0) - self.n
+        if self._compiles and 0 < step < left:
             self._compiles = False
-            self.initial = self.n = self.last_print_n = self.n + n
-            self.last_print_t = self._time()
-            return self.refresh()
+            self.unpause()
+            self.n += step
+            self.initial = self.last_print_n = self.n
+            self.refresh()
+            return True
         return super().update(n)
 
     def display(self, *arguments: Any, **options: Any) -> None:
