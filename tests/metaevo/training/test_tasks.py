@@ -260,7 +260,7 @@ def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
         with pytest.raises(ConfigError, match="evolution sees this task"):
             study_of(evaluation=evaluation)
     else:
-        assert [each.name for each in study_of(evaluation=evaluation).unseen] == ["other"]
+        assert list(study_of(evaluation=evaluation).unseen) == ["other"]
 
 
 @pytest.mark.long
