@@ -214,7 +214,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
     copy = run.path / "losses" / "value_loss"
     assert (copy / "component" / "scaled.py").read_text() == SCALED
     moved = LearnerStudy(settings, run.path, trust_source=True)
-    assert moved.parts.fixed["value_loss"](None, *arguments) == function(None, *arguments)
+    assert moved.experiment.fixed["value_loss"](None, *arguments) == function(None, *arguments)
 
 
 @pytest.mark.parametrize(
