@@ -96,7 +96,7 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     [
         ({"evolve": "value_los"}, "evolve"),
         ({"env": "GridWorl"}, "env"),
-        ({"env": ["GridWorld", "Doors"]}, "must be text"),
+        ({"env": ["GridWorld", "Doors"]}, "use tasks"),
         ({"train": {"total_timestep": 5}}, "total_timestep"),
         ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
     ],
