@@ -14,6 +14,8 @@ COMMANDS = {
     **dict.fromkeys(("space", "sweep"), "sweep"),
 }
 """The `metaevo` command of each setting at the root of a config."""
+INSTEAD = {"task.env": "; use tasks for several"}
+"""Hints for values of the wrong type, by dotted key."""
 
 
 class UnknownKeyError(ConfigError):

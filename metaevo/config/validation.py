@@ -128,7 +128,7 @@ def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
     elif kind is Any or type(value) is kind:
         return value
     shown = f"{path} = {show(value)}" if path else "the config"
-    raise ConfigError(f"{shown}: must be {describe(kind)}")
+    raise ConfigError(f"{shown}: must be {describe(kind)}{hints.INSTEAD.get(path, '')}")
 
 
 def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any) -> Any:
