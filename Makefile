@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints gpu-programs test-gpu-programs
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
 	@echo 'Example:   make evolve ARGS="--learner ppo --run-dir runs/a"'
 
