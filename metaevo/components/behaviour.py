@@ -1,6 +1,6 @@
 """What programs compute on a fixed batch of inputs: to reject useless ones and find duplicates.
 
-    outputs = fingerprint(config, meta_params)       # [points], for each program of a schedule
+    outputs = program.fingerprint(config, meta_params)
     is_valid(outputs)                                # worth training
     is_same(outputs, others)                         # another text for the same rule
 
@@ -8,14 +8,12 @@ An output is what training uses: the slope of a loss, the step of an optimizer, 
 schedule. All functions can be transformed by `jax.jit` and by `jax.vmap` over programs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.components import program
-from metaevo.components.interpreter import evaluate
 from metaevo.components.signals import SIGNALS, TIMES
 from metaevo.config.plain import PlainMapping
 from purerl.types import Context
@@ -74,40 +72,24 @@ def _sized(rng: np.random.Generator, points: int, low: float, high: float) -> np
     return rng.choice([-1, 1], points) * np.exp(rng.uniform(np.log(low), np.log(high), points))
 
 
-def fingerprint(
-    config: program.Config, meta_params: PlainMapping, points: int = POINTS
+def inputs_of(slot: str, points: int) -> dict[str, jax.Array]:
+    """Return the batch of a slot as arrays of JAX, each [points]."""
+    return {name: jnp.asarray(each) for name, each in batch(slot, points).items()}
+
+
+def slopes(
+    slot: str, loss: Callable[..., jax.Array], meta_params: PlainMapping, points: int = POINTS
 ) -> jax.Array:
-    """Return the outputs of a component on the batch of its slot, [programs * points].
-
-    `meta_params` has codes [programs, length] and constants [programs, length].
-    """
-    inputs = {name: jnp.asarray(each) for name, each in batch(config.slot, points).items()}
-    if config.slot in ("value_loss", "policy_loss"):
-        loss = program.make(config).apply
-        times = {name: inputs.pop(name) for name in TIMES if name in inputs}
-        return _slopes(loss, meta_params, times, *inputs.values())
-    values = [inputs[name] for name in config.names]
-    programs = [
-        (meta_params["codes"][number], meta_params["constants"][number])
-        for number in range(config.count)
-    ]
-    return jnp.concatenate([evaluate(config.operations, each, values) for each in programs])
-
-
-def _slopes(
-    loss: Callable[..., jax.Array],
-    meta_params: PlainMapping,
-    times: Mapping[str, jax.Array],
-    *arguments: jax.Array,
-) -> jax.Array:
-    """Return the derivative of a loss by its first argument, [points]."""
+    """Return the derivatives of a loss by its first argument on the batch of a slot, [points]."""
+    inputs = inputs_of(slot, points)
+    times = {name: inputs.pop(name) for name in TIMES if name in inputs}
 
     def slope(times, argument, *others):
         updates = jnp.exp(10.0 * times.get("length", 0.0))
         context = Context(None, progress=times["progress"], num_updates=updates)
         return jax.grad(lambda x: loss(meta_params, context, x, *others))(argument)
 
-    return jax.vmap(slope)(times, *arguments)
+    return jax.vmap(slope)(times, *inputs.values())
 
 
 def is_valid(outputs: jax.Array) -> jax.Array:

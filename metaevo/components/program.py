@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Interval
 
-from metaevo.components import formula, interpreter, zoo
+from metaevo.components import behaviour, formula, interpreter, zoo
 from metaevo.components.component import Component
 from metaevo.components.expressions import parse
 from metaevo.components.program_text import compiled, text
@@ -207,13 +207,27 @@ def make(config: Config) -> Component:
     return Component(init, fill(config.slot, rule, config.hyperparams))
 
 
+def fingerprint(
+    config: Config, meta_params: PlainMapping, points: int = behaviour.POINTS
+) -> jax.Array:
+    """Return the outputs of programs on the batch of their slot, [programs * points]."""
+    if SLOTS[config.slot].scalars:
+        return behaviour.slopes(config.slot, make(config).apply, meta_params, points)
+    inputs = behaviour.inputs_of(config.slot, points)
+    values = [inputs[name] for name in config.names]
+    codes, constants = meta_params["codes"], meta_params["constants"]
+    outputs = [
+        interpreter.evaluate(config.operations, (codes[number], constants[number]), values)
+        for number in range(config.count)
+    ]
+    return jnp.concatenate(outputs)
+
+
 def programs(config: Config) -> Programs:
     """Return how programs behave, for strategies that vary them."""
-    from metaevo.components import behaviour  # which evaluates the component of this module
-
     return Programs(
         config.depth,
-        functools.partial(behaviour.fingerprint, config),
+        functools.partial(fingerprint, config),
         behaviour.is_valid,
         behaviour.is_same,
         config.text,

@@ -119,7 +119,7 @@ class Judge:
             state = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
         self._trials = Trials(settings, Path(state), batch)
-        fingerprint = functools.partial(behaviour.fingerprint, self._config, points=POINTS)
+        fingerprint = functools.partial(program.fingerprint, self._config, points=POINTS)
         self._fingerprint = jax.jit(fingerprint)
         evolution = settings.evolution
         self._seeds, self._more = evolution.seeds_per_candidate, evolution.validation_seeds

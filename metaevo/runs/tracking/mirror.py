@@ -5,48 +5,23 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from metaevo.config import ConfigError, files, flatten
-from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Child, check_child, check_record
 from metaevo.runs.tracking.destination import Destination
-
-if TYPE_CHECKING:
-    from metaevo.runs.tracking.mlflow_run import MlflowRun
-    from metaevo.runs.tracking.wandb_run import WandbRun
+from metaevo.runs.tracking.remote import About, Remote
 
 ARTIFACTS = (
     "evaluation.json", "trials.csv", "best.yaml", "learning_curves.csv", "figures", "meta_params",
     "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
-
-
 POLL_SECONDS = 1.0
 """between two looks at a run that continues"""
-
-
-@dataclass(frozen=True)
-class About:
-    """Identity and settings of a run, as services show them."""
-
-    id: str
-    """the same whenever the run is sent"""
-    name: str
-    job_type: str
-    project: str
-    config: PlainDict
-    environment: PlainDict
-    """versions, devices, git commit, command line"""
-    started: float
-    """seconds since 1970"""
-    folder: Path
-    """the run directory, by whose name services group the run and its nested runs"""
 
 
 def send(run: RunDirectory, destination: Destination, over: threading.Event | None = None) -> None:
@@ -78,7 +53,7 @@ class Mirror:
         """Prepare to send a run; raises `ConfigError` if a file is damaged, or is a link."""
         files.refuse_links(run.path)
         self._run, self._destination = run, destination
-        self._opened: WandbRun | MlflowRun | None = None
+        self._opened: Remote | None = None
         self._records = _Tail(run.metrics_path, check_record)
         self._children = _Tail(run.tracked_path, check_child)
         saved, path = run.read_config(), run.path.absolute()
@@ -94,7 +69,7 @@ class Mirror:
             folder=path,
         )
 
-    def _remote(self) -> "WandbRun | MlflowRun":
+    def _remote(self) -> Remote:
         """Open the run at the service, the first time."""
         if self._opened is None:
             self._opened = open_remote(self._destination, self._about)
@@ -129,9 +104,7 @@ class Mirror:
         remote.finish(completed=True)
 
 
-def open_remote(
-    destination: Destination, about: About, parent: str | None = None
-) -> "WandbRun | MlflowRun":
+def open_remote(destination: Destination, about: About, parent: str | None = None) -> Remote:
     """Open a run at a service, or continue it; importing its package takes seconds."""
     if destination.service == "wandb":
         from metaevo.runs.tracking.wandb_run import WandbRun
@@ -140,22 +113,6 @@ def open_remote(
     from metaevo.runs.tracking.mlflow_run import MlflowRun
 
     return MlflowRun(about, destination.where, parent)
-
-
-def numbers_of(record: PlainDict) -> dict[str, float]:
-    """Return the numbers of a record as `kind/name`, without its index."""
-    kind = record["kind"]
-    return {
-        f"{kind}/{name}": value
-        for name, value in record.items()
-        if name != kind and type(value) in (int, float)
-    }
-
-
-def files_in(path: Path) -> list[Path]:
-    """Return the finished files at or below a path, in order."""
-    found = [path] if path.is_file() else sorted(path.rglob("*"))
-    return [each for each in found if each.is_file() and not each.name.endswith(".tmp")]
 
 
 class _Tail:

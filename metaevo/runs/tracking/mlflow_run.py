@@ -6,7 +6,7 @@ from pathlib import Path
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.tracking.mirror import About, files_in, numbers_of
+from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
 RUN_ID = "metaevo.run_id"
 """tag that identifies a run"""

@@ -9,7 +9,7 @@ import wandb
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.runs.tracking.mirror import About, files_in, numbers_of
+from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
 _START_SECONDS = 20.0
 _FINISH_SECONDS = 300.0  # `metaevo sync` waits; a run gives up after `run.track_wait`

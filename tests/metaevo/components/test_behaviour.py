@@ -18,7 +18,7 @@ def stacked(config, *expressions):
 
 @functools.cache
 def compiled(config):
-    return jax.jit(jax.vmap(functools.partial(behaviour.fingerprint, config)))
+    return jax.jit(jax.vmap(functools.partial(program.fingerprint, config)))
 
 
 def fingerprints(config, *expressions):
@@ -48,7 +48,7 @@ def test_a_schedule_has_a_fingerprint_of_each_program():
     config = program.Config("schedule", operations=("subtract",), hyperparams=both, length=4)
     programs = stacked(config, "1 - progress", "0.5")
     pair = {name: each[:, 0] for name, each in programs.items()}
-    found = behaviour.fingerprint(config, pair)
+    found = program.fingerprint(config, pair)
     progress = np.linspace(0, 1, behaviour.POINTS)
     np.testing.assert_allclose(found, [*(1 - progress), *np.full(behaviour.POINTS, 0.5)], 1e-5)
 
@@ -77,7 +77,7 @@ def test_validity():
     no_program = {"codes": jnp.full((1, 24), 3), "constants": jnp.zeros((1, 24))}
     for gives in ("value", "slope"):
         config = program.Config("policy_loss", gives, operations=("add",))
-        assert not behaviour.is_valid(behaviour.fingerprint(config, no_program))
+        assert not behaviour.is_valid(program.fingerprint(config, no_program))
 
 
 @pytest.mark.parametrize(

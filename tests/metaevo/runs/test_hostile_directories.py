@@ -16,7 +16,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import mirror
 from metaevo.runs.tracking.destination import Destination
-from metaevo.runs.tracking.mirror import files_in
+from metaevo.runs.tracking.remote import files_in
 from metaevo.tuning.storage import JOURNAL, open_storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
