@@ -91,8 +91,8 @@ def build_all(
     for name, change in (tasks or {}).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{where}: {show(name)} must have only letters, digits, '.', '_', '-', "
-                "with the environment's below it: {env: suite/name}"
+                f"{where}: {show(name)} must have only letters, digits, '.', '_' and '-'; "
+                "the environment may have another name: env: NAME"
             )
         try:
             own = settings_of(settings, name, change)

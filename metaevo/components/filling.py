@@ -7,7 +7,7 @@ from typing import Any
 
 from metaevo.components import copies, discovery, learners, published, seen, zoo
 from metaevo.components.seen import SeenTask
-from metaevo.config import ConfigError, consent
+from metaevo.config import ConfigError, consent, hints
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 
@@ -53,7 +53,8 @@ def fill(
     if rule.endswith(".py"):
         consent.check_file(slot, rule)
     elif not (zoo.is_name(rule) or published.is_file_name(rule) or os.path.isdir(rule)):
-        raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}")
+        hint = hints.of_value(name, HAND_WRITTEN[slot])
+        raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}{hint}")
     try:
         return discovery.load(rule, slot=slot, trust_source=trust_source, learner=learner)
     except ConfigError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping, listed
@@ -214,7 +215,8 @@ def compare(
             directory or `zoo:NAME` that it reads.
         seeds: held-out seeds of every contender.
         space: hyperparameters to tune, each with a list of values or a range; by default none.
-        trials: settings that each contender races.
+        trials: settings that each contender races. The finalists have as many seeds as the
+            comparison, at most 64.
         tuning_seeds: seeds of every setting in the first round; None for as many frames for each
             contender as the evolution used, which needs its result.
         contenders: names of hand-written functions; by default all of the slot.
@@ -242,6 +244,7 @@ def compare(
         space=dict(space or {}),
         trials=trials,
         tuning_seeds=tuning_seeds,
+        final_seeds=max(1, min(seeds, FINAL_SEEDS)),
         contenders=listed(contenders),
     )
 

@@ -16,6 +16,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
+from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_experiment
@@ -145,7 +146,8 @@ class LearnerStudy(Study):
         settings = self.settings
         if len(self.tasks) == 1 and not settings.evolution.reference_seeds:
             return measured
-        bounds = [measure_bounds(*each) for each in self.seen.items()]
+        tasks = Progress(self.seen.items(), desc="measuring the scale of each task", leave=False)
+        bounds = [measure_bounds(*each) for each in tasks]
         scales = {key: [getattr(each, key) for each in bounds] for key in Bounds._fields}
         return {**measured, "normalisation": scales}
 

@@ -92,13 +92,13 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     count = settings.run.evolution_seeds
     members = members_of(path, settings)
     directories = [each.directory for each in members] if count > 1 else [run.directory]
+    print(f"run directory: {path}", file=sys.stderr, flush=True)
     resolved = hosts.broadcast_from_first(lambda: _resolve(study, run, directories))
     if resolved is None:
         generations = len(directories[0].read_metrics("generation"))
         evolutions = f"{count} evolutions, " if count > 1 else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
         return 0
-    print(f"run directory: {path}", file=sys.stderr, flush=True)
     evolution = make_evolution(study, settings, resolved)
     _start(run, resolved, evolution)
     with run.working():

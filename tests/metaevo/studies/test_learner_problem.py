@@ -46,6 +46,8 @@ def test_it_is_evolved_and_compared_in_memory(problem, found):
     assert result.difference == pytest.approx(judged["learned (tuned)"] - judged[result.baseline])
     assert result.interval[0] <= result.difference <= result.interval[1]
     assert [record["seeds"] for record in result.table()] == [4] * len(result.rows)
+    # Tuning costs little, too: no finalist has more seeds than the comparison.
+    assert 0 < max(row.tuning_frames for row in result.rows) < 64 * problem.frames
 
 
 def test_its_function_fills_the_slot(problem, found):
