@@ -18,6 +18,8 @@ from purerl.learners import LEARNERS
 from purerl.types import Context
 
 NAMES = zoo.names()
+SEVERAL_TASKS = "ppo-momenta", "lpg-tasks"
+"""Their numbers come from many tasks."""
 SMALL = 256 * 1024
 """An entry is kilobytes."""
 
@@ -43,8 +45,13 @@ def test_an_entry_fills_its_slot(name):
     SLOTS[card["slot"]].rehearse(entry.name, function, meta_params, hyperparams)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each in SEVERAL_TASKS else pytest.mark.long)
+        for each in NAMES
+    ],
+)
 def test_one_number_of_each_entry_is_reproduced(name):
     entry = zoo.find(name)
     assert max(each.distance for each in repeat(entry, 16).values()) < 4.5

@@ -296,11 +296,11 @@ def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
         "seeds": 0, "tuning_seeds": 1, "final_seeds": 8, "ablation_seeds": 0,
-        "contenders": ["adam"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
+        "contenders": ["squared"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
-    raw = {**LEARNS, "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
+    raw = {**LEARNS, "evolve": "value_loss", "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
            "evaluation": judged_on}  # fmt: skip
     settings = evolving.settings_of(raw)
     path = tmp_path / "run"
@@ -311,7 +311,7 @@ def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
     assert set(judged["tasks"]) == {"GridWorlds"}
     for each in (result["seen"], judged):
-        assert tuning_frames(each)["learned"] == tuning_frames(each)["adam"] > 0
+        assert tuning_frames(each)["learned"] == tuning_frames(each)["squared"] > 0
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     for name in ("poles", "Catch-bsuite"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wandb
 
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
 from metaevo.comparison.compare_runs.seed_run import Source, seed_run
@@ -144,6 +145,7 @@ def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WANDB_MODE")
+    wandb.teardown()  # the service of earlier tests, which may have ended
     run = RunDirectory.create(tmp_path / "n", "train")
     config = {
         "run": {"seed": 5, "wandb": "offline", "wandb_project": "p", "mlflow": None},
