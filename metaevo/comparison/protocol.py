@@ -55,15 +55,11 @@ def compare(
     ablations = inspector.ablations(found.meta_params) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
-    with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
-        result, trained = comparison.run(path / "tuning", progress, bar.stage)
+    with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True,
+                     check_stop=check_stop) as bar:  # fmt: skip
+        result, trained = comparison.run(path / "tuning", bar.update, bar.stage)
         bar.stage("ablations")
-        more = run_ablations(ablations, comparison, experiment, progress)
+        more = run_ablations(ablations, comparison, experiment, bar.update)
     result["evolution_frames"] = evolution_frames
     fitness, others = inspector.settings.fitness, comparison.discovered[1:]
     result["curves"] = RETURN if fitness.mean_return or fitness.final_return else REWARD

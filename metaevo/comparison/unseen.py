@@ -194,12 +194,8 @@ def judge(
     ends = [each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons]
     results: dict[str, UnseenResult] = {}
     done = 0
-    with Progress(total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
+    with Progress(total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True,
+                  check_stop=check_stop) as bar:  # fmt: skip
         for name, this, end in zip(tasks, comparisons, ends, strict=True):
             key = digest_of_text(
                 str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])
@@ -209,9 +205,9 @@ def judge(
                 bar.stage(f"{name}: {text}")
 
             def train(name: str = name, this: Comparison = this) -> PlainDict:
-                rows, _ = this.measure(path / kept / f"tuning-{name}", progress, stage)
+                rows, _ = this.measure(path / kept / f"tuning-{name}", bar.update, stage)
                 stage("random play")
-                return {"variants": rows, **scores_of_ends(this, rows, progress)}
+                return {"variants": rows, **scores_of_ends(this, rows, bar.update)}
 
             scores = cached_in(path / kept / f"{name}.json", UnseenScores, key, train)
             done += end

@@ -86,13 +86,9 @@ def judge(
         {LEARNED: meta_params},
         replacements={each.name: each.replacement for each in candidates},
     )
-    with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
-        result, _ = comparison.run(path / "tuning", progress, bar.stage)
+    with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True,
+                  check_stop=check_stop) as bar:  # fmt: skip
+        result, _ = comparison.run(path / "tuning", bar.update, bar.stage)
     return _summary(result, part, candidates, meta_params)
 
 

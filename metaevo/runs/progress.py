@@ -1,6 +1,7 @@
 """A progress bar that names its stage and keeps its clock running between steps."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
@@ -21,12 +22,17 @@ class Progress(tqdm):
     SECONDS = 1.0
     """between two refreshes"""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Take the arguments of `tqdm`; `desc` is the first stage."""
+    def __init__(
+        self, *arguments: Any, check_stop: Callable[[], None] = lambda: None, **options: Any
+    ) -> None:
+        """Take the arguments of `tqdm`; `desc` is the first stage.
+
+        `check_stop` is called after every step; it raises an exception to stop.
+        """
         # The logged values come first, because a narrow terminal cuts off the end.
         options.setdefault("bar_format", FORMAT)
         options.setdefault("dynamic_ncols", True)
-        self._over = threading.Event()
+        self._check_stop, self._over = check_stop, threading.Event()
         self._clock: threading.Thread | None = None
         self._shown: tuple[str, int] | None = None
         super().__init__(*arguments, **options)
@@ -43,7 +49,7 @@ class Progress(tqdm):
                 self._compiles = False
             self.set_description_str(text)
 
-    def update(self, n: float | None = 1) -> bool | None:
+    def update(self, n: float | None = 1) -> None:
         """Advance; the first step, which compiles, does not count for the time left."""
         step, left = n or 0, (self.total or 0) - self.n
         if self._compiles and 0 < step < left:
@@ -52,8 +58,9 @@ class Progress(tqdm):
             self.n += step
             self.initial = self.last_print_n = self.n
             self.refresh()
-            return True
-        return super().update(n)
+        else:
+            super().update(n)
+        self._check_stop()
 
     def display(self, *arguments: Any, **options: Any) -> None:
         """Draw the bar; into a file only if it has a new stage or percent."""

@@ -150,13 +150,8 @@ def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> 
     row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
     rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
     total = settings.seeds + min(config.gymnasium, settings.seeds)
-    with Progress(total=total, desc="playing", unit="agent") as bar:
-
-        def progress(agents):
-            bar.update(agents)
-            run.check_stop()
-
-        played = [_row(f"{kind} policy", row_map(rows, progress))]
+    with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
+        played = [_row(f"{kind} policy", row_map(rows, bar.update))]
         scores = []
         for index in range(total - settings.seeds):
             policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
@@ -174,7 +169,7 @@ def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> 
                 )
             except ValueError as error:  # observations of another size
                 raise ConfigError(f"evaluation.gymnasium: {error}") from error
-            progress(1)
+            bar.update()
         if scores:
             played.append(_row(f"{kind} policy in Gymnasium", np.asarray(scores)))
     return played

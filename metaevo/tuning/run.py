@@ -114,7 +114,7 @@ def _search(this: SweepRun) -> None:
     done = sum(record.frames for record in study.records())
     with Progress(
         total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
-        unit_scale=True,
+        unit_scale=True, check_stop=run.check_stop,
     ) as bar:  # fmt: skip
         watch = _watch(this, bar)
         while True:
@@ -149,11 +149,7 @@ def _watch(this: SweepRun, bar: Progress) -> Watch:
             best[:] = [max(best)]  # `study.best` would read all earlier trials again
             bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})", refresh=False)
 
-    def progress(frames: int) -> None:
-        bar.update(frames)
-        this.run.check_stop()
-
-    return Watch(done, this.study.should_prune, progress, bar.stage, this.run.directory)
+    return Watch(done, this.study.should_prune, bar.update, bar.stage, this.run.directory)
 
 
 def _log(this: SweepRun) -> None:
@@ -225,8 +221,9 @@ def _confirm(
     frames = seeds * objective.seed_frames(objective.settings_of(best.params))
     scores, diverged = {}, {}
     with Progress(
-        total=len(finalists) * frames, desc="confirming", unit="frame", unit_scale=True
-    ) as bar:
+        total=len(finalists) * frames, desc="confirming", unit="frame", unit_scale=True,
+        check_stop=this.run.check_stop,
+    ) as bar:  # fmt: skip
         watch = _watch(this, bar)
         for name, params in finalists.items():
             scores[name], diverged[name] = objective.confirm(name, params, seeds, watch)

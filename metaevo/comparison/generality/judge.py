@@ -202,12 +202,8 @@ def judge(
     frames_of = {task: benchmark.frames[specs[task].horizon] for task in job.tasks}
     total = sum(frames_of.values()) * sum(agents.values())
     done = 0
-    with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
+    with Progress(total=total, desc="", unit="frame", unit_scale=True,
+                  check_stop=check_stop) as bar:  # fmt: skip
         for number, task in enumerate(job.tasks, start=1):
             bench = Bench(benchmark, task, job.rule)
             for all_tuned, found in measured.items():
@@ -216,7 +212,7 @@ def judge(
                 check_stop()
                 settings = settings_of(benchmark, task, job.rates, all_tuned=all_tuned)
                 file = folder and folder / f"{task}{'-all-tuned' if all_tuned else ''}.json"
-                found[task] = measure(bench, settings, file, progress)
+                found[task] = measure(bench, settings, file, bar.update)
                 done += frames_of[task] * agents[all_tuned]
                 bar.update(done - bar.n)  # of a kept result, all at once
     content = result.result(
