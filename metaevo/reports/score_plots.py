@@ -23,9 +23,9 @@ def plot_scores(
     path: plots.PathLike,
     *,
     xlabel: str,
-    learned: str = "learned",
-    pairs: Mapping[str, PlainMapping] | None = None,
-    reference: str = "",
+    learned: str,
+    pairs: Mapping[str, PlainMapping],
+    reference: str,
 ) -> Path:
     """Draw a dot and an interval for each variant, the first row on top; returns `path`.
 
@@ -38,37 +38,36 @@ def plot_scores(
         path: path of the PNG.
         xlabel: name of the score.
         learned: the variant with the shaded interval.
-        pairs: difference and difference_interval by variant name; empty to omit the panel.
+        pairs: difference and difference_interval by variant name, also of the learned one.
         reference: the variant that the differences are measured from.
     """
     differences = {
         name: Estimate(pair["difference"], pair["difference_interval"])
-        for name, pair in (pairs or {}).items()
+        for name, pair in pairs.items()
     }
     below = [row for row in rows if row["name"] in differences]
-    heights = [len(rows)] + [len(below)] * bool(below)
-    figure = plots.new_figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
-    panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+    heights = [len(rows), len(below)]
+    figure = plots.new_figure(2.6 + 0.42 * sum(heights), plots.NARROW)
+    upper, lower = figure.subplots(2, height_ratios=heights)
     scores = [Estimate(row["iqm"], row["interval"]) for row in rows]
-    _rows(panels[0], rows, learned, scores, estimate)
-    plots.style_axes(panels[0], xlabel, "", grid="x").margins(x=0.05)
-    if below:
-        found = [differences[row["name"]] for row in below]
-        window = _window(found, differences.get(learned))
-        panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
-        _rows(panels[1], below, learned, found, partial(estimate, sign=True), window)
-        plots.style_axes(panels[1], f"difference from {reference}", "", grid="x").set_xlim(*window)
-    _explain(panels[0], rows, learned)
-    plots.add_legend(figure, panels[0])
+    _rows(upper, rows, learned, scores, estimate)
+    plots.style_axes(upper, xlabel, "", grid="x").margins(x=0.05)
+    found = [differences[row["name"]] for row in below]
+    window = _window(found, differences[learned])
+    lower.axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
+    _rows(lower, below, learned, found, partial(estimate, sign=True), window)
+    plots.style_axes(lower, f"difference from {reference}", "", grid="x").set_xlim(*window)
+    _explain(upper, rows, learned)
+    plots.add_legend(figure, upper)
     return plots.save_figure(figure, path)
 
 
-def _window(found: Sequence[Estimate], judged: Estimate | None) -> tuple[float, float]:
+def _window(found: Sequence[Estimate], judged: Estimate) -> tuple[float, float]:
     """Return limits that show zero, the learned interval and others about as near."""
     spans = [max(abs(end) for end in (value, *interval)) for value, interval in found]
-    reach = max(abs(end) for end in judged.interval) if judged else min(spans)
+    reach = max(abs(end) for end in judged.interval)
     near = [each for each, span in zip(found, spans, strict=True) if span <= REACH * reach]
-    ends = [end for _, interval in [*near, *([judged] if judged else [])] for end in interval]
+    ends = [end for _, interval in [*near, judged] for end in interval]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     margin = 0.08 * (high - low) or 1.0
     return low - margin, high + margin

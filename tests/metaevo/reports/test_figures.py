@@ -24,7 +24,9 @@ def test_hostile_names_are_not_formulas(tmp_path):
     plots.plot_losses({name: parabola()}, tmp_path / "l.png")
     row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuning_frames": 1}
     pairs = {name: {"difference": -9.0, "difference_interval": (-10.0, -8.0)}}
-    path = plot_scores([row], tmp_path / "s.png", xlabel=name, pairs=pairs)
+    path = plot_scores(
+        [row], tmp_path / "s.png", xlabel=name, learned=name, pairs=pairs, reference=name
+    )
     assert path.read_bytes().startswith(PNG)
 
 
