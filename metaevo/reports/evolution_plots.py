@@ -24,12 +24,7 @@ def plot_evolutions(
 
     Shows the fitness on the validation seeds if available, otherwise the population's mean. The
     `chosen` evolution is thick, and `baseline` gives dashed lines, such as that of squared error.
-
-    Raises:
-        ValueError: if no evolution has a record.
     """
-    if not any(evolutions.values()):
-        raise ValueError("no generation to plot")
     figure = plots.new_figure(5.0)
     axes = plots.style_axes(figure.subplots(), "generation", "fitness")
     for name, records in evolutions.items():

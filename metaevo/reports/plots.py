@@ -212,15 +212,8 @@ def plot_fitness(
 ) -> Path:
     """Draw the population's fitness over the generations; return the path.
 
-    Records of other kinds than "generation" are ignored. `baseline` gives dashed horizontal lines,
-    such as the fitness of squared error.
-
-    Raises:
-        ValueError: if no record is of a generation.
+    `baseline` gives dashed horizontal lines, such as the fitness of squared error.
     """
-    records = [record for record in records if record.get("kind", "generation") == "generation"]
-    if not records:
-        raise ValueError("no generation to plot")
     generation, mean = read_column(records, "generation"), read_column(records, "fitness_mean")
     best = read_column(records, "fitness_best")
     of_mean, diverged = read_column(records, "fitness_of_mean"), read_column(records, "diverged")
@@ -327,7 +320,6 @@ def plot_learning_curves(
     frames: ArrayLike,
     path: PathLike,
     *,
-    title: str = "",
     ylabel: str = "return of finished episodes",
     complete_from: float | None = None,
 ) -> Path:
@@ -337,16 +329,12 @@ def plot_learning_curves(
         curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
         frames: [points] environment steps, shared by all curves.
         path: output path of the PNG.
-        title: title above the figure.
         ylabel: name of the quantity.
         complete_from: environment steps before which the longest episodes cannot have ended. The
             mean covers only short episodes there, so this part is shaded. None: no shading.
-
-    Raises:
-        ValueError: if there are no curves, or a shape does not match ``frames``.
     """
     steps = np.asarray(frames, dtype=np.float64)
-    figure = new_figure(5.0, title=title)
+    figure = new_figure(5.0)
     axes = style_axes(figure.subplots(), "environment steps", ylabel)
     plot_means(axes, curves, steps)
     if complete_from is not None and steps[0] < complete_from:
@@ -368,8 +356,6 @@ def plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) -
     styles = line_styles(curves)
     for name, curve in curves.items():
         scores = np.asarray(curve, dtype=np.float64)
-        if scores.shape[1:] != steps.shape:
-            raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
         label = f"{name} ({counted(len(scores), 'seed')})"
         draw_mean(axes, steps, scores, label, **styles[name])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
