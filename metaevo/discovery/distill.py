@@ -29,7 +29,7 @@ from metaevo.discovery.judging import (
 )
 from metaevo.discovery.records import record, values
 from metaevo.discovery.targets import TARGETS
-from metaevo.reports import layout, page
+from metaevo.reports import page
 from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import difference_text, interval, score_text
 from metaevo.runs.quick import mark
@@ -277,7 +277,7 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         run.path / "report.html",
         f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
         f"{found['samples']:,} samples{inputs}",
-        [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+        [*first, *tables, page.KeyValues("Settings", to_dict(settings))],
     )
     print(f"report: {run.path / 'report.html'}")
 
@@ -288,7 +288,7 @@ def _table(found: PlainDict, what: str) -> page.Table:
     note += "the share of the variance in trainings that is not explained"
     columns = ["length", "error", "formula"]
     rows: list[list[object]] = []
-    highlight = None
+    highlight: list[int] = []
     if "learned" in found:
         learned = found["learned"]
         columns[2:2] = ["IQM", "95% interval", "difference"]
@@ -303,7 +303,7 @@ def _table(found: PlainDict, what: str) -> page.Table:
         name = each["text"] if "text" in each else each["name"]
         rows.append([_length(each), each["error"], *_scores(each), name])
     if "learned" in found:
-        highlight = len(rows)
+        highlight = [len(rows)]
         rows.append([_length(learned), 0.0, *_scores(learned), "learned"])
         rows += [
             [_length(each), "", *_scores(each), each["name"]] for each in found["hand_written"]

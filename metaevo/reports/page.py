@@ -146,14 +146,14 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     note: str = ""
-    highlight: int | Collection[int] | None = None  # index of the row or rows that stand out
+    highlight: Collection[int] = ()  # indices of the rows that stand out
 
     def text(self) -> str:
         """The same table for the terminal, with heading and note; highlighted rows have a ">".
 
         Characters that are not printable are replaced: a name cannot move the cursor.
         """
-        grid, marked = self._grid()
+        grid = self._grid()
         table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         table.add_column("")
         for i, name in enumerate(self.columns):
@@ -167,7 +167,7 @@ class Table:
                 min_width=max(map(len, parts), default=0),
             )
         for i, row in enumerate(grid):
-            table.add_row(">" if i in marked else "", *map(_printable, row))
+            table.add_row(">" if i in self.highlight else "", *map(_printable, row))
         printed = io.StringIO()
         width = _terminal_width() or _UNLIMITED
         rich.console.Console(file=printed, width=width, color_system=None).print(table, crop=False)
@@ -176,7 +176,7 @@ class Table:
 
     def html(self) -> str:
         """The table in a box that scrolls sideways on a phone."""
-        grid, marked = self._grid()
+        grid = self._grid()
         right = [_numeric(row[i] for row in grid) for i in range(len(self.columns))]
         classes = [' class="number"' if number else "" for number in right]
 
@@ -188,7 +188,7 @@ class Table:
             return f"<tr{mark}>{''.join(cells)}</tr>"
 
         body = "\n".join(
-            row("td", texts, ' class="highlight"' if i in marked else "")
+            row("td", texts, ' class="highlight"' if i in self.highlight else "")
             for i, texts in enumerate(grid)
         )
         note = f'<p class="note">{escape(self.note)}</p>\n' if self.note else ""
@@ -198,18 +198,10 @@ class Table:
             f"<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
         )
 
-    def _grid(self) -> tuple[list[list[str]], Collection[int]]:
-        """Return the rows as text, and the indices of those that stand out."""
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"row {number} has {len(row)} cells for {len(self.columns)} columns"
-                )
-        columns = [cells(column) for column in zip(*self.rows, strict=True)]
-        grid = [list(row) for row in zip(*columns, strict=True)]
-        if self.highlight is None:
-            return grid, ()
-        return grid, [self.highlight] if isinstance(self.highlight, int) else self.highlight
+    def _grid(self) -> list[tuple[str, ...]]:
+        """Return the rows as text."""
+        columns = zip(self.columns, *self.rows, strict=True)
+        return list(zip(*(cells(column[1:]) for column in columns), strict=True))
 
 
 @dataclass(frozen=True)

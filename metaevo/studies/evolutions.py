@@ -108,7 +108,7 @@ class Evolutions:
             "IQM: interquartile mean of held-out seeds, the same for all. All: the mean over "
             "evolutions; its intervals take the evolution as the unit."
         )
-        mean, written = len(cells) - 1, [best["name"], None, best["iqm"], best["interval"]]
+        mean, written = [len(cells) - 1], [best["name"], None, best["iqm"], best["interval"]]
         cells.append(written + [None] * (len(columns) - len(written)))
         return page.Table("Evolutions", columns, cells, note=note, highlight=mean)
 

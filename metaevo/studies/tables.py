@@ -106,7 +106,7 @@ def by_task(judged: Unseen, heading: str, *, is_unseen: bool) -> page.Table:
             f" Left out of all: {', '.join(judged['without_scale'])}, where the tuned "
             f"{_reference(first)} is not better than random play."
         )
-    last = [len(rows) - 1] if everything else None
+    last = [len(rows) - 1] if everything else []
     return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 

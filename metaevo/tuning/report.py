@@ -77,7 +77,7 @@ def _confirmation_table(result: PlainDict) -> report.Table:
         numbers = [row[key] for key in ("name", "iqm", "interval", "mean", "diverged")]
         rows.append([*numbers, settings])
     columns = ["fresh seeds", "IQM", "95% interval", "mean", "diverged", "settings"]
-    return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
+    return report.Table("Confirmation on fresh seeds", columns, rows, highlight=[0])
 
 
 def _trials_table(records: list[Record], objective: Objective) -> report.Table:

@@ -174,7 +174,7 @@ def _shown(heading: str, rows: list[PlainDict], note: str, *, highlight: bool) -
     intervals = {name for name in columns if isinstance(rows[0][name], Estimate)}
     names = [f"{name} [95%]" if name in intervals else name for name in columns]
     names = [name.replace("_", " ").replace("iqm", "IQM") for name in names]
-    return Table(heading, names, cells, note, highlight=0 if highlight else None)
+    return Table(heading, names, cells, note, highlight=[0] if highlight else [])
 
 
 def _cell(name: str, value: object) -> object:
