@@ -88,3 +88,15 @@ class Adapter(Environment):
     def action_space(self, params: PyTree = None) -> Any:
         """The wrapped environment's action space."""
         return self.env.action_space(None if params is None else self.inner(params))
+
+
+class Parameterised(Adapter):
+    """An adapter with parameters of its own, next to the wrapped environment's in `env`."""
+
+    def inner(self, params: PyTree) -> Any:
+        """Return the wrapped environment's parameters."""
+        return params.env
+
+    def with_inner(self, params: PyTree, inner: PyTree) -> Any:
+        """Return parameters with others of the wrapped environment."""
+        return params.replace(env=inner)

@@ -1,11 +1,9 @@
 """An adapter that multiplies rewards by a traced factor, to vary their scale between trainings."""
 
-from typing import Any
-
 import jax
 from flax import struct
 
-from purerl.envs.adapter import Adapter
+from purerl.envs.adapter import Parameterised
 from purerl.types import EnvParams, PyTree
 
 
@@ -18,7 +16,7 @@ class ScaledParams(struct.PyTreeNode):
     """factor on rewards"""
 
 
-class ScaledRewards(Adapter):
+class ScaledRewards(Parameterised):
     """Rewards times a factor; observations, states and actions are unchanged.
 
     Returns and rewards that a learner reports are scaled, too.
@@ -32,14 +30,6 @@ class ScaledRewards(Adapter):
     def default_params(self) -> ScaledParams:
         """Default parameters of the wrapped environment, with a factor of 1."""
         return ScaledParams(self.env.default_params)
-
-    def inner(self, params: ScaledParams) -> Any:
-        """Return the wrapped environment's parameters."""
-        return params.env
-
-    def with_inner(self, params: ScaledParams, inner: EnvParams) -> ScaledParams:
-        """Return parameters with others of the wrapped environment."""
-        return params.replace(env=inner)
 
     def step(
         self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams | None = None

@@ -1,14 +1,12 @@
 """An adapter that appends messages to observations: cheap talk (Lu et al. 2023)."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
-from purerl.envs.adapter import Adapter
+from purerl.envs.adapter import Parameterised
 from purerl.types import Channel, EnvParams, MetaParams
 
 
@@ -23,7 +21,7 @@ class TalkParams(struct.PyTreeNode):
     """factor on messages"""
 
 
-class Talking(Adapter):
+class Talking(Parameterised):
     """Observations with a message appended; states, rewards and actions are unchanged.
 
     A message is a function of the observation alone, so it adds no information to the observation.
@@ -60,14 +58,6 @@ class Talking(Adapter):
     def default_params(self) -> TalkParams:
         """Default parameters of the wrapped environment, with a channel without parameters."""
         return TalkParams(self.env.default_params, None)
-
-    def inner(self, params: TalkParams) -> Any:
-        """Return the wrapped environment's parameters."""
-        return params.env
-
-    def with_inner(self, params: TalkParams, inner: EnvParams) -> TalkParams:
-        """Return parameters with others of the wrapped environment."""
-        return params.replace(env=inner)
 
     def observation_space(self, params: TalkParams) -> spaces.Box:
         """Return the space of observations with the message appended."""
