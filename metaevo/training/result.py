@@ -4,21 +4,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import flax.serialization
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError, files, from_dict, merge
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
-from metaevo.runs import schema
+from metaevo.runs import checkpoint, schema
+from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.agents import Row
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import all_finite, mean_returns, scores
 from metaevo.training.population import Population
-from metaevo.training.settings import TrainSettings, load_policies
+from metaevo.training.settings import POLICIES, TrainSettings, make_task, training_class
 from metaevo.training.train_learner import Task
 from purerl.types import Learner, PyTree
 
@@ -131,12 +134,35 @@ def load_training(run_dir: str | Path, *, trust_source: bool = False) -> Trainin
     Raises:
         ConfigError: if the directory holds no finished training run, or a damaged one.
     """
-    learner, policies = load_policies(run_dir, trust_source=trust_source)
     directory = RunDirectory.open(Path(run_dir))
+    raw = directory.read_config()["config"]
+    settings = from_dict(training_class(raw), raw)
+    task, meta_params = make_task(settings, directory.path, trust_source=trust_source)
+    learner, env_params = task.learner, task.env_params
+    path = directory.path / POLICIES
+    if not path.is_dir():
+        raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
+    saved, _ = checkpoint.load_tree(path)
+
+    def policy(key: jax.Array) -> PyTree:
+        return learner.policy(learner.init(key, settings.hyperparams, meta_params, env_params))
+
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    template = jax.eval_shape(jax.vmap(policy), keys)
+    try:
+        state_dict = merge(flax.serialization.to_state_dict(template), saved)
+        policies = flax.serialization.from_state_dict(template, state_dict)
+        fits = jax.tree.map(
+            lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), policies, template
+        )
+        if not all(jax.tree.leaves(fits)):
+            raise ValueError("other shapes")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
     records = directory.read_metrics("update")
     rows = read_json(directory.evaluation_path, schema.Evaluation)["variants"]
     whole: list[Any] = next((row["scores"] for row in rows if row["name"] == WHOLE), [])
-    seeds = len(jax.tree.leaves(policies)[0])
+    seeds = settings.seeds
     if len(whole) != seeds or any(len(record.get("returns") or ()) != seeds for record in records):
         raise ConfigError(f"{run_dir}: its files are of different numbers of agents")
     return TrainingResult(

@@ -13,12 +13,10 @@ from annotated_types import Ge, Gt, Interval
 from metaevo.components import channels, filling
 from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, from_dict, merge
+from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
-from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
-from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun, RecordConfig
 from metaevo.training.fitness import FitnessConfig
@@ -34,7 +32,7 @@ from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
 from purerl.learners import HAND_WRITTEN
 from purerl.parts.own_task import sampler
-from purerl.types import Hyperparams, Learner, PyTree
+from purerl.types import Hyperparams, PyTree
 
 T = TypeVar("T")
 
@@ -172,49 +170,9 @@ def make_task(
 
 
 def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> None:
-    """Write policies stacked over agents into the run directory, for `load_policies`."""
+    """Write policies stacked over agents into the run directory, for `load_training`."""
     content = _without_none(flax.serialization.to_state_dict(jax.device_get(policies)))
     checkpoint.save_tree(run.path / POLICIES, content, metadata)
-
-
-def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Learner, Any]:
-    """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
-
-    Examples:
-        >>> learner, policies = load_policies("runs/train/my_run")
-        >>> first = jax.tree.map(lambda leaf: leaf[0], policies)
-        >>> memory = acting.begin(learner)  # None, unless the policy is recurrent
-        >>> action, memory = acting.act(learner, first, memory, key, obs, greedy=True)
-
-    Raises:
-        ConfigError: if the directory holds no policies, or damaged ones.
-    """
-    run = RunDirectory.open(Path(run_dir))
-    raw = run.read_config()["config"]
-    settings = from_dict(training_class(raw), raw)
-    task, meta_params = make_task(settings, run.path, trust_source=trust_source)
-    learner, env_params = task.learner, task.env_params
-    path = run.path / POLICIES
-    if not os.path.isdir(path):
-        raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
-    saved, _ = checkpoint.load_tree(path)
-
-    def policy(key: jax.Array) -> PyTree:
-        return learner.policy(learner.init(key, settings.hyperparams, meta_params, env_params))
-
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    template = jax.eval_shape(jax.vmap(policy), keys)
-    try:
-        state_dict = merge(flax.serialization.to_state_dict(template), saved)
-        policies = flax.serialization.from_state_dict(template, state_dict)
-        fits = jax.tree.map(
-            lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), policies, template
-        )
-        if not all(jax.tree.leaves(fits)):
-            raise ValueError("other shapes")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
-    return learner, policies
 
 
 def default_function(learner: str, slot: str) -> str:

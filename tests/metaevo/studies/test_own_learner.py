@@ -11,7 +11,7 @@ from examples import sac
 from metaevo.__main__ import main
 from metaevo.components import learners
 from metaevo.config import ConfigError, from_dict
-from metaevo.training.settings import load_policies, training_class
+from metaevo.training.settings import training_class
 from purerl.learners import LEARNERS
 
 FILE = Path(__file__).parents[3] / "examples" / "sac.py"
@@ -34,9 +34,9 @@ def test_the_command_trains_it(tmp_path):
     path = tmp_path / "run"
     flags = ["--seeds", "2", "--value_loss", "huber", "--evaluation.episodes", "1"]
     assert main(["train", *OF_RUN, *FLAGS, *flags, "--run-dir", str(path)]) == 0
-    learner, policies = load_policies(path)
-    assert type(learner).__name__ == "SAC"
-    assert jnp.isfinite(policies["params"]["policy_head"]["kernel"]).all()
+    trained = metaevo.load_training(path)
+    assert type(trained.learner).__name__ == "SAC"
+    assert jnp.isfinite(trained.policies["params"]["policy_head"]["kernel"]).all()
 
 
 @pytest.mark.long
