@@ -53,33 +53,12 @@ def suite(options: argparse.Namespace) -> Comparison:
 
 def rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
     """Return a function from a key to the sum of all rewards; environments reset automatically."""
-    import jax
-    import jax.numpy as jnp
-
+    from metaevo.commands.envs import random_play
     from purerl import envs
 
     env, params = envs.make(name)
-    actions = env.action_space(params)
-
-    def step(carry, key):
-        states, total = carry
-        action_key, step_key = jax.random.split(key)
-        action = jax.vmap(actions.sample)(jax.random.split(action_key, num_envs))
-        keys = jax.random.split(step_key, num_envs)
-        obs, states, reward, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
-            keys, states, action, params
-        )
-        total += jnp.sum(reward) + jnp.sum(obs)  # XLA removes unused observations
-        return (states, total), None
-
-    def run(key):
-        reset_key, key = jax.random.split(key)
-        keys = jax.random.split(reset_key, num_envs)
-        _, states = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
-        (_, total), _ = jax.lax.scan(step, (states, 0.0), jax.random.split(key, steps))
-        return total
-
-    return run
+    play = random_play(env, num_envs, steps)
+    return lambda key: play(key, params)
 
 
 def all_devices(name: str, num_envs: int, steps: int) -> Made:

@@ -3,7 +3,7 @@
 import fnmatch
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -132,28 +132,7 @@ def _actions(space: Any) -> str:
 def steps_per_second(name: str) -> float:
     """Measure steps with random actions, as learners see them: 64 environments, best of 3."""
     env, params = envs.make(name)
-
-    @jax.jit
-    def play(key, params):
-        key, reset_key = jax.random.split(key)
-        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(reset_key, NUM_ENVS), params)
-
-        def step(_, carry):
-            state, key, total = carry
-            key, action_key, step_key = jax.random.split(key, 3)
-            action_keys, step_keys = (
-                jax.random.split(each, NUM_ENVS) for each in (action_key, step_key)
-            )
-            actions = jax.vmap(lambda key, state: masks.draw(env, key, state, params))(
-                action_keys, state
-            )
-            obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
-                step_keys, state, actions, params
-            )
-            return state, key, total + jnp.sum(reward) + jnp.sum(obs)
-
-        return jax.lax.fori_loop(0, NUM_STEPS, step, (state, key, jnp.float32(0)))[-1]
-
+    play = jax.jit(random_play(env, NUM_ENVS, NUM_STEPS))
     with tolerant():
         keys = jax.random.split(jax.random.key(0), REPEATS + 1)
         jax.block_until_ready(play(keys[0], params))
@@ -163,3 +142,32 @@ def steps_per_second(name: str) -> float:
             jax.block_until_ready(play(key, params))
             times.append(time.perf_counter() - start)
     return NUM_ENVS * NUM_STEPS / min(times)
+
+
+def random_play(env: Any, num_envs: int, num_steps: int) -> Callable[[jax.Array, Any], jax.Array]:
+    """Return a function from a key and the environment's parameters to the sum of all rewards.
+
+    It also adds the observations, because XLA removes what is unused.
+    """
+
+    def play(key: jax.Array, params: Any) -> jax.Array:
+        key, reset_key = jax.random.split(key)
+        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(reset_key, num_envs), params)
+
+        def step(_, carry):
+            state, key, total = carry
+            key, action_key, step_key = jax.random.split(key, 3)
+            action_keys, step_keys = (
+                jax.random.split(each, num_envs) for each in (action_key, step_key)
+            )
+            actions = jax.vmap(lambda key, state: masks.draw(env, key, state, params))(
+                action_keys, state
+            )
+            obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
+                step_keys, state, actions, params
+            )
+            return state, key, total + jnp.sum(reward) + jnp.sum(obs)
+
+        return jax.lax.fori_loop(0, num_steps, step, (state, key, jnp.float32(0)))[-1]
+
+    return play
