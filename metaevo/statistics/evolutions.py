@@ -103,13 +103,11 @@ def _t_test(differences: Sequence[float]) -> float:
     """Return the two-sided p-value of a zero mean; 1 for a single number."""
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 
-    count = len(differences)
-    if count < 2:
+    if len(differences) < 2:
         return 1.0
-    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
-    if spread == 0:
-        return float(mean == 0)
-    return float(2 * scipy.stats.t.sf(abs(mean) / spread * np.sqrt(count), count - 1))
+    if np.ptp(differences) == 0:
+        return float(differences[0] == 0)
+    return float(scipy.stats.ttest_1samp(differences, 0.0).pvalue)
 
 
 def _mean(evolutions: Sequence[Strata]) -> float:
