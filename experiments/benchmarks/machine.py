@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.tables import Table
+from metaevo.evolution.devices import usable_cores
 from metaevo.runs.run_directory import commit
 
 PACKAGES = (
@@ -35,7 +36,7 @@ def machine() -> dict[str, Any]:
     installed = filter(importlib.util.find_spec, PACKAGES)
     return {
         "processor": model,
-        "cores": cores(),
+        "cores": usable_cores(),
         **({"gpu": gpu} if (gpu := _gpu()) else {}),
         "load": os.getloadavg()[0],
         "commit": commit(),
@@ -89,10 +90,3 @@ def command_line() -> str:
         name = module.parent.name if module.stem == "__main__" else module.stem
         program = ["-m", f"experiments.benchmarks.{name}"]
     return shlex.join(["python", *program, *words])
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

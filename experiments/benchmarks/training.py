@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from experiments.benchmarks import peers
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.external import externals
-from experiments.benchmarks.machine import cores
 from experiments.benchmarks.processes import Argument, Variant, own
 from experiments.benchmarks.tasks import WORK, Work, make_learner
 from experiments.benchmarks.work import Made, layout, timed
+from metaevo.evolution.devices import usable_cores
 
 FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
 """References that use purerl's own function, and whether they use one thread."""
@@ -126,7 +126,7 @@ def suite_devices(options: argparse.Namespace) -> Comparison:
     }
     task = "CartPole-v1"
     batch = WORK["ppo", task].frames_per_update
-    print(f"{cores()} cores")
+    print(f"{usable_cores()} cores")
     comparison = Comparison("steps", "scaling", faster_than="1 device")
     for kind, sizes in kinds.items():
         variants = {}

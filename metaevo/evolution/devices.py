@@ -80,7 +80,7 @@ def setup(num_devices: int | None = None) -> None:
     chosen = "--xla_force_host_platform_device_count" in flags
     if not chosen and "JAX_NUM_CPU_DEVICES" not in os.environ:
         try:
-            jax.config.update("jax_num_cpu_devices", num_devices or _usable_cores())
+            jax.config.update("jax_num_cpu_devices", num_devices or usable_cores())
         except RuntimeError as error:
             raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
     plugins = {each.name for each in entry_points(group="jax_plugins")}
@@ -118,7 +118,8 @@ def check() -> None:
         ) from None
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux: a job may own a part of the machine only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
