@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -187,10 +188,7 @@ class Jumanji(SuiteEnvironment):
 
 
 def _constructor(name: str) -> Callable[..., Jumanji]:
-    def build(pool: int | None = GAMES[name].pool, pool_seed: int = 0) -> Jumanji:
-        return Jumanji(name, pool, pool_seed)
-
-    return build
+    return partial(Jumanji, name, pool=GAMES[name].pool)
 
 
 _SEVERAL = (

@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -147,7 +147,6 @@ def repeat(
     benchmark: Benchmark,
     rule: Rule,
     rng: np.random.Generator,
-    report: Callable[[str], None] = print,
 ) -> None:
     """Train a random tenth of the tasks again, with the submission's learning rates.
 
@@ -164,7 +163,7 @@ def repeat(
         again = Bench(benchmark, name, rule).score(_setting(kept))
         before = np.array(kept["scores"], dtype=np.float64)
         if np.allclose(again, before, rtol=SAME, equal_nan=True):
-            report(f"{name}: the same scores")
+            print(f"{name}: the same scores")
             continue
         tables = statistics.fill_missing({"again": again, "before": before})
         found = statistics.compare(tables["again"], tables["before"])
@@ -172,4 +171,4 @@ def repeat(
         about = f"{name}: {found.difference:+.3g} [{low:.3g}, {high:.3g}] when trained again"
         if found.conclusion in ("better", "worse"):
             raise ConfigError(f"{where}: {about}: more than chance")
-        report(f"{about}: within chance, but not the same (another processor or version?)")
+        print(f"{about}: within chance, but not the same (another processor or version?)")
