@@ -102,6 +102,8 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
         "sloped_squared",
     }
     assert found["learned"]["numbers"] == 10
+    page = (evolved / "distill/value_loss/report.html").read_text(encoding="utf-8")
+    assert "<summary></summary>" not in page
 
     name = found["formulas"][-1]["name"].replace(" ", "_")
     argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
