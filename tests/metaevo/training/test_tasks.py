@@ -300,8 +300,8 @@ def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
-    raw = {**LEARNS, "evolve": "value_loss", "tasks": tasks, "strategy": STRATEGY, "evolution": evolution,
-           "evaluation": judged_on}  # fmt: skip
+    raw = {**LEARNS, "evolve": "value_loss", "tasks": tasks, "strategy": STRATEGY,
+           "evolution": evolution, "evaluation": judged_on}  # fmt: skip
     settings = evolving.settings_of(raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
