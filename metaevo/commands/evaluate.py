@@ -165,7 +165,9 @@ def judge(
 ) -> int:
     """Repeat the comparison at the end of a run with other settings; return the exit code."""
     if not to_dict(settings)["evaluation"]["seeds"]:
-        raise ConfigError("evaluation.seeds = 0: nothing to compare")
+        raise ConfigError(
+            "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
+        )
     kind = registry.find(to_dict(settings))
     study = kind.make(settings, run_dir, trust_source=trust_source)
     study.check()
