@@ -86,10 +86,11 @@ def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
     ]
     if plan.search_frames < plan.full_frames:
         share = plan.search_frames / plan.full_frames
-        rows.append(["share of training all to the end", f"{share:.0%}"])
+        rows.append(["share of the frames without a scheduler", f"{share:.0%}"])
     rows.append(["frames of the confirmation", plan.confirm_frames])
     if isinstance(program := plan.program, Population):
-        rows.append(["agents at once", f"{program.chunk_size} on each of {program.num_devices}"])
+        most = f"at most {program.chunk_size} on each of {program.num_devices}"
+        rows.append(["agents at once", most])
         rows.append(["memory of a chunk", f"{program.memory_bytes / 2**20:,.1f} MiB"])
     return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 

@@ -103,8 +103,9 @@ def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Ex
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such text is refused below anyway
             tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{shown}: is no formula; {_LANGUAGE}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = f" ({error.msg})" if isinstance(error, SyntaxError) else ""
+        raise ValueError(f"{shown}: is no formula{why}; {_LANGUAGE}") from None
     try:
         if sum(1 for _ in ast.walk(tree)) > 3 * MAX_NODES or _depth(tree) > MAX_DEPTH:
             raise ValueError(f"is too long or too deep (at most {MAX_DEPTH} levels)")

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +45,27 @@ class ProblemSettings(EvolutionSettings):
     run: RunConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Found:
     """Result of `metaevo.evolve`."""
 
-    meta_params: MetaParams = field(repr=False)
+    meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
-    metrics: Sequence[PlainMapping] = field(repr=False)
+    metrics: Sequence[PlainMapping]
     """a record for each generation, as in metrics.jsonl"""
     path: Path | None
     """the run directory, with a report and figures; None without one"""
     frames_per_generation: int
     """environment steps, without validation; 0 if the problem has no frames, and a mean where they
     depend on the drawn tasks"""
-    study: Study = field(repr=False)
-    measured: PlainMapping = field(repr=False)
+    study: Study
+    measured: PlainMapping
     """measurements made by the study before the first generation"""
+
+    def __repr__(self) -> str:
+        """Show the number of generations, the last mean fitness of candidates and the path."""
+        fitness = self.metrics[-1]["fitness_mean"] if self.metrics else None
+        return f"Found(generations={len(self.metrics)}, fitness_mean={fitness}, path={self.path})"
 
     def part(self, slot: str) -> tuple[Callable[..., Any], MetaParams]:
         """Return the function that fills a slot of a learner, and its meta-parameters.

@@ -220,7 +220,7 @@ def _reference(result: HeldOut) -> dict[str, float]:
     if not untuned:
         return {}
     best = max(untuned, key=lambda row: float(row["mean"]))
-    return {f"{best['function']}, not tuned, held-out seeds": best["mean"]}
+    return {f"{best['function']}, not tuned, mean of held-out seeds": best["mean"]}
 
 
 def _findings(study: Study, saved: PlainMapping, found: MetaParams, outcome: _Outcome) -> list[str]:

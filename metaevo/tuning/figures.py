@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import optuna
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from optuna.trial import TrialState
 
 from metaevo.config import files
@@ -21,7 +22,7 @@ CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
     "them so far: the best of many noisy trials is always too good.",
     "parameter_importance.png": "How much of the objective's variance each setting explains "
-    "(fANOVA, Hutter et al. 2014).",
+    "(fANOVA, Hutter et al. 2014): mostly chance if there are few trials.",
     "slice.png": "The objective against each setting alone.",
     "contour.png": "The objective over pairs of the most important settings.",
     "parallel_coordinate.png": "Every trial as a line through its settings.",
@@ -95,6 +96,10 @@ def _save(plot: Callable[[], object], path: Path) -> None:
                 shown = each.get_xlim()
                 plots.style_axes(each, each.get_xlabel(), each.get_ylabel())
                 each.set_xlim(shown)
+                if each.get_xscale() == "log" and path.stem == "slice":  # narrow panels
+                    each.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+                    each.xaxis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
+                    each.xaxis.set_minor_formatter(NullFormatter())
         if len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1

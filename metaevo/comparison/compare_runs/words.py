@@ -25,7 +25,7 @@ def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
     name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
     how = {
         "final": "mean of the last tenth of a run",
-        "area": "mean of a whole run",
+        "area": "mean over a whole run (area under the curve)",
         "best": f"{'lowest' if chosen.lower_is_better else 'highest'} point of a run",
     }
     return f"{name}, {how[result.options.score]}{scale}"
