@@ -92,13 +92,17 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     count = settings.run.evolution_seeds
     members = members_of(path, settings)
     directories = [each.directory for each in members] if count > 1 else [run.directory]
-    print(f"run directory: {path}", file=sys.stderr, flush=True)
+    is_new = run.before is None
+    if is_new:  # it first measures the scales of its tasks
+        _announce(path)
     resolved = hosts.broadcast_from_first(lambda: _resolve(study, run, directories))
     if resolved is None:
         generations = len(directories[0].read_metrics("generation"))
         evolutions = f"{count} evolutions, " if count > 1 else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
         return 0
+    if not is_new:
+        _announce(path)
     evolution = make_evolution(study, settings, resolved)
     _start(run, resolved, evolution)
     with run.working():
@@ -162,6 +166,10 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
         for _ in _blocks(study, evolution, evolution.start(), settings, stop):
             pass
         return stop.exit_code
+
+
+def _announce(path: Path) -> None:
+    print(f"run directory: {path}", file=sys.stderr, flush=True)
 
 
 def _stand_by() -> Any:
