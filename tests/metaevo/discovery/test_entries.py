@@ -18,7 +18,7 @@ from purerl.learners import LEARNERS
 from purerl.types import Context
 
 NAMES = zoo.names()
-SEVERAL_TASKS = "ppo-momenta", "lpg-tasks"
+SEVERAL_TASKS = "ppo-momenta", "ppo-apa", "lpg-tasks"
 """Their numbers come from many tasks."""
 SMALL = 256 * 1024
 """An entry is kilobytes."""
