@@ -16,18 +16,31 @@ from metaevo.config.plain import PlainDict
 from metaevo.statistics import Verdict
 
 
+def _score(value: Any) -> Any:
+    numbers = value if isinstance(value, list) else [value]
+    if numbers and all(each is None or _is_number(each) for each in numbers):
+        return value
+    raise ValueError("must be a number, null, or a list of a seed's numbers")
+
+
+def _is_number(value: Any) -> bool:
+    finite = isinstance(value, float) and value - value == 0
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return finite or whole
+
+
 def _moment(value: str) -> str:
     datetime.fromisoformat(value)
     return value
 
 
-def _checked_as(kind: Any) -> GetPydanticSchema:
+def _checked_as(kind: type) -> GetPydanticSchema:
     """Check the values that `kind` lists in a dict of any values."""
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
 
 
 Interval = Annotated[list[Number], Len(2, 2)]
-Score = Annotated[Any, _checked_as(Measure | Annotated[list[Measure], Len(1)])]
+Score = Annotated[Any, AfterValidator(_score)]
 """score of a seed; on several tasks a list"""
 
 # --- config.yaml --------------------------------------------------------------------------------
