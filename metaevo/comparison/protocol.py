@@ -55,8 +55,9 @@ def compare(
     ablations = inspector.ablations(found.meta_params) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
-    with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True,
-                     check_stop=check_stop) as bar:  # fmt: skip
+    with ProgressBar(
+        total=total, desc="comparing", unit="frame", unit_scale=True, check_stop=check_stop
+    ) as bar:
         result, trained = comparison.run(path / "tuning", bar.update, bar.stage)
         bar.stage("ablations")
         more = run_ablations(ablations, comparison, experiment, bar.update)

@@ -194,8 +194,9 @@ def judge(
     ends = [each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons]
     results: dict[str, UnseenResult] = {}
     done = 0
-    with Progress(total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True,
-                  check_stop=check_stop) as bar:  # fmt: skip
+    with Progress(
+        total=sum(ends), desc=f"{kept} tasks", unit="frame", unit_scale=True, check_stop=check_stop
+    ) as bar:
         for name, this, end in zip(tasks, comparisons, ends, strict=True):
             key = digest_of_text(
                 str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])

@@ -22,7 +22,7 @@ POINTS = 64
 AT_RATIO_1 = 8
 """One of so many points of a policy loss has not moved yet, as in the first gradient step."""
 TOLERANCE = 1e-5
-Batch = dict[str, np.ndarray]
+Batch = dict[str, jax.Array]
 """Inputs by name, each [points]."""
 
 
@@ -59,7 +59,7 @@ def batch(slot: str, points: int = POINTS) -> Batch:
         found["length"] = _lengths(rng, points)
     else:
         found = {"progress": progress}
-    return {name: each.astype(np.float32) for name, each in found.items()}
+    return {name: jnp.float32(each) for name, each in found.items()}
 
 
 def _lengths(rng: np.random.Generator, points: int) -> np.ndarray:
@@ -72,16 +72,11 @@ def _sized(rng: np.random.Generator, points: int, low: float, high: float) -> np
     return rng.choice([-1, 1], points) * np.exp(rng.uniform(np.log(low), np.log(high), points))
 
 
-def inputs_of(slot: str, points: int) -> dict[str, jax.Array]:
-    """Return the batch of a slot as arrays of JAX, each [points]."""
-    return {name: jnp.asarray(each) for name, each in batch(slot, points).items()}
-
-
 def slopes(
     slot: str, loss: Callable[..., jax.Array], meta_params: PlainMapping, points: int = POINTS
 ) -> jax.Array:
     """Return the derivatives of a loss by its first argument on the batch of a slot, [points]."""
-    inputs = inputs_of(slot, points)
+    inputs = batch(slot, points)
     times = {name: inputs.pop(name) for name in TIMES if name in inputs}
 
     def slope(times, argument, *others):

@@ -213,7 +213,7 @@ def fingerprint(
     """Return the outputs of programs on the batch of their slot, [programs * points]."""
     if SLOTS[config.slot].scalars:
         return behaviour.slopes(config.slot, make(config).apply, meta_params, points)
-    inputs = behaviour.inputs_of(config.slot, points)
+    inputs = behaviour.batch(config.slot, points)
     values = [inputs[name] for name in config.names]
     codes, constants = meta_params["codes"], meta_params["constants"]
     outputs = [

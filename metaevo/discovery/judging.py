@@ -86,8 +86,13 @@ def judge(
         {LEARNED: meta_params},
         replacements={each.name: each.replacement for each in candidates},
     )
-    with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True,
-                  check_stop=check_stop) as bar:  # fmt: skip
+    with Progress(
+        total=comparison.frames,
+        desc="judging",
+        unit="frame",
+        unit_scale=True,
+        check_stop=check_stop,
+    ) as bar:
         result, _ = comparison.run(path / "tuning", bar.update, bar.stage)
     return _summary(result, part, candidates, meta_params)
 

@@ -69,12 +69,14 @@ class Repeated(NamedTuple):
 
 def repeat(entry: zoo.Entry, seeds: int) -> dict[str, Repeated]:
     """Repeat every score of a card with a number of seeds; return them by what they measure."""
-    card, found = entry.card, {}
-    for measure, known in entry.repeats.items():
-        experiment = known["experiment"]
-        if card["slot"] == players.SETTING:
-            scores = payoffs_of(experiment, entry.name, seeds)
-        else:
-            scores = scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
-        found[measure] = Repeated(scores, known)
-    return found
+    return {measure: repeat_one(entry, known, seeds) for measure, known in entry.repeats.items()}
+
+
+def repeat_one(entry: zoo.Entry, known: PlainDict, seeds: int) -> Repeated:
+    """Repeat one score of a card, an item of `entry.repeats`."""
+    card, experiment = entry.card, known["experiment"]
+    if card["slot"] == players.SETTING:
+        scores = payoffs_of(experiment, entry.name, seeds)
+    else:
+        scores = scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
+    return Repeated(scores, known)

@@ -200,8 +200,12 @@ class Table:
 
     def _grid(self) -> list[tuple[str, ...]]:
         """Return the rows as text."""
-        columns = zip(self.columns, *self.rows, strict=True)
-        return list(zip(*(cells(column[1:]) for column in columns), strict=True))
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"row {number} has {len(row)} cells for {len(self.columns)} columns"
+                )
+        return list(zip(*(cells(column) for column in zip(*self.rows, strict=True)), strict=True))
 
 
 @dataclass(frozen=True)

@@ -202,8 +202,9 @@ def judge(
     frames_of = {task: benchmark.frames[specs[task].horizon] for task in job.tasks}
     total = sum(frames_of.values()) * sum(agents.values())
     done = 0
-    with Progress(total=total, desc="", unit="frame", unit_scale=True,
-                  check_stop=check_stop) as bar:  # fmt: skip
+    with Progress(
+        total=total, desc="", unit="frame", unit_scale=True, check_stop=check_stop
+    ) as bar:
         for number, task in enumerate(job.tasks, start=1):
             bench = Bench(benchmark, task, job.rule)
             for all_tuned, found in measured.items():

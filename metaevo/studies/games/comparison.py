@@ -223,8 +223,9 @@ class FreshAgents(Generic[R]):
             found.append(jax.device_get({"key": jax.random.key_data(self.keys), **rows}))
         table = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
         total = self.frames * self.agents
-        with Progress(total=total, desc=stage, unit="frame", unit_scale=True,
-                      check_stop=check_stop) as bar:  # fmt: skip
+        with Progress(
+            total=total, desc=stage, unit="frame", unit_scale=True, check_stop=check_stop
+        ) as bar:
             results = self.row_map(table, lambda agents: bar.update(agents * self.frames))
         count = len(self.keys)
         return {
