@@ -38,9 +38,10 @@ def test_the_fingerprint_of_a_loss_is_its_slope():
 def test_a_program_that_gives_the_slope_has_the_same_fingerprint_as_its_loss():
     slope = program.Config(slot="policy_loss", gives="slope")
     value = program.Config(slot="policy_loss")
-    (first,) = fingerprints(slope, "log_ratio * advantage - ratio * advantage")
+    first, length = fingerprints(slope, "log_ratio * advantage - ratio * advantage", "length")
     (second,) = fingerprints(value, "log_ratio ** 2 * advantage / 2 - ratio * advantage")
     assert behaviour.is_same(first, second)
+    np.testing.assert_allclose(length, behaviour.batch("policy_loss")["length"], rtol=1e-5)
 
 
 def test_a_schedule_has_a_fingerprint_of_each_program():
