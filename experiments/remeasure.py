@@ -20,6 +20,8 @@ from metaevo.evolution import devices
 if __name__ == "__main__":  # before anything starts JAX
     devices.setup()
 
+import jax
+
 from experiments.benchmarks.tables import Table
 from metaevo import statistics
 from metaevo.comparison.generality.judge import judge, prepare
@@ -55,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
         low, high = score.interval
         own = {each.task: f"{each.score.value:.2f}" for each in result.tasks}
         shown = (own.get(task, "-") for task in jobs[args.rules[0]].tasks)
+        jax.clear_caches()  # hundreds of programs exceed the mappings that a process may have
         table.row(rule, f"{score.value:.2f} [{low:.2f}, {high:.2f}]", *shown)
     return 0
 
