@@ -25,6 +25,7 @@ import yaml
 import metaevo
 from metaevo.components import zoo
 from metaevo.config import command_line
+from tests.metaevo import evolving
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -176,6 +177,17 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
         monkeypatch.chdir(ROOT)
         with pytest.raises(ParsedError):
             module.main(argv, description=None)
+
+
+@pytest.mark.parametrize("name", ["docs/how-to/formula.md", "docs/how-to/tasks.md"])
+def test_complete_settings_of_pages_can_be_evolved(name: str):
+    complete = []
+    for block in blocks(TEXTS[name], "yaml"):
+        raw = yaml.safe_load(block)
+        if {"evolve", "learner"} <= raw.keys():
+            evolving.study_of(raw).check()
+            complete.append(raw)
+    assert complete
 
 
 RUNNABLE = (
