@@ -329,15 +329,13 @@ class PPO:
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update."""
         num_updates = training.length(self.config, state)
-        frames = state.update.astype(jnp.float32) * self.config.batch_size
-        whole = jnp.float32(num_updates) * self.config.batch_size
         return Context(
             hyperparams,
-            progress=jnp.minimum(frames / whole, 1.0),
+            progress=training.progress(state.update, num_updates),
             num_updates=num_updates,
             num_epochs=self.config.update_epochs,
             num_minibatches=self.config.num_minibatches,
-            frames=frames,
+            frames=state.update.astype(jnp.float32) * self.config.batch_size,
         )
 
     def value_targets(

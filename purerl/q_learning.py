@@ -259,10 +259,7 @@ class QLearning:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Act and learn for `num_steps` steps."""
-        num_updates = training.length(self.config, state)
-        progress = jnp.minimum(state.update / num_updates, 1.0)
-        frames = state.update.astype(jnp.float32) * self.config.num_steps
-        context = Context(hyperparams, progress, num_updates, frames)
+        context = self.context(state, hyperparams)
         slope = jax.grad(self.value_loss, argnums=2)
         key, draws = self.draw(state, hyperparams)
 
@@ -290,6 +287,16 @@ class QLearning:
             q, visits, state.update + 1, key, env_state, obs, unfinished, state.num_updates
         )
         return state, jax.tree.map(jnp.sum, sums), metrics
+
+    def context(self, state: State, hyperparams: Hyperparams) -> Context:
+        """Return the context of the slot in this update."""
+        num_updates = training.length(self.config, state)
+        return Context(
+            hyperparams,
+            progress=training.progress(state.update, num_updates),
+            num_updates=num_updates,
+            frames=state.update.astype(jnp.float32) * self.config.num_steps,
+        )
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
