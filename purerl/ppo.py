@@ -72,6 +72,19 @@ class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
         super().__post_init__()
         if self.recurrent_size:
             self.check_whole_rollouts()
+        self.check_advantages()
+
+    def check_advantages(self) -> None:
+        """Raise `ValueError` if advantages are normalised over single samples."""
+        samples, counts = self.batch_size, "num_envs x num_steps"
+        if self.normalize_advantages == "minibatch":
+            samples //= max(self.num_minibatches, 1)
+            counts += " / num_minibatches"
+        if samples == 1 and self.normalize_advantages != "none":
+            raise ValueError(
+                f"{counts} = 1 must be at least 2, because the normalised advantage of a single "
+                "sample is 0 (or set normalize_advantages to none)"
+            )
 
 
 class Hyperparams(
