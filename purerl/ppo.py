@@ -287,7 +287,7 @@ class PPO:
             "value_error": jnp.sqrt(jnp.mean(jnp.square(value - batch.target))),
             "entropy": entropy,
             "approximate_kl": jnp.mean(ratio - 1.0 - log_ratio),
-            "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyperparams.clip_epsilon),
+            "beyond_clip_epsilon": jnp.mean(jnp.abs(ratio - 1.0) > hyperparams.clip_epsilon),
         }
         return total, metrics
 
