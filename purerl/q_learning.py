@@ -19,6 +19,7 @@ from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, exploration, losses, masks, training
+from purerl.parts.policies import choose
 from purerl.types import (
     Context,
     Environment,
@@ -327,13 +328,3 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     The slot is `value_loss`.
     """
     return QLearning(config, env, **slots).train
-
-
-def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Return an action of a non-empty set [num_actions] bool, each with the same probability.
-
-    `uniform` [] is a random number in [0, 1).
-    """
-    counts = jnp.cumsum(among)
-    rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)
-    return jnp.argmax(counts > rank).astype(jnp.int32)

@@ -26,11 +26,8 @@ class ActionValues(NamedTuple):
     """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the legal actions [...] int32 with the largest values."""
-        values = self.values
-        if self.legal is not None:  # also where networks have diverged
-            values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
-        return jnp.argmax(values, axis=-1).astype(jnp.int32)
+        """Return the legal actions [...] int32 with the largest values, the first among equals."""
+        return jnp.argmax(self.of_legal(), axis=-1).astype(jnp.int32)
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
@@ -52,6 +49,13 @@ class ActionValues(NamedTuple):
             random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
         return jnp.where(number < epsilon, random, self.best())
 
+    def of_legal(self) -> jax.Array:
+        """Return the values [..., num_actions] with -inf for illegal actions."""
+        if self.legal is None:
+            return self.values
+        # also where networks have diverged
+        return jnp.where(self.legal, jnp.maximum(self.values, SMALLEST), -jnp.inf)
+
 
 class EpsilonGreedy(NamedTuple):
     """A policy that takes the best action, or with probability epsilon a random one."""
@@ -64,9 +68,9 @@ class EpsilonGreedy(NamedTuple):
         """Draw actions [...] int32."""
         return self.values.epsilon_greedy(key, self.epsilon)
 
-    def mode(self, key: jax.Array | None = None) -> jax.Array:
-        """Return the best actions [...] int32."""
-        return self.values.best()
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, ties broken at random."""
+        return _mode(self.values.of_legal(), key)
 
 
 class Categorical(NamedTuple):
@@ -81,9 +85,9 @@ class Categorical(NamedTuple):
             jax.random.gumbel(key, self.logits.shape, self.logits.dtype) + self.logits
         )
 
-    def mode(self, key: jax.Array | None = None) -> jax.Array:
-        """Return the likeliest actions [...] int32."""
-        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return the likeliest actions [...] int32, ties broken at random."""
+        return _mode(self.logits, key)
 
     def log_prob(self, action: jax.Array) -> jax.Array:
         """Return log-probabilities [...] of actions [...]."""
@@ -165,6 +169,24 @@ class SquashedGaussian(Gaussian):
             for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
         )
         return super().entropy() + jnp.sum(slope, axis=-1)
+
+
+def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Return actions [...] int32 of non-empty sets [..., num_actions] bool.
+
+    All actions of a set have the same probability. `uniform` [...] are random numbers in [0, 1).
+    """
+    counts = jnp.cumsum(among, axis=-1)
+    count = counts[..., -1]
+    rank = jnp.minimum(jnp.floor(uniform * count).astype(jnp.int32), count - 1)
+    return jnp.argmax(counts > rank[..., None], axis=-1).astype(jnp.int32)
+
+
+def _mode(values: jax.Array, key: jax.Array) -> jax.Array:
+    """Return the actions [...] with the largest values, or values NaN; ties broken at random."""
+    largest = jnp.max(values, axis=-1, keepdims=True)
+    among = jnp.logical_or(values == largest, jnp.isnan(values))
+    return choose(among, jax.random.uniform(key, values.shape[:-1]))
 
 
 def _bounds(action: jax.Array, space: Any) -> tuple[jax.Array, jax.Array]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from purerl import acting, envs, q_learning
 from purerl.parts import losses
-from purerl.q_learning import Config, Hyperparams, QLearning, choose
+from purerl.parts.policies import choose
+from purerl.q_learning import Config, Hyperparams, QLearning
 
 ROWS, COLS = 2, 3
 GOAL = ROWS * COLS - 1
