@@ -31,8 +31,9 @@ class ActionValues(NamedTuple):
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
-        one_hot = jax.nn.one_hot(action, self.values.shape[-1], dtype=self.values.dtype)
-        return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
+        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
+        # cheaper than a gather, backwards
+        return jnp.sum(jnp.where(is_it, self.values, 0.0), axis=-1)
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, or with probability `epsilon` random actions.

@@ -42,6 +42,15 @@ def test_without_ties_the_key_does_not_matter(make):
         np.testing.assert_array_equal(make(values).mode(key), np.argmax(values, axis=1))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_value_of_an_action_is_independent_of_other_actions(bad):
+    values = ActionValues(jnp.array([[1.0, bad, 2.0], [bad, 3.0, 4.0]]))
+    action = jnp.array([2, 1])
+    np.testing.assert_array_equal(values.of(action), [2.0, 3.0])
+    slopes = jax.grad(lambda x: values._replace(values=x).of(action).sum())(values.values)
+    np.testing.assert_array_equal(slopes, [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+
 def test_an_untrained_table_acts_uniformly():
     """Tables of LPG begin with zeros, so every action is the likeliest one."""
     env, env_params = envs.make("GridWorld")
