@@ -176,8 +176,7 @@ class QLearning:
             if not hasattr(space, "n"):
                 hint = " (make it with observations='index')" if kind == "observation" else ""
                 raise ValueError(
-                    f"{self.env.name}: tabular Q-learning needs discrete {kind}s, not vectors of "
-                    f"shape {tuple(space.shape)}{hint}"
+                    f"{self.env.name}: tabular Q-learning needs discrete {kind}s, not {space}{hint}"
                 )
 
     def init(

@@ -107,7 +107,11 @@ class Categorical(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A normal distribution with independent components."""
+    """A normal distribution with independent components.
+
+    In a box its samples are in units of the box: -1 and 1 are the bounds of an action. Components
+    without two bounds are in units of the action.
+    """
 
     mean: jax.Array
     """[..., action_dim]."""
@@ -135,8 +139,11 @@ class Gaussian(NamedTuple):
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
 
     def bounded(self, action: jax.Array, space: Any) -> jax.Array:
-        """Return samples [..., action_dim] clipped to the bounds of an action space."""
-        return jnp.clip(action, *_bounds(action, space))
+        """Map samples [..., action_dim] to an action space, and clip them to its bounds."""
+        low, high = _bounds(action, space)
+        half_width = (high - low) / 2.0  # infinite also for the largest float32 as bounds
+        mapped = low + half_width + half_width * action
+        return jnp.clip(jnp.where(jnp.isfinite(half_width), mapped, action), low, high)
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
         """Return the distribution itself: only discrete actions have `purerl.parts.masks`."""
