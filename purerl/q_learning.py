@@ -97,6 +97,8 @@ class State(struct.PyTreeNode):
     obs: jax.Array
     """[] int32, the state to act in next"""
     unfinished: episodes.Unfinished
+    epsilon: jax.Array
+    """[] probability of a random action in the last step"""
     num_updates: jax.Array | None = None
     """[] int32, length of this training; None for the config's"""
 
@@ -108,17 +110,22 @@ class Policy(struct.PyTreeNode):
     """[num_states, num_actions]"""
     visits: jax.Array
     """[num_states, num_actions]"""
+    epsilon: jax.Array
+    """[] probability of a random action, unless acting is greedy"""
 
 
 class TabularPolicy(NamedTuple):
-    """A policy that takes a best action, or a random one."""
+    """A policy that takes a best action, or with probability epsilon a random one."""
 
     values: jax.Array
     """[num_actions]"""
+    epsilon: jax.Array
+    """[] probability of a random action"""
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw any action [] int32: Q-learning has no other stochastic policy."""
-        return choose(jnp.ones_like(self.values, bool), jax.random.uniform(key))
+        """Draw an action [] int32."""
+        explore, choice = exploration.split_uniform(jax.random.uniform(key), self.epsilon)
+        return choose(jnp.logical_or(self.values == jnp.max(self.values), explore), choice)
 
     def mode(self, key: jax.Array) -> jax.Array:
         """Return a best action [] int32, ties broken at random."""
@@ -200,6 +207,7 @@ class QLearning:
             env_state=env_state,
             obs=obs.astype(jnp.int32),
             unfinished=episodes.begin(1),
+            epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 
     def draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, Draws]:
@@ -209,11 +217,8 @@ class QLearning:
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
         horizon = jnp.float32(training.length(self.config, state)) * steps
         epsilon = exploration.epsilon(hyperparams, frames, horizon)
-        # One number decides whether to explore and, stretched again, which action to take.
-        uniform = jax.random.uniform(choice_key, (steps,))
-        explore = uniform < epsilon
-        choice = jnp.where(
-            explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
+        explore, choice = exploration.split_uniform(
+            jax.random.uniform(choice_key, (steps,)), epsilon
         )
         table = jnp.zeros(steps, jnp.int32)
         if self.config.target == "double":
@@ -283,8 +288,15 @@ class QLearning:
             "value_error": jnp.sqrt(squares / self.config.num_steps),
             "visited": jnp.mean(visits > 0),
         }
-        state = State(
-            q, visits, state.update + 1, key, env_state, obs, unfinished, state.num_updates
+        state = state.replace(
+            q=q,
+            visits=visits,
+            update=state.update + 1,
+            key=key,
+            env_state=env_state,
+            obs=obs,
+            unfinished=unfinished,
+            epsilon=draws.epsilon[-1],
         )
         return state, jax.tree.map(jnp.sum, sums), metrics
 
@@ -311,14 +323,14 @@ class QLearning:
         return jax.lax.scan(step, (state.env_state, state.obs), draws)[1]
 
     def policy(self, state: State) -> Policy:
-        """Return the action values, and the visits for figures."""
-        return Policy(jnp.mean(state.q, axis=0), state.visits)
+        """Return the parameters for acting, and the visits for figures."""
+        return Policy(jnp.mean(state.q, axis=0), state.visits, state.epsilon)
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[TabularPolicy, None]:
         """Return the distribution of actions in one state; there is no memory."""
-        return TabularPolicy(jnp.asarray(policy.q)[obs]), None
+        return TabularPolicy(jnp.asarray(policy.q)[obs], policy.epsilon), None
 
 
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
