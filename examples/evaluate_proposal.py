@@ -23,6 +23,8 @@ import metaevo
 
 SECONDS = 3600
 """how long to wait for another process that uses the same archive"""
+WORST = -sys.float_info.max
+"""score of a candidate without one, which ranks last on any task; finite, as JSON needs"""
 
 
 def expression_of(text):
@@ -72,9 +74,8 @@ def main(argv=None):
     parser.add_argument("--results_dir", required=True, type=Path)
     args = parser.parse_args(argv)
     answer = judged(args.program_path)
-    worst = float(os.environ.get("JUDGE_WORST", 0))
     metrics = {
-        "combined_score": worst if answer.score is None else answer.score,
+        "combined_score": WORST if answer.score is None else answer.score,
         "public": {"seeds": answer.seeds},  # in the prompts, so without the verdict
         "private": {"rank": answer.rank, "verdict": answer.verdict},
         "text_feedback": answer.reason or "",

@@ -20,7 +20,6 @@ from tests.metaevo.discovery.test_proposals import TASKS, drawn
 FILE = Path(__file__).parents[2] / "examples" / "evaluate_proposal.py"
 GOOD = "# EVOLVE-BLOCK-START\n(error +  # optimism\n  0.5)\n# EVOLVE-BLOCK-END\n"
 BAD = "import os\nos.abort()"
-WORST = -7.0
 __all__ = ["drawn"]
 
 
@@ -32,7 +31,6 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_SLOT", "value_loss")
     monkeypatch.setenv("JUDGE_TASKS", str(tmp_path / "tasks.yaml"))
     monkeypatch.setenv("JUDGE_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("JUDGE_WORST", str(WORST))
     return tmp_path / "state"
 
 
@@ -64,7 +62,7 @@ def test_openevolve_gets_numbers_and_the_reason(state, drawn, tmp_path, monkeypa
     assert artifacts == {}
     path.write_text(BAD)
     numbers, artifacts = evaluate_proposal.evaluate(str(path))
-    assert numbers == {"combined_score": WORST, "valid": 0.0}
+    assert numbers == {"combined_score": evaluate_proposal.WORST, "valid": 0.0}
     assert "no formula" in artifacts["reason"]
 
 
@@ -83,6 +81,19 @@ def test_shinka_finds_its_two_files(state, drawn, tmp_path, text, is_correct):
     assert "verdict" in metrics["private"]
 
 
+def test_what_is_invalid_ranks_last_also_where_all_scores_are_negative(state, drawn, tmp_path):
+    scores = []
+    for number, text in enumerate([BAD, "error + -1e6", "error + -1"]):
+        path, results = tmp_path / f"{number}.py", tmp_path / f"results_{number}"
+        path.write_text(text)
+        evaluate_proposal.main(["--program_path", str(path), "--results_dir", str(results)])
+        written = (results / "metrics.json").read_text()
+        assert "Infinity" not in written  # JSON has none
+        scores.append(json.loads(written)["combined_score"])
+    assert scores == sorted(scores)
+    assert scores[0] < scores[1] < scores[2] < 0
+
+
 # --- With them ------------------------------------------------------------------------------------
 
 
@@ -98,7 +109,7 @@ def test_openevolves_evaluator_gets_the_judges_score(state):
 
     good, bad = asyncio.run(evaluate(GOOD, BAD))
     assert good == {"combined_score": pytest.approx(score_of("error + 0.5")), "valid": 1.0}
-    assert bad == {"combined_score": WORST, "valid": 0.0}
+    assert bad == {"combined_score": evaluate_proposal.WORST, "valid": 0.0}
     assert evaluator.get_pending_artifacts(GOOD) is None
     assert "no formula" in evaluator.get_pending_artifacts(BAD)["reason"]
 
@@ -114,5 +125,8 @@ def test_shinkas_scheduler_gets_the_judges_score(state, tmp_path):
         results, _ = scheduler.run(str(tmp_path / f"{name}.py"), str(tmp_path / name))
         found.append((results["correct"]["correct"], results["metrics"]["combined_score"]))
     scheduler.shutdown()
-    assert found == [(True, pytest.approx(score_of("error + 0.5"))), (False, WORST)]
+    assert found == [
+        (True, pytest.approx(score_of("error + 0.5"))),
+        (False, evaluate_proposal.WORST),
+    ]
     assert "no formula" in results["metrics"]["text_feedback"]
