@@ -55,7 +55,7 @@ test-browser: $(STAMP) ## the comparison's page and the documentation's search i
 	$(RUN) -m pytest -m browser $(ARGS)
 
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs
-	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax,pgx,jumanji]' --constraint constraints.txt
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax]' --constraint constraints.txt
 	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/commands/test_environments.py $(ARGS)
 
 # In an environment of its own: CUDA's libraries take 4 GB, and a GPU is not needed.
@@ -123,7 +123,7 @@ constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at 
 	python3 -m venv "$$scratch/venv" && "$$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	cp constraints.txt "$$scratch/pins.txt" && \
 	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --extra docs \
-	  --extra brax --extra navix --extra xminigrid --extra craftax --extra pgx --extra jumanji --universal --python-version 3.11 \
+	  --extra brax --extra navix --extra xminigrid --extra craftax --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o "$$scratch/pins.txt" $(ARGS) && \
 	{ echo "# Every package of metaevo[dev,docs] and its suites, pinned for all supported Pythons. Made by: make constraints"; \
 	  cat "$$scratch/pins.txt"; } > "$$scratch/constraints.txt" && \
