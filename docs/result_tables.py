@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.generality import leaderboard
 from metaevo.comparison.generality import rows as benchmark
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,10 +95,9 @@ def kills() -> str:
 
 
 def generality() -> str:
-    """Return the rows of the benchmark of generality, the highest score first, with filters."""
-    found = benchmark.entered()
-    note = f"Version {found[0]['version']}, {found[0]['seeds']} agents a task."
-    return f"{leaderboard.html(found)}\n\n<small>{note} `metaevo generality RULE`</small>"
+    """Return the rows of the benchmark of generality, the highest score first."""
+    table = benchmark.table(benchmark.scored())
+    return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
 
 
 def _origin(content: dict[str, Any]) -> str:
