@@ -10,6 +10,7 @@ from metaevo.comparison.generality import rows as benchmark
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
 
 
 def markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:
@@ -98,6 +99,15 @@ def generality() -> str:
     """Return the rows of the benchmark of generality, the highest score first."""
     table = benchmark.table(benchmark.scored())
     return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
+
+
+def zoo() -> str:
+    """Return README.md of every entry of the zoo, as sections of a page."""
+    pages = []
+    for path in sorted(ZOO.glob("*/README.md")):
+        text = path.read_text(encoding="utf-8").replace("# ", "## ", 1)
+        pages.append(text.replace("(picture.png)", f"(../images/zoo/{path.parent.name}.png)"))
+    return "\n".join(pages)
 
 
 def _origin(content: dict[str, Any]) -> str:

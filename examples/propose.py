@@ -3,8 +3,8 @@
     python examples/propose.py --slot value_loss --tasks examples/judge.yaml --state runs/propose
     OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODEL=NAME python examples/propose.py ...
 
-With OPENAI_MODEL set, a server with OpenAI's chat completions is asked, with OPENAI_API_KEY if it is
-set. `evaluate` is a function for the loops of other programs, such as OpenEvolve: it returns the
+With OPENAI_MODEL set, a server with OpenAI's chat completions is asked; OPENAI_API_KEY is optional.
+`evaluate` is a function for the loops of other programs, such as OpenEvolve: it returns the
 score of a candidate, the content of a text file. A proposal is parsed and never executed.
 """
 
