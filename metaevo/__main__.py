@@ -48,9 +48,7 @@ COMMANDS = {
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
     ),
-    "zoo": Command(
-        "list, show and add rules that anybody can load", "metaevo.commands.zoo", trains=False
-    ),
+    "zoo": Command("list and show rules that load by name", "metaevo.commands.zoo", trains=False),
     "envs": Command("list environments", "metaevo.commands.envs"),
     "sync": Command(
         "send runs to Weights & Biases or MLflow", "metaevo.commands.sync", trains=False

@@ -119,12 +119,6 @@ def _slots() -> dict[str, str]:
     return slots
 
 
-def is_own(text: str) -> bool:
-    """Whether a name is of one of metaevo's rules: a function, a learner or an entry of the zoo."""
-    is_function = any(text in HAND_WRITTEN[slot] for slot in _slots())
-    return is_function or text in LEARNERS or zoo.is_name(text)
-
-
 def key_of_weights(rule: Published) -> str:
     """Return the key of a published rule, for which its file is not needed."""
     (part,) = published.part(rule).parts.values()
