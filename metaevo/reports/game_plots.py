@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
@@ -63,35 +62,17 @@ def plot_meta_episode(
             axes.plot(steps, chances, color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
     plots.style_axes(panels[2], "joint move", "payoff a step")
-    _plot_sides(panels[2], payoffs, "we earn", f"{opponent} earns")
+    panels[2].plot(steps, payoffs[:, 0], color=plots.LEARNED, linewidth=2.4, label="we earn")
+    panels[2].plot(
+        steps,
+        payoffs[:, 1],
+        color=plots.INK,
+        linewidth=1.8,
+        linestyle=DASHED,
+        label=f"{opponent} earns",
+    )
     figure.align_ylabels()
     plots.add_legend(figure, panels[0], panels[2])
-    return plots.save_figure(figure, path)
-
-
-def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
-    """Draw values [steps, 2] of both sides with their labels."""
-    steps = np.arange(1, len(values) + 1)
-    axes.plot(steps, values[:, 0], color=plots.LEARNED, linewidth=2.4, label=ours)
-    axes.plot(steps, values[:, 1], color=plots.INK, linewidth=1.8, linestyle=DASHED, label=theirs)
-
-
-def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots.PathLike) -> Path:
-    """Draw rewards and shares of own coins in the Coin Game; returns `path`.
-
-    `players` has, by name, the rewards per step [episodes, 2] and the shares of coins of the own
-    colour [episodes, 2], ours first.
-    """
-    figure = plots.new_figure(1.2 + 2.6 * len(players), plots.NARROW)
-    panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
-    for row, (name, sides) in zip(panels, players.items(), strict=True):
-        for axes, values, text in zip(
-            row, sides, ("reward a step", "share of own coins"), strict=True
-        ):
-            plots.style_axes(axes, "episode" if row is panels[-1] else "", text)
-            axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
-            _plot_sides(axes, values, "we", "the opponent")
-    plots.add_legend(figure, panels[0, 0])
     return plots.save_figure(figure, path)
 
 

@@ -14,7 +14,6 @@ LEARNER = "learner"
 """Study to use if the settings do not name one."""
 GAMES = {
     "cheap_talk": "CheapTalkStudy",
-    "coin_game": "CoinStudy",
     "shaping": "ShapingStudy",
     "steering": "SteeringStudy",
 }

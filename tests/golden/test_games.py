@@ -16,7 +16,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.registry import find
 
 RUNS = sorted(path for path in (Path(__file__).parent / "games").iterdir() if path.is_dir())
-OWN_KEYS = "round_robin", "extortion", "coin_game", "victims", "networks", "steering"
+OWN_KEYS = "round_robin", "extortion", "victims", "networks", "steering"
 
 
 @pytest.fixture(params=RUNS, ids=lambda path: path.name)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Gt, Interval, MinLen
@@ -13,8 +13,6 @@ from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tuning.config import MOST
-from purerl import ppo
-from purerl.envs.coin_game import CoinGame, CoinParams, Player
 from purerl.games import Game
 from purerl.types import Hyperparams
 
@@ -112,69 +110,6 @@ class ShapingSettings(StudySettings):
     opponent: OpponentConfig = field(default_factory=OpponentConfig)
     policy: MetaPolicyConfig = field(default_factory=MetaPolicyConfig)
     evaluation: TournamentConfig = field(default_factory=TournamentConfig)
-
-
-@dataclass(frozen=True)
-class CoinPolicyConfig:
-    """Meta-policy network, from features of a move and the past to a preference for the move."""
-
-    hidden: Annotated[int, Interval(ge=3, le=4096)] = 16
-    """tanh units"""
-    start: Literal["grim", "uniform"] = "grim"
-    """where evolution begins: with a player that cooperates until its opponent steals in an
-    episode, or with a player that chooses uniformly"""
-
-
-@dataclass(frozen=True)
-class CoinEvaluation(HeldOutConfig):
-    """Settings of the final comparison."""
-
-    seeds: Seeds = 64
-    """fresh opponents of every contender; 0 for no comparison"""
-    learning_rates: Factors = (0.5, 2.0)
-    """learning rates of further opponents, as factors on the learning rate of evolution"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoinSettings(StudySettings):
-    """Settings of an evolution of a player."""
-
-    study: Literal["coin_game"] = "coin_game"
-    train: ppo.Config = field(
-        default_factory=lambda: ppo.Config(
-            total_timesteps=8192, num_envs=8, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
-        )
-    )
-    """settings of the opponent, which learns after every episode of num_steps steps"""
-    hyperparams: ppo.Hyperparams = field(
-        default_factory=lambda: ppo.Hyperparams(
-            learning_rate=0.02, final_learning_rate=1.0, gamma=0.96
-        )
-    )
-    """hyperparameters of the opponent"""
-    policy: CoinPolicyConfig = field(default_factory=CoinPolicyConfig)
-    evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.train.recurrent_size:
-            raise ValueError(
-                f"train.recurrent_size = {self.train.recurrent_size}: must be 0, as learners that "
-                "meet in the Coin Game have no memory"
-            )
-
-    def learner(self, player: Player) -> ppo.PPO:
-        """Return the opponent of a player."""
-        return ppo.PPO(self.train, CoinGame(player))
-
-    def env_params(self, player: Any) -> CoinParams:
-        """Return the parameters of the game with this player."""
-        return CoinParams(player, self.train.num_steps)
-
-    @property
-    def step(self) -> float:
-        """Length of a step as a share of the meta-episode."""
-        return 1.0 / (self.train.num_updates * self.train.num_steps)
 
 
 @dataclass(frozen=True)

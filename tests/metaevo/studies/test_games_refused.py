@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.metaevo.studies.games import COIN, SHAPING, STEERING, TALK, merged, run
+from tests.metaevo.studies.games import SHAPING, STEERING, TALK, merged, run
 
 SHAPING_CASES = {
     "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs"),
@@ -55,11 +55,10 @@ STEERING_CASES = {
     "no place": ({"task": {"env": "Acrobot-v1"}}, "task.env = 'Acrobot-v1'"),
     "a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size"),
 }
-COIN_CASES = {"a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size")}
 CASES = [
     pytest.param(base, *case, id=f"{base['study']}: {name}")
     for base, cases in (
-        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES), (STEERING, STEERING_CASES), (COIN, COIN_CASES)
+        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES), (STEERING, STEERING_CASES)
     )
     for name, case in cases.items()
 ]  # fmt: skip
