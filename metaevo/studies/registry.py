@@ -15,7 +15,6 @@ LEARNER = "learner"
 GAMES = {
     "cheap_talk": "CheapTalkStudy",
     "shaping": "ShapingStudy",
-    "steering": "SteeringStudy",
 }
 """Classes in the modules of the same names in `games/`, which take 0.4 s to import."""
 

@@ -1,6 +1,5 @@
 """Settings of the game studies."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -122,8 +121,6 @@ class VictimConfig:
     """changes of the section train"""
     hyperparams: PlainDict = field(default_factory=dict)
     """changes of the section hyperparams"""
-    message_dropout: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    """share of messages that it does not hear: zeros instead"""
 
 
 @dataclass(frozen=True)
@@ -137,71 +134,20 @@ class TalkEvaluation(HeldOutConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalkSettings(StudySettings, LearnerSettings):
-    """Settings shared by both kinds of cheap talk."""
+class CheapTalkSettings(StudySettings, LearnerSettings):
+    """Settings of an evolution of a channel."""
 
+    study: Literal["cheap_talk"] = "cheap_talk"
+    role: Literal["adversary", "ally"] = "adversary"
+    """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
     learner: str = "ppo"
     """the victim"""
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     train: LearnerConfig
     hyperparams: Hyperparams
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheapTalkSettings(TalkSettings):
-    """Settings of an evolution of a channel."""
-
-    study: Literal["cheap_talk"] = "cheap_talk"
-    role: Literal["adversary", "ally"] = "adversary"
-    """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
     sample: PlainDict = field(default_factory=dict)
     """distributions of env_params.NAME and hyperparams.NAME, drawn anew for each victim of the
     evolution, with the rules of a search space"""
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: TalkEvaluation = field(default_factory=TalkEvaluation)
-
-
-@dataclass(frozen=True)
-class SteeringConfig:
-    """Settings of the steering of a frozen victim.
-
-    Raises:
-        ValueError: if the lowest goal is not below the highest.
-    """
-
-    by: Literal["evolution", "ppo"] = "evolution"
-    """origin of the steering network: evolved together with the channel, or trained by PPO for
-    each victim (the oracle)"""
-    low: float = -1.5
-    """the lowest goal"""
-    high: float = 1.5
-    """the highest goal"""
-    steps: Annotated[int, Interval(gt=0, le=100_000)] = 200
-    """length of an episode; steps after an early end count as 0"""
-    episodes: Annotated[int, Interval(gt=0, le=65_536)] = 64
-    """number of episodes that score a victim, each with its own goal"""
-    oracle_frames: Annotated[int, Interval(ge=2048, le=1_000_000_000)] = 65_536
-    """steps for which PPO trains, in evolution (by: ppo) and in the comparison"""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"low = {self.low:g} must be below high = {self.high:g}")
-
-
-@dataclass(frozen=True)
-class SteeringEvaluation(HeldOutConfig):
-    """Settings of the final comparison."""
-
-    seeds: Victims = 32
-    """fresh victims of every channel; 0 for no comparison"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringSettings(TalkSettings):
-    """Settings of an evolution of a channel and of the network that steers."""
-
-    study: Literal["steering"] = "steering"
-    channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(scale=math.pi))
-    steering: SteeringConfig = field(default_factory=SteeringConfig)
-    evaluation: SteeringEvaluation = field(default_factory=SteeringEvaluation)

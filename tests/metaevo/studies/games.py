@@ -43,15 +43,6 @@ TALK = {
     },
     "run": {"checkpoint_every": 1},
 }  # fmt: skip
-STEERING = {
-    "study": "steering",
-    "channel": {"hidden_sizes": [8], "scale": 3.0},
-    "steering": {"steps": 12, "episodes": 3, "oracle_frames": 2048},
-    "train": {**TRAIN, "total_timesteps": 128},
-    "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": EVOLUTION,
-    "evaluation": {"seeds": 3},
-}
 
 
 def merged(base, changes):
