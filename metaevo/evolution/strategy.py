@@ -94,13 +94,6 @@ class Strategy(Protocol):
         """
         return []
 
-    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
-        """Return where a result comes from for the report, as rows of a table; by default none.
-
-        The result is the last row. The state is on the host.
-        """
-        return []
-
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the strategy cannot evolve the problem for that long."""
         return

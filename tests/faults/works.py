@@ -170,7 +170,7 @@ class Work:
                 each for each in (run_dir / "checkpoints").iterdir() if each.name[0] != "."
             )
             found["checkpoint"] = newest.name, digest(state_file(newest))
-        for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "ancestors.json"):
+        for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "others.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
         if self.name == "sweep":  # the numbers of trials count the retries
