@@ -347,7 +347,7 @@ class Evolution:
             if strategy.common_keys:
                 index = jnp.where(validating, index, index % config.seeds_per_candidate)
             key = key_of(validating, number, index)
-            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params, mean)
+            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params)
 
         evaluation = devices.map_rows(
             evaluate,

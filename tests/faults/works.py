@@ -48,7 +48,7 @@ sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
 SHAPING = """
 study: shaping
-opponent: {names: [self, naive]}
+opponent: {names: [lola, naive]}
 game: {steps: 50}
 policy: {hidden: 8}
 strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}

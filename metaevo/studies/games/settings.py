@@ -58,7 +58,7 @@ class OpponentConfig:
 
     names: str | Names = "naive"
     """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
-    win_stay_lose_shift, zero_determinant, self (the mean of the strategy), a player of your own
+    win_stay_lose_shift, zero_determinant, a player of your own
     (my_players.py:Momentum), the directory of a run that evolved a meta-policy, or zoo:NAME; of a
     list each meta-episode draws one"""
     learning_rate: Annotated[float, Gt(0)] = 1.0

@@ -18,10 +18,6 @@ SHAPING_CASES = {
          "evaluation": {"opponents": ["zero_determinant"]}},
         "evaluation.opponents: zero_determinant",
     ),
-    "self without a mean": (
-        {"opponent": {"names": "self"}, "strategy": {"algorithm": "SimpleGA"}}, "SimpleGA"
-    ),
-    "self is unseen": ({"evaluation": {"opponents": ["self"]}}, "evaluation.opponents: self"),
     "a component as a study": ({"study": "value_loss"}, "evolve: value_loss"),
     "a learner": ({"learner": "ppo"}, "'learner'"),
 }  # fmt: skip
