@@ -29,8 +29,8 @@ from purerl.opponents import Player
 SETTING = "opponent.names"
 SETTINGS = SETTING, "evaluation.opponents"
 """Settings that name players."""
-SELF, ZERO_DETERMINANT = "self", "zero_determinant"
-NAMES = (*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT, SELF)
+ZERO_DETERMINANT = "zero_determinant"
+NAMES = (*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT)
 """Players that are neither learned nor the user's own."""
 SOURCES = "players"
 """The folder of a run with the source code of the user's own players, and its key in `resolved`."""
@@ -120,8 +120,7 @@ class Opponent:
 
     name: str
     """name in the settings"""
-    player: Player | None
-    """None for the evolved one, which changes in every generation"""
+    player: Player
     source: bytes | None = None
     """source code of a player of the user's own"""
 
@@ -138,8 +137,6 @@ class Opponent:
     @property
     def label(self) -> str:
         """Its name in tables."""
-        if self.name == SELF:
-            return LEARNED
         return self.name if self.source is None else self.name.rpartition(":")[2]
 
 
@@ -181,9 +178,7 @@ def find(
     return found
 
 
-def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
-    if name == SELF:
-        return None
+def _player(name: str, game: Game, run_path: Path | None) -> Player:
     if name in opponents.LEARNING:
         if len(set(game.other)) == 1:
             raise ConfigError(

@@ -14,7 +14,6 @@ from metaevo.evolution.problem import (
     Evaluation,
     MetaProblem,
     draw_task,
-    evaluate_with_mean,
     fix_task,
     has_tasks,
     tasks_per_generation,
@@ -135,7 +134,7 @@ def check_evaluation(problem: MetaProblem) -> list[str]:
 
     def evaluate(key):
         meta_params, task = problem.init(key), draw_task(problem, key, 0)
-        return evaluate_with_mean(fix_task(problem, task), key, meta_params, meta_params)
+        return fix_task(problem, task).evaluate(key, meta_params)
 
     found: Any = jax.eval_shape(evaluate, jax.random.key(0))
     if not isinstance(found, Evaluation):

@@ -243,11 +243,6 @@ class Evolution:
         """Return other results of the strategy for the report, as rows of a table."""
         return self.strategy.others(jax.device_get(devices.first(state.strategy)))
 
-    def ancestors(self, state: State) -> list[PlainDict]:
-        """Return where the result comes from, as rows of a table with the result last."""
-        found = jax.device_get(self.result(state))
-        return self.strategy.ancestors(jax.device_get(devices.first(state.strategy)), found)
-
     @property
     def frames_per_generation(self) -> int:
         """Mean environment steps of a generation, without validation."""
@@ -352,7 +347,7 @@ class Evolution:
             if strategy.common_keys:
                 index = jnp.where(validating, index, index % config.seeds_per_candidate)
             key = key_of(validating, number, index)
-            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params, mean)
+            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params)
 
         evaluation = devices.map_rows(
             evaluate,

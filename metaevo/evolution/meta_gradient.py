@@ -96,9 +96,7 @@ class MetaGradient(Strategy):
         """Return the mean."""
         return state.mean
 
-    def evaluate(
-        self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
-    ) -> Evaluation:
+    def evaluate(self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
         """Evaluate with a gradient."""
         return ascend(problem, key, meta_params, self.window)
 

@@ -130,21 +130,6 @@ def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams
     return fix_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
 
 
-def evaluate_with_mean(
-    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, mean: MetaParams
-) -> Evaluation:
-    """Evaluate a candidate, for self-play against the strategy's mean.
-
-    If the problem has `evaluate_against(key, meta_params, mean)`, it receives the mean, which is
-    part of the strategy's state and so of every checkpoint. Otherwise `evaluate` is called.
-    """
-    against = getattr(problem, "evaluate_against", None)
-    found: Evaluation = (
-        problem.evaluate(key, meta_params) if against is None else against(key, meta_params, mean)
-    )
-    return found
-
-
 def ascend(
     problem: MetaProblem, key: jax.Array, meta_params: MetaParams, window: int
 ) -> Evaluation:

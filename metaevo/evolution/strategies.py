@@ -22,9 +22,7 @@ from purerl.custom import is_custom
 from purerl.types import PyTree
 
 META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
-REQUIRED = (
-    "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "ancestors", "check"
-)  # fmt: skip
+REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "check"
 
 
 class GivenStrategy(StrategyConfig):

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_with_mean
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
 from purerl.types import PyTree
 
 
@@ -77,11 +77,9 @@ class Strategy(Protocol):
     def best(self, state: PyTree) -> MetaParams:
         """Return the candidate that would be chosen now; it is evaluated on the validation keys."""
 
-    def evaluate(
-        self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
-    ) -> Evaluation:
-        """Evaluate one candidate on one key; `best` is the result before this generation."""
-        return evaluate_with_mean(problem, key, meta_params, best)
+    def evaluate(self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Evaluate one candidate on one key."""
+        return problem.evaluate(key, meta_params)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
@@ -91,13 +89,6 @@ class Strategy(Protocol):
         """Return other results than the best for the report, as rows of a table; by default none.
 
         Rows with `length` and `score` are also drawn. The state is on the host.
-        """
-        return []
-
-    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
-        """Return where a result comes from for the report, as rows of a table; by default none.
-
-        The result is the last row. The state is on the host.
         """
         return []
 

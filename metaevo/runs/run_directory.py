@@ -43,7 +43,6 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params"
         self.others_path = path / "others.json"
-        self.ancestors_path = path / "ancestors.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
         self.report_path = path / "report.html"

@@ -14,9 +14,7 @@ LEARNER = "learner"
 """Study to use if the settings do not name one."""
 GAMES = {
     "cheap_talk": "CheapTalkStudy",
-    "coin_game": "CoinStudy",
     "shaping": "ShapingStudy",
-    "steering": "SteeringStudy",
 }
 """Classes in the modules of the same names in `games/`, which take 0.4 s to import."""
 

@@ -258,8 +258,6 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     study.save(run.directory, block.evolution.result(block.state), block.done)
     if others := block.evolution.others(block.state):
         write_json_atomic(run.directory.others_path, others)
-    if ancestors := block.evolution.ancestors(block.state):
-        write_json_atomic(run.directory.ancestors_path, ancestors)
     return block.evolution
 
 
