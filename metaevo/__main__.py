@@ -41,9 +41,7 @@ COMMANDS = {
     "generality": Command(
         "judge a rule on a fixed list of tasks, as one number", "metaevo.commands.generality"
     ),
-    "distill": Command(
-        "turn what was learned into formulas or smaller networks", "metaevo.commands.distill"
-    ),
+    "distill": Command("turn what was learned into formulas", "metaevo.commands.distill"),
     "judge": Command("judge proposed expressions, one a line", "metaevo.commands.judge"),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False

@@ -27,7 +27,6 @@ MOST = {
     "evolution.seeds_per_candidate": 2,
     "evolution.validation_every": 2,
     "evolution.validation_seeds": 8,
-    "pbt.rounds": 3,
     "run.evolution_seeds": 2,
     "strategy.population_size": 8,
     "sweep.batch": 4,

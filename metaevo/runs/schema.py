@@ -306,12 +306,6 @@ class UnseenScores(TypedDict):
     reference: Annotated[list[Number], Len(1)]
 
 
-class Schedule(TypedDict):
-    """pbt.json: the winning settings of each round."""
-
-    schedule: dict[str, list[Number]]
-
-
 class Child(TypedDict):
     """A line of tracked.jsonl: a finished run nested in another, for trackers."""
 

@@ -86,11 +86,11 @@ class LearnerStudy(Study):
             bind(name, change, self.seen[name]) for name, change in (settings.tasks or {}).items()
         ]
         """the settings of each named task, with their distributions"""
-        self.experiments = [*self.seen.values()] or [self.experiment]
-        """of each of the named tasks, or of the only one"""
         functions = self.evolved.functions()
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
-        self.tasks = [each.task(functions, example) for each in self.experiments]
+        self.tasks = [
+            each.task(functions, example) for each in self.seen.values() or [self.experiment]
+        ]
         self.unseen: dict[str, Experiment] = {}
         if settings.evaluation.unseen:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.experiment)

@@ -35,14 +35,6 @@ def sweep(*argv):
 # --- Bad input ------------------------------------------------------------------------------------
 
 BAD = {
-    "pbt of static settings": (
-        "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
-        ["pbt", "train.num_steps"],
-    ),
-    "pbt with tpe": (
-        "--sweep.scheduler pbt --sweep.sampler tpe --pbt.rounds 3",
-        ["sweep.sampler = 'tpe'", "random, sobol"],
-    ),
     "halving with CMA-ES": (
         "--dry-run --sweep.sampler cma_es --sweep.scheduler successive_halving",
         ["sweep: sampler = 'cma_es'", "'successive_halving'", "tpe", "none"],
