@@ -15,7 +15,6 @@ STEPS = 5120
 FEWEST = 4
 MOST = {
     "seeds": 2,
-    "evaluation.ablation_seeds": 4,
     "evaluation.episodes": 2,
     "evaluation.final_seeds": 8,
     "evaluation.gymnasium": 1,

@@ -8,14 +8,13 @@ from typing import Any, Self
 import jax
 
 from metaevo.comparison import entries, protocol, unseen
-from metaevo.comparison.ablations import PartInspector, table_of_parts
+from metaevo.comparison.inspector import PartInspector
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
-from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
@@ -51,7 +50,7 @@ def _pooled(judged: Unseen, evolution_frames: int) -> HeldOut | None:
 class LearnerStudy(Study):
     """Parts of a learner are evolved, and compared with hand-written ones."""
 
-    folds, free = "Ablations", (*TRAINING, "channel", "fitness.")
+    free = (*TRAINING, "channel", "fitness.")
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class LearnerStudy(Study):
                 where = f"tasks.{name}: "
                 first = unseen.settings_of(settings, name, change)
             self.experiment = make_experiment(first, run_path, trust_source=trust_source)
-            """of the first task, used by figures and ablations"""
+            """of the first task, used by figures"""
         except ConfigError as error:
             raise ConfigError(f"{where}{error}") from None
         self.evolved = self.experiment.evolved
@@ -251,11 +250,4 @@ class LearnerStudy(Study):
         for part, findings in self._hooks("findings"):
             observed = result.get("observed", {}).get(part.name, {})
             found += findings(self._inspector.found(part, meta_params), observed)
-        return found
-
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the ablations."""
-        found = table_of_parts(result)
-        for _, tables in self._hooks("tables"):
-            found += tables(result, learners.find(self.settings.learner))
         return found

@@ -120,7 +120,7 @@ class LearnerProblem:
         self, meta_params: MetaParams, *, evolution_frames: int, **evaluation: Any
     ) -> "ComparisonResult":
         """Compare meta-parameters with tuned hand-written functions; see `metaevo.compare`."""
-        plain = merge(to_dict(self.settings), {"evaluation": {**evaluation, "ablation_seeds": 0}})
+        plain = merge(to_dict(self.settings), {"evaluation": evaluation})
         plain["evaluation"]["unseen"] = {}
         settings = from_dict(type(self.settings), plain)
         if not settings.evaluation.seeds:

@@ -82,8 +82,6 @@ class Study:
     settings: Any
     name = ""
     """name of the folder that contains its runs; by default the name of the class"""
-    folds = ""
-    """the heading under which the report folds its tables; empty to show them"""
     metrics: Sequence[str] = ()
     """metrics of an evaluation, drawn over the generations"""
     captions: Mapping[str, str] = {NUMBERS: "The evolved meta-parameters.", **CAPTION}
@@ -212,7 +210,7 @@ class Study:
 
         Args:
             learned: the meta-parameters found by each evolution, by name in the comparison;
-                figures and ablations are shown for the first.
+                figures are shown for the first.
             path: the run's directory; an interrupted comparison resumes from its files there.
             evolution_frames: environment steps of one evolution.
             measured: as for `keep`.

@@ -27,7 +27,7 @@ strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 
 evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8, block_seconds: 0.02,
             chunk_size: 8, generations: 400}
 evaluation: {seeds: 16, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 4, ablation_seeds: 4}
+             tuning_seeds: 4}
 run: {checkpoint_every: 5, keep_checkpoints: 12}
 """
 SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}

@@ -25,7 +25,7 @@ fitness: {mean_return: 0, reward_per_step: 10}
 strategy: {population_size: 8, sigma: 0.1}
 evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
 evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 2, ablation_seeds: 0}
+             tuning_seeds: 2}
 """
 
 TINY_PPO = """

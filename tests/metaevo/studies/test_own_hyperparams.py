@@ -54,7 +54,7 @@ SETTINGS = {
     "train": {"total_timesteps": 200, "num_steps": 100},
     "strategy": {"population_size": 4, "sigma": 0.5},
     "evolution": {"generations": 1, "validation_seeds": 2, "chunk_size": 2, "num_devices": 1},
-    "evaluation": {"seeds": 2, "ablation_seeds": 0},
+    "evaluation": {"seeds": 2},
 }
 
 

@@ -295,7 +295,7 @@ def tuning_frames(judged):
 def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
-        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8, "ablation_seeds": 0,
+        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8,
         "contenders": ["squared"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
