@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "judge": Command("judge proposed expressions, one a line", "metaevo.commands.judge"),
     "compare": Command(
-        "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
+        "compare runs: a table, and a page with figures", "metaevo.commands.compare", trains=False
     ),
     "zoo": Command(
         "list, show and add rules that anybody can load", "metaevo.commands.zoo", trains=False
