@@ -14,7 +14,7 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints gpu-programs test-gpu-programs
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -25,12 +25,12 @@ evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with
 	$(RUN) -m metaevo evolve $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-OTHERS = not slow and not faults and not postgres and not slurm and not browser and not gpu_programs
+OTHERS = not slow and not faults and not postgres and not slurm and not gpu_programs
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
 	$(PYTEST) -m 'not long and $(OTHERS)' $(ARGS)
 	@echo 'Left out: whole runs of the commands and of learners (make test-all), what needs minutes each'
-	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM, a browser.'
+	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM.'
 
 test-all: $(STAMP) lint ## the same, and whole runs of the commands and of learners
 	$(PYTEST) -m '$(OTHERS)' $(ARGS)
@@ -49,10 +49,6 @@ test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postg
 # Needs Debian's packages slurm-wlm and munge; the daemons are started, and stopped, by tests/slurm/server.sh.
 test-slurm: $(STAMP) ## the batch script on a SLURM cluster (apt install slurm-wlm munge)
 	$(RUN) -m pytest -m slurm $(ARGS)
-
-test-browser: $(STAMP) ## the comparison's page and the documentation's search in Chromium (on Debian: apt install chromium chromium-driver)
-	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser,docs]' --constraint constraints.txt
-	$(RUN) -m pytest -m browser $(ARGS)
 
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax]' --constraint constraints.txt

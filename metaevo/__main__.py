@@ -44,7 +44,7 @@ COMMANDS = {
     "distill": Command("turn what was learned into formulas", "metaevo.commands.distill"),
     "judge": Command("judge proposed expressions, one a line", "metaevo.commands.judge"),
     "compare": Command(
-        "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
+        "compare runs: a table, and a page with figures", "metaevo.commands.compare", trains=False
     ),
     "zoo": Command("list and show rules that load by name", "metaevo.commands.zoo", trains=False),
     "envs": Command("list environments", "metaevo.commands.envs"),

@@ -160,7 +160,7 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
             run.append_metrics({**record, "mean_return": 2.0 * index, "returns": [1.0]})
         run.report_path.write_text("finished", encoding="utf-8")
     (source,) = sources.read_all([f"wandb:{tmp_path}"])[0]
-    assert (source.kind, source.state) == ("wandb offline", "finished")
+    assert source.state == "finished"
     (seed,) = source.seeds
     assert (seed.seed, seed.default) == ("5", "mean_return")
     assert seed.config["hyperparams.lr"] == 0.1
@@ -234,7 +234,7 @@ def test_agents_of_a_tracker_are_the_seeds_of_their_run():
         ),
         seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
     ]
-    found = trackers.without_means([Source(run.run, "wandb", [run], "finished") for run in runs])
+    found = trackers.without_means([Source(run.run, [run], "finished") for run in runs])
     assert [source.name for source in found] == ["0", "1", "other"]
     seeds = [source.seeds[0] for source in found]
     assert [seed.seed for seed in seeds] == ["5/0", "5/1", "5"]
