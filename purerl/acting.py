@@ -4,12 +4,25 @@ from typing import Any
 
 import jax
 
-from purerl.types import EnvParams, Learner, PyTree
+from purerl.types import Environment, EnvParams, Learner, PyTree
 
 
 def begin(learner: Learner) -> PyTree:
     """Return the memory of an agent at the start of an episode; None if it has none."""
     return learner.begin() if hasattr(learner, "begin") else None
+
+
+def reset(env: Environment, key: jax.Array, env_params: EnvParams) -> tuple[PyTree, PyTree]:
+    """Begin an episode of an evaluation, and return its first observation and state.
+
+    If training episodes begin in a pool of starts (`purerl.envs.suite`), the pool is left out, so
+    the start is a new one.
+    """
+    renew = getattr(env, "without_pool", None)
+    if renew is not None and env_params is not None:
+        env_params = renew(env_params)
+    obs, state = env.reset(key, env_params)
+    return obs, state
 
 
 def act(

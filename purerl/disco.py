@@ -201,10 +201,9 @@ class Disco:
     def network(self) -> Any:
         """The network of an agent: `(params, obs) -> outputs`."""
         params = self.env.default_params
-        obs_ndim = len(self.env.observation_space(params).shape)
         num_actions = int(self.env.action_space(params).n)
         size = disco_rule.prediction_size(self.weights)
-        return Network(obs_ndim, num_actions, size, self.config)
+        return Network(networks.obs_ndim(self.env), num_actions, size, self.config)
 
     def init(
         self,

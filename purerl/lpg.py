@@ -83,10 +83,12 @@ class State(struct.PyTreeNode):
     opt_state: PyTree
     update: jax.Array
     """[] int32, updates done"""
-    num_updates: jax.Array
-    """[] int32, updates after which the agent stops learning"""
+    lifetime: jax.Array
+    """[] share of the updates after which the agent stops learning, in (0, 1]"""
     key: jax.Array
     envs: rollouts.Environments
+    num_updates: jax.Array | None = None
+    """[] int32, length of this training; None for the config's"""
 
 
 class Experience(NamedTuple):
@@ -135,12 +137,11 @@ class LPG:
         network_key, reset_key, lifetime_key, key = jax.random.split(key, 4)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs)
         params = self.network.init(network_key, envs.obs)
-        share = config.shortest_lifetime ** jax.random.uniform(lifetime_key)
         state = State(
             params=params,
             opt_state=(),
             update=jnp.int32(0),
-            num_updates=jnp.ceil(share * config.num_updates).astype(jnp.int32),
+            lifetime=config.shortest_lifetime ** jax.random.uniform(lifetime_key),
             key=key,
             envs=envs,
         )
@@ -212,7 +213,7 @@ class LPG:
         )
         learned = optax.apply_updates(state.params, updates), opt_state
         if self.config.shortest_lifetime < 1.0:
-            is_alive = state.update < state.num_updates
+            is_alive = state.update < context.num_updates
             learned = jax.tree.map(lambda new, old: jnp.where(is_alive, new, old), learned, before)
         params, opt_state = learned
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
@@ -228,13 +229,14 @@ class LPG:
         return state, sums, metrics
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
-        """Return the context of the slots in this update."""
-        done = state.update.astype(jnp.float32)
+        """Return the context of the slots in this update; its updates are the agent's lifetime."""
+        share: Any = state.lifetime
+        num_updates = jnp.ceil(share * training.length(self.config, state)).astype(jnp.int32)
         return Context(
             hyperparams,
-            progress=jnp.minimum(done / state.num_updates, 1.0),
-            num_updates=state.num_updates,
-            frames=done * self.config.batch_size,
+            progress=training.progress(state.update, num_updates),
+            num_updates=num_updates,
+            frames=state.update.astype(jnp.float32) * self.config.batch_size,
         )
 
     def policy(self, state: State) -> PyTree:

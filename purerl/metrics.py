@@ -17,7 +17,7 @@ BETTER: dict[str, Direction | None] = {
     "q_loss": "lower",
     "entropy": None,
     "approximate_kl": None,
-    "clip_fraction": None,
+    "beyond_clip_epsilon": None,
     "q_value": None,
     "epsilon": None,
     "visited": None,

@@ -72,6 +72,19 @@ class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
         super().__post_init__()
         if self.recurrent_size:
             self.check_whole_rollouts()
+        self.check_advantages()
+
+    def check_advantages(self) -> None:
+        """Raise `ValueError` if advantages are normalised over single samples."""
+        samples, counts = self.batch_size, "num_envs x num_steps"
+        if self.normalize_advantages == "minibatch":
+            samples //= max(self.num_minibatches, 1)
+            counts += " / num_minibatches"
+        if samples == 1 and self.normalize_advantages != "none":
+            raise ValueError(
+                f"{counts} = 1 must be at least 2, because the normalised advantage of a single "
+                "sample is 0 (or set normalize_advantages to none)"
+            )
 
 
 class Hyperparams(
@@ -274,7 +287,7 @@ class PPO:
             "value_error": jnp.sqrt(jnp.mean(jnp.square(value - batch.target))),
             "entropy": entropy,
             "approximate_kl": jnp.mean(ratio - 1.0 - log_ratio),
-            "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyperparams.clip_epsilon),
+            "beyond_clip_epsilon": jnp.mean(jnp.abs(ratio - 1.0) > hyperparams.clip_epsilon),
         }
         return total, metrics
 
@@ -329,15 +342,13 @@ class PPO:
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update."""
         num_updates = training.length(self.config, state)
-        frames = state.update.astype(jnp.float32) * self.config.batch_size
-        whole = jnp.float32(num_updates) * self.config.batch_size
         return Context(
             hyperparams,
-            progress=jnp.minimum(frames / whole, 1.0),
+            progress=training.progress(state.update, num_updates),
             num_updates=num_updates,
             num_epochs=self.config.update_epochs,
             num_minibatches=self.config.num_minibatches,
-            frames=frames,
+            frames=state.update.astype(jnp.float32) * self.config.batch_size,
         )
 
     def value_targets(

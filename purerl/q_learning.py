@@ -19,6 +19,7 @@ from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, exploration, losses, masks, training
+from purerl.parts.policies import choose
 from purerl.types import (
     Context,
     Environment,
@@ -96,6 +97,8 @@ class State(struct.PyTreeNode):
     obs: jax.Array
     """[] int32, the state to act in next"""
     unfinished: episodes.Unfinished
+    epsilon: jax.Array
+    """[] probability of a random action in the last step"""
     num_updates: jax.Array | None = None
     """[] int32, length of this training; None for the config's"""
 
@@ -107,17 +110,22 @@ class Policy(struct.PyTreeNode):
     """[num_states, num_actions]"""
     visits: jax.Array
     """[num_states, num_actions]"""
+    epsilon: jax.Array
+    """[] probability of a random action, unless acting is greedy"""
 
 
 class TabularPolicy(NamedTuple):
-    """A policy that takes a best action, or a random one."""
+    """A policy that takes a best action, or with probability epsilon a random one."""
 
     values: jax.Array
     """[num_actions]"""
+    epsilon: jax.Array
+    """[] probability of a random action"""
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw any action [] int32: Q-learning has no other stochastic policy."""
-        return choose(jnp.ones_like(self.values, bool), jax.random.uniform(key))
+        """Draw an action [] int32."""
+        explore, choice = exploration.split_uniform(jax.random.uniform(key), self.epsilon)
+        return choose(jnp.logical_or(self.values == jnp.max(self.values), explore), choice)
 
     def mode(self, key: jax.Array) -> jax.Array:
         """Return a best action [] int32, ties broken at random."""
@@ -175,8 +183,7 @@ class QLearning:
             if not hasattr(space, "n"):
                 hint = " (make it with observations='index')" if kind == "observation" else ""
                 raise ValueError(
-                    f"{self.env.name}: tabular Q-learning needs discrete {kind}s, not vectors of "
-                    f"shape {tuple(space.shape)}{hint}"
+                    f"{self.env.name}: tabular Q-learning needs discrete {kind}s, not {space}{hint}"
                 )
 
     def init(
@@ -200,6 +207,7 @@ class QLearning:
             env_state=env_state,
             obs=obs.astype(jnp.int32),
             unfinished=episodes.begin(1),
+            epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 
     def draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, Draws]:
@@ -209,11 +217,8 @@ class QLearning:
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
         horizon = jnp.float32(training.length(self.config, state)) * steps
         epsilon = exploration.epsilon(hyperparams, frames, horizon)
-        # One number decides whether to explore and, stretched again, which action to take.
-        uniform = jax.random.uniform(choice_key, (steps,))
-        explore = uniform < epsilon
-        choice = jnp.where(
-            explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
+        explore, choice = exploration.split_uniform(
+            jax.random.uniform(choice_key, (steps,)), epsilon
         )
         table = jnp.zeros(steps, jnp.int32)
         if self.config.target == "double":
@@ -259,10 +264,7 @@ class QLearning:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Act and learn for `num_steps` steps."""
-        num_updates = training.length(self.config, state)
-        progress = jnp.minimum(state.update / num_updates, 1.0)
-        frames = state.update.astype(jnp.float32) * self.config.num_steps
-        context = Context(hyperparams, progress, num_updates, frames)
+        context = self.context(state, hyperparams)
         slope = jax.grad(self.value_loss, argnums=2)
         key, draws = self.draw(state, hyperparams)
 
@@ -286,10 +288,27 @@ class QLearning:
             "value_error": jnp.sqrt(squares / self.config.num_steps),
             "visited": jnp.mean(visits > 0),
         }
-        state = State(
-            q, visits, state.update + 1, key, env_state, obs, unfinished, state.num_updates
+        state = state.replace(
+            q=q,
+            visits=visits,
+            update=state.update + 1,
+            key=key,
+            env_state=env_state,
+            obs=obs,
+            unfinished=unfinished,
+            epsilon=draws.epsilon[-1],
         )
         return state, jax.tree.map(jnp.sum, sums), metrics
+
+    def context(self, state: State, hyperparams: Hyperparams) -> Context:
+        """Return the context of the slot in this update."""
+        num_updates = training.length(self.config, state)
+        return Context(
+            hyperparams,
+            progress=training.progress(state.update, num_updates),
+            num_updates=num_updates,
+            frames=state.update.astype(jnp.float32) * self.config.num_steps,
+        )
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -304,14 +323,14 @@ class QLearning:
         return jax.lax.scan(step, (state.env_state, state.obs), draws)[1]
 
     def policy(self, state: State) -> Policy:
-        """Return the action values, and the visits for figures."""
-        return Policy(jnp.mean(state.q, axis=0), state.visits)
+        """Return the parameters for acting, and the visits for figures."""
+        return Policy(jnp.mean(state.q, axis=0), state.visits, state.epsilon)
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[TabularPolicy, None]:
         """Return the distribution of actions in one state; there is no memory."""
-        return TabularPolicy(jnp.asarray(policy.q)[obs]), None
+        return TabularPolicy(jnp.asarray(policy.q)[obs], policy.epsilon), None
 
 
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
@@ -320,13 +339,3 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     The slot is `value_loss`.
     """
     return QLearning(config, env, **slots).train
-
-
-def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Return an action of a non-empty set [num_actions] bool, each with the same probability.
-
-    `uniform` [] is a random number in [0, 1).
-    """
-    counts = jnp.cumsum(among)
-    rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)
-    return jnp.argmax(counts > rank).astype(jnp.int32)

@@ -40,7 +40,8 @@ class Context(struct.PyTreeNode):
 
     hyperparams: Hyperparams
     progress: jax.Array | float = 0.0
-    """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
+    """[] share of the updates (DQN: the phases) that precede this one: 0 in the first, below 1 in
+    the last; see `purerl.parts.training.progress`"""
     num_updates: jax.Array | int = 1
     """updates of the whole training; traced if agents have lengths of their own"""
     frames: jax.Array | float = 0.0

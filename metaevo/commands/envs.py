@@ -125,6 +125,8 @@ def _size(space: Any) -> str:
 def _actions(space: Any) -> str:
     if hasattr(space, "n"):
         return _size(space)
+    if not hasattr(space, "low"):
+        return type(space).__name__
     low, high = jnp.min(jnp.asarray(space.low)), jnp.max(jnp.asarray(space.high))
     return f"{_size(space)} in [{low:g}, {high:g}]"
 

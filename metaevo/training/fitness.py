@@ -59,10 +59,12 @@ def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dic
         last_tenth = num_updates - jnp.maximum(1, tenth)
     # An agent may be so good that none of its episodes ends there: then go back to the last end.
     last_end = jnp.max(jnp.where(episodes.episodes > 0, updates, 0))
-    final = (updates >= jnp.minimum(last_tenth, last_end)).astype(jnp.float32)
+    final = updates >= jnp.minimum(last_tenth, last_end)
     return {
         "mean_return": mean_return(episodes),
-        "final_return": mean_return(jax.tree.map(lambda sums: sums * final, episodes)),
+        "final_return": mean_return(
+            jax.tree.map(lambda sums: jnp.where(final, sums, 0.0), episodes)
+        ),
         "reward_per_step": jnp.sum(episodes.rewards) / jnp.sum(episodes.steps),
     }
 

@@ -28,6 +28,11 @@ class Adapter(Environment):
         """Return parameters with others of the wrapped environment, which are all by default."""
         return inner
 
+    def without_pool(self, params: PyTree) -> Any:
+        """Return parameters with which every reset is new; see `purerl.acting.reset`."""
+        renew = getattr(self.env, "without_pool", None)
+        return params if renew is None else self.with_inner(params, renew(self.inner(params)))
+
     @property
     def name(self) -> str:
         """The wrapped environment's name."""

@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 import gymnax
+import jax
 from gymnax import registration
+from gymnax.environments.environment import Environment as GymnaxEnvironment
 
 from purerl.custom import give, is_custom, load
 from purerl.envs import (
@@ -21,6 +23,7 @@ from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
+from purerl.envs.nested import without_nesting
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
 from purerl.types import Environment, PyTree
@@ -68,7 +71,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     Observations are float32 arrays. With `auto`, images [height, width, channels] keep their shape
     and all other observations become vectors (one-hot if they are discrete). With `flat`, images
     are flattened as well. With `raw`, observations are unchanged. With `index`, an observation is
-    the number of the state, for tabular learners.
+    the number of the state, for tabular learners. Nested observations always become vectors, see
+    `purerl.envs.nested`.
 
     A name may also refer to a gymnax environment of the user, which is imported:
     `my_env.py:Corridor` or `my_package.envs:Corridor`.
@@ -79,9 +83,10 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
     Raises:
         ValueError: if the name is unknown (the message lists close names), if an override is
-            unknown (the message lists the parameters) or has the wrong type, if the environment
-            needs data that cannot be downloaded, if its suite is not installed, or if
-            `observations` is `index` and states have no number.
+            unknown (the message lists the parameters) or has the wrong type, if a user's
+            environment cannot be reset, has no time limit, or has observations in other spaces, if
+            an environment needs data that cannot be downloaded, if its suite is not installed, or
+            if `observations` is `index` and states have no number.
     """
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
@@ -168,6 +173,9 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
         params = env.default_params
     else:
         env, params = gymnax.make(name, **dict(kwargs))
+    if is_custom(name):
+        _check_episodes(env, params)
+        env = without_nesting(env, params)
     if observations == "raw":
         return env, params
     if observations == "index":
@@ -193,6 +201,35 @@ def _own(name: str) -> Any:
             f"{name} must be a gymnax environment: a class with default_params, reset_env, step_env"
         )
     return found
+
+
+def _check_episodes(env: Environment, params: PyTree) -> None:
+    """Check that a user's environment can be reset, and that gymnax can end its episodes.
+
+    Raises:
+        ValueError: if it cannot; the message says what to add.
+    """
+    if not dataclasses.is_dataclass(params):
+        raise ValueError(
+            f"default_params is a {type(params).__name__}: must be a flax.struct.dataclass"
+        )
+    try:
+        env.observation_space(params)
+        _, state = jax.eval_shape(lambda key: env.reset(key, params), jax.random.key(0))
+    except Exception as error:
+        raise ValueError(f"it cannot be reset: {type(error).__name__}: {error}") from error
+    for method in ("step", "is_truncated"):  # only gymnax's own use the fields
+        if getattr(type(env), method, None) != getattr(GymnaxEnvironment, method):
+            return
+    for field, meaning, found in (
+        ("max_steps_in_episode", "the time limit", params),
+        ("time", "the steps of this episode", state),
+    ):
+        if not hasattr(found, field):
+            raise ValueError(
+                f"{type(found).__name__} has no field {field!r}: add `{field}: int`, {meaning}, or "
+                "define `is_truncated(state, params)` in the environment"
+            )
 
 
 def _argument(name: str, key: str, value: Any) -> Any:

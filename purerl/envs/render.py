@@ -185,7 +185,7 @@ def record_episode(
         return key, obs, state, memory, terminated | env.is_truncated(state, env_params)
 
     key, reset_key = jax.random.split(key)
-    obs, state = env.reset(reset_key, env_params)
+    obs, state = acting.reset(env, reset_key, env_params)
     frames = [draw(state, env_params)]
     done, memory = False, acting.begin(learner)
     while not done and len(frames) <= max_steps:

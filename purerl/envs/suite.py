@@ -116,6 +116,10 @@ class SuiteEnvironment(Environment):
             self._starts[known] = jax.device_get(starts)
         return params.replace(starts=self._starts[known])
 
+    def without_pool(self, params: PyTree) -> Any:
+        """Return parameters with which every reset is new; see `purerl.acting.reset`."""
+        return params.replace(starts=None)
+
     def draw_starts(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
         """Draw a pool of starts [pool, ...] from the suite's resets, with keys split from `key`."""
         assert self.pool is not None

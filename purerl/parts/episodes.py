@@ -35,8 +35,8 @@ def record(
     lengths = unfinished.lengths + 1.0
     sums = EpisodeSums(
         episodes=sums.episodes + done,
-        returns=sums.returns + done * returns,
-        lengths=sums.lengths + done * lengths,
+        returns=sums.returns + jnp.where(done, returns, 0.0),
+        lengths=sums.lengths + jnp.where(done, lengths, 0.0),
         rewards=sums.rewards + reward,
         steps=sums.steps + 1.0,
     )

@@ -30,7 +30,7 @@ def evaluate(
     num_episodes: int = 32,
     greedy: bool = True,
 ) -> jax.Array:
-    """Play episodes in parallel, each from its own reset to its first end.
+    """Play episodes in parallel, each from its own start, see `acting.reset`, to its end.
 
     Returns:
         their undiscounted returns [num_episodes].
@@ -38,7 +38,8 @@ def evaluate(
     env = learner.env
     reset_key, key = jax.random.split(key)
     reset_keys = jax.random.split(reset_key, num_episodes)
-    obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
+    # One by one: vmapped resets of some suites are slow and take much memory.
+    obs, env_state = jax.lax.map(lambda key: acting.reset(env, key, env_params), reset_keys)
 
     def act(memory, key, obs, legal):
         return acting.act(

@@ -38,3 +38,16 @@ def epsilon(
     horizon = hyperparams.epsilon_decay_steps
     horizon = default_horizon if horizon is None else horizon
     return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
+
+
+def split_uniform(uniform: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Split random numbers in [0, 1) into two decisions: whether to explore, and a choice.
+
+    Numbers below epsilon explore. The choices are the numbers on either side of epsilon, stretched
+    to [0, 1) again.
+    """
+    explore = uniform < epsilon
+    choice = jnp.where(
+        explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
+    )
+    return explore, choice

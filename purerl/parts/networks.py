@@ -281,7 +281,7 @@ def actor_critic(env: Environment, config: ActorCriticConfig) -> ActorCritic:
     if config.squash_actions and not np.isfinite([space.low, space.high]).all():
         raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
     policy_size = int(space.n) if discrete else int(space.shape[0])
-    return ActorCritic(_obs_ndim(env), policy_size, not discrete, config)
+    return ActorCritic(obs_ndim(env), policy_size, not discrete, config)
 
 
 def actor_predictor(
@@ -292,7 +292,7 @@ def actor_predictor(
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return ActorPredictor(_obs_ndim(env), _num_actions(env, "LPG"), prediction_size, config)
+    return ActorPredictor(obs_ndim(env), _num_actions(env, "LPG"), prediction_size, config)
 
 
 def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
@@ -301,11 +301,22 @@ def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return QNetwork(_obs_ndim(env), _num_actions(env, "DQN"), config)
+    return QNetwork(obs_ndim(env), _num_actions(env, "DQN"), config)
 
 
-def _obs_ndim(env: Environment) -> int:
-    return len(env.observation_space(env.default_params).shape)
+def obs_ndim(env: Environment) -> int:
+    """Return the number of axes of an environment's observations.
+
+    Raises:
+        ValueError: if observations are nested.
+    """
+    space = env.observation_space(env.default_params)
+    if not hasattr(space, "shape"):
+        raise ValueError(
+            f"{env.name}: observations in a {type(space).__name__} must become vectors: build it "
+            "with purerl.envs.make"
+        )
+    return len(space.shape)
 
 
 def _num_actions(env: Environment, learner: str) -> int:

@@ -26,16 +26,14 @@ class ActionValues(NamedTuple):
     """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the legal actions [...] int32 with the largest values."""
-        values = self.values
-        if self.legal is not None:  # also where networks have diverged
-            values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
-        return jnp.argmax(values, axis=-1).astype(jnp.int32)
+        """Return the legal actions [...] int32 with the largest values, the first among equals."""
+        return jnp.argmax(self.of_legal(), axis=-1).astype(jnp.int32)
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
-        one_hot = jax.nn.one_hot(action, self.values.shape[-1], dtype=self.values.dtype)
-        return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
+        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
+        # cheaper than a gather, backwards
+        return jnp.sum(jnp.where(is_it, self.values, 0.0), axis=-1)
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, or with probability `epsilon` random actions.
@@ -52,6 +50,13 @@ class ActionValues(NamedTuple):
             random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
         return jnp.where(number < epsilon, random, self.best())
 
+    def of_legal(self) -> jax.Array:
+        """Return the values [..., num_actions] with -inf for illegal actions."""
+        if self.legal is None:
+            return self.values
+        # also where networks have diverged
+        return jnp.where(self.legal, jnp.maximum(self.values, SMALLEST), -jnp.inf)
+
 
 class EpsilonGreedy(NamedTuple):
     """A policy that takes the best action, or with probability epsilon a random one."""
@@ -64,9 +69,9 @@ class EpsilonGreedy(NamedTuple):
         """Draw actions [...] int32."""
         return self.values.epsilon_greedy(key, self.epsilon)
 
-    def mode(self, key: jax.Array | None = None) -> jax.Array:
-        """Return the best actions [...] int32."""
-        return self.values.best()
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, ties broken at random."""
+        return _mode(self.values.of_legal(), key)
 
 
 class Categorical(NamedTuple):
@@ -81,9 +86,9 @@ class Categorical(NamedTuple):
             jax.random.gumbel(key, self.logits.shape, self.logits.dtype) + self.logits
         )
 
-    def mode(self, key: jax.Array | None = None) -> jax.Array:
-        """Return the likeliest actions [...] int32."""
-        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return the likeliest actions [...] int32, ties broken at random."""
+        return _mode(self.logits, key)
 
     def log_prob(self, action: jax.Array) -> jax.Array:
         """Return log-probabilities [...] of actions [...]."""
@@ -102,7 +107,11 @@ class Categorical(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A normal distribution with independent components."""
+    """A normal distribution with independent components.
+
+    In a box its samples are in units of the box: -1 and 1 are the bounds of an action. Components
+    without two bounds are in units of the action.
+    """
 
     mean: jax.Array
     """[..., action_dim]."""
@@ -130,8 +139,11 @@ class Gaussian(NamedTuple):
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
 
     def bounded(self, action: jax.Array, space: Any) -> jax.Array:
-        """Return samples [..., action_dim] clipped to the bounds of an action space."""
-        return jnp.clip(action, *_bounds(action, space))
+        """Map samples [..., action_dim] to an action space, and clip them to its bounds."""
+        low, high = _bounds(action, space)
+        half_width = (high - low) / 2.0  # infinite also for the largest float32 as bounds
+        mapped = low + half_width + half_width * action
+        return jnp.clip(jnp.where(jnp.isfinite(half_width), mapped, action), low, high)
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
         """Return the distribution itself: only discrete actions have `purerl.parts.masks`."""
@@ -165,6 +177,24 @@ class SquashedGaussian(Gaussian):
             for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
         )
         return super().entropy() + jnp.sum(slope, axis=-1)
+
+
+def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Return actions [...] int32 of non-empty sets [..., num_actions] bool.
+
+    All actions of a set have the same probability. `uniform` [...] are random numbers in [0, 1).
+    """
+    counts = jnp.cumsum(among, axis=-1)
+    count = counts[..., -1]
+    rank = jnp.minimum(jnp.floor(uniform * count).astype(jnp.int32), count - 1)
+    return jnp.argmax(counts > rank[..., None], axis=-1).astype(jnp.int32)
+
+
+def _mode(values: jax.Array, key: jax.Array) -> jax.Array:
+    """Return the actions [...] with the largest values, or values NaN; ties broken at random."""
+    largest = jnp.max(values, axis=-1, keepdims=True)
+    among = jnp.logical_or(values == largest, jnp.isnan(values))
+    return choose(among, jax.random.uniform(key, values.shape[:-1]))
 
 
 def _bounds(action: jax.Array, space: Any) -> tuple[jax.Array, jax.Array]:

@@ -60,6 +60,15 @@ def length(config: Any, state: Any) -> Any:
     return config.num_updates if state.num_updates is None else state.num_updates
 
 
+def progress(done: Any, whole: Any) -> jax.Array:
+    """Return the share of an agent's training that is done, [] float32 in [0, 1].
+
+    `done` updates (phases, for learners with a replay memory) precede this one, of `whole` in all.
+    So progress is 0 in the first, 1 - 1 / whole in the last, and 1 after the end.
+    """
+    return jnp.minimum(jnp.asarray(done, jnp.float32) / jnp.asarray(whole, jnp.float32), 1.0)
+
+
 def total_frames(config: Any, state: Any) -> Any:
     """Return the environment steps of an agent's training, float32 if it has its own length."""
     if state.num_updates is None:

@@ -213,6 +213,30 @@ def test_a_traced_length(case):
         np.testing.assert_array_equal(field[2:], 0.0)
 
 
+PROGRESS = "ppo", "q_learning", "lpg"
+
+
+@pytest.mark.parametrize("name", PROGRESS)
+@pytest.mark.parametrize("length", [None, 3])
+def test_progress_is_the_share_of_the_updates_that_are_done(name, length):
+    """Whatever is left of `total_timesteps` after whole updates."""
+    case = Case(name)
+    learner = case.make(dataclasses.replace(case.config, total_timesteps=4 * 32 + 7))
+    state = learner.init(KEYS[0], *case.arguments)
+    if length is not None:
+        state = state.replace(num_updates=jnp.int32(length))
+    whole, contexts = length or 4, []
+    for _ in range(whole + 1):
+        contexts.append(learner.context(state, case.hyperparams))
+        state, *_ = case.update(state, *case.arguments)
+    np.testing.assert_allclose(
+        [context.progress for context in contexts], np.arange(whole + 1) / whole, rtol=1e-6
+    )
+    np.testing.assert_array_equal([context.frames for context in contexts],
+                                  32 * np.arange(whole + 1))  # fmt: skip
+    assert all(context.num_updates == whole for context in contexts)
+
+
 def test_only_another_config_recompiles(case):
     hyperparams, meta_params, env_params = case.arguments
     results = [case.train(KEYS[0], hyperparams, meta_params, env_params)]

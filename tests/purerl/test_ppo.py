@@ -103,7 +103,7 @@ def test_gradient_of_the_loss_and_diagnostics(env, changes, clip_value):
     jax.tree.map(
         lambda g, e: np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5), grads, expected
     )
-    assert 0.1 < metrics["clip_fraction"] < 0.9  # the clip is at work, but not everywhere
+    assert 0.1 < metrics["beyond_clip_epsilon"] < 0.9  # the clip is at work, but not everywhere
     for leaf in jax.tree.leaves(grads):
         assert np.abs(leaf).max() > 1e-4
 
@@ -114,7 +114,7 @@ def test_gradient_of_the_loss_and_diagnostics(env, changes, clip_value):
     expected = {
         "entropy": entropy,
         "value_error": np.sqrt(np.mean((value - exact.target) ** 2)),
-        "clip_fraction": np.mean(np.abs(np.exp(log_ratio) - 1) > 0.2),
+        "beyond_clip_epsilon": np.mean(np.abs(np.exp(log_ratio) - 1) > 0.2),
         "approximate_kl": np.mean(np.exp(log_ratio) - 1 - log_ratio),
     }
     for name, number in expected.items():

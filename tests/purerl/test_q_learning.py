@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from purerl import acting, envs, q_learning
 from purerl.parts import losses
-from purerl.q_learning import Config, Hyperparams, QLearning, choose
+from purerl.parts.policies import choose
+from purerl.q_learning import Config, Hyperparams, QLearning
 
 ROWS, COLS = 2, 3
 GOAL = ROWS * COLS - 1
@@ -136,7 +137,8 @@ def test_every_action_in_question_is_equally_likely(among):
 
 def test_ties_are_broken_at_random():
     learner, *_ = one_step_learner()
-    policy = q_learning.Policy(jnp.zeros((6, 4)).at[0, 2].set(-1.0), jnp.zeros((6, 4)))
+    values = jnp.zeros((6, 4)).at[0, 2].set(-1.0)
+    policy = q_learning.Policy(values, jnp.zeros((6, 4)), jnp.float32(0.2))
     keys = jax.random.split(jax.random.key(0), 3000)
 
     def act(key, greedy):
@@ -146,7 +148,27 @@ def test_ties_are_broken_at_random():
     assert counts[2] == 0
     assert abs(counts[[0, 1, 3]] - 1000).max() < 130  # 5 standard deviations
     sampled = jax.vmap(lambda key: act(key, greedy=False))(keys)
-    assert abs(np.bincount(sampled) - 750).max() < 120
+    expected = 3000 * (0.2 / 4 + 0.8 / 3 * np.array([1, 1, 0, 1]))
+    assert abs(np.bincount(sampled) - expected).max() < 130
+
+
+@pytest.mark.parametrize(("end", "epsilon"), [(None, 0.4), (0.1, 0.1 + 0.3 / 400)])
+def test_an_agent_acts_with_the_exploration_of_its_last_step(end, epsilon):
+    """The decay, over all 400 steps, is linear in the steps before an action."""
+    learner, env_params, *_ = one_step_learner()
+    hyperparams = HYPERPARAMS.replace(epsilon_end=end)
+    state = jax.jit(learner.init)(jax.random.key(0), hyperparams, None, env_params)
+    assert learner.policy(state).epsilon == np.float32(0.4)
+    result = jax.jit(learner.train)(jax.random.key(0), hyperparams, None, env_params)
+    policy = learner.policy(result.state)
+    assert policy.epsilon == pytest.approx(epsilon, rel=1e-5)
+    distribution, _ = learner.action_distribution(policy, result.state.obs)
+    keys = jax.random.split(jax.random.key(1), 3000)
+    sampled = np.asarray(jax.vmap(distribution.sample)(keys))
+    best = np.asarray(distribution.values == distribution.values.max())
+    assert best.sum() == 1
+    share = best[sampled].mean()
+    assert share == pytest.approx(1 - epsilon + epsilon / 4, abs=0.04)
 
 
 # --- Whole runs ---------------------------------------------------------------------------------

@@ -31,6 +31,20 @@ DISCO = {"num_envs": 2, "num_steps": 3, "num_trajectories": 4, "buffer_trajector
             {"num_minibatches": 8, "recurrent_size": 3},
             "num_envs = 4 must be divisible by num_minibatches = 8",
         ),
+        (ppo.Config, {"num_minibatches": 512}, "num_envs x num_steps / num_minibatches = 1 must"),
+        (
+            ppo.Config,
+            {"num_steps": 1, "recurrent_size": 3},
+            "num_envs x num_steps / num_minibatches = 1 must",
+        ),
+        (
+            ppo.Config,
+            {
+                **dict.fromkeys(("num_envs", "num_steps", "num_minibatches"), 1),
+                "normalize_advantages": "batch",
+            },
+            "num_envs x num_steps = 1 must",
+        ),
         (dqn.Config, {**DQN, "total_timesteps": 23}, "must be at least one update, .* = 24"),
         (dqn.Config, {**DQN, "train_interval": 6}, "6 must be a multiple of num_envs = 4"),
         (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),
@@ -44,6 +58,11 @@ def test_settings_that_do_not_fit(config, settings, message):
     with pytest.raises(ValueError, match=message) as error:
         config(**settings)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("normalize", ["batch", "none"])
+def test_minibatches_of_one_sample_without_statistics_of_their_own(normalize):
+    ppo.Config(num_minibatches=512, normalize_advantages=normalize)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from purerl import envs
 from purerl.envs import registry
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, own_key, tolerant
 from purerl.fast.threefry import unrolled
+from purerl.parts.evaluation import evaluate
+from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(3)
 ROOT = Path(__file__).parent.parent.parent
@@ -46,9 +48,30 @@ class Walk(SuiteEnvironment):
         return spaces.Discrete(2)
 
 
+class Draw(Walk):
+    """A number that is drawn at the start, and paid in every step."""
+
+    def begin(self, key, params):
+        start = jax.random.uniform(key)
+        return start[None], start
+
+    def advance(self, key, inner, action, params):
+        return inner[None], inner, inner, False
+
+
+def silent(env, params):
+    """An environment with parameters of its own around it: one in which nobody talks."""
+    talking = envs.Talking(env, lambda talk, obs: jnp.zeros(1), 1)
+    return talking, talking.default_params.replace(env=params)
+
+
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
-    toy = Suite(("walk",), lambda name: lambda pool=None, pool_seed=0: Walk(name, pool, pool_seed))
+    kinds = {"walk": Walk, "draw": Draw}
+    toy = Suite(
+        tuple(kinds),
+        lambda name: lambda pool=None, pool_seed=0: kinds[name](name, pool, pool_seed),
+    )
     monkeypatch.setitem(registry.SUITES, "toy", toy)
 
 
@@ -110,6 +133,20 @@ def test_starts_of_a_pool():
     assert params.starts is None
     obs, _ = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)
     assert len(np.unique(obs)) == 100
+
+
+@pytest.mark.parametrize("wrap", [lambda env, params: (env, params), silent])
+def test_evaluation_begins_in_starts_that_are_not_in_the_pool(wrap):
+    """The return of one step is its start, a number of 24 bits: the same one twice is no chance."""
+    env, params = wrap(*envs.make("toy/draw", pool=64, max_steps_in_episode=1))
+    reset = jax.jit(jax.vmap(env.reset, (0, None)))
+    trained_on = np.asarray(reset(jax.random.split(KEY, 1000), params)[0])[:, 0]
+    assert len(np.unique(trained_on)) == 64
+    play = jax.jit(lambda params: evaluate(Fixed(env), (), KEY, params, num_episodes=50))
+    starts = np.asarray(play(params))
+    assert len(np.unique(starts)) == 50
+    assert not np.isin(starts, trained_on).any()
+    np.testing.assert_array_equal(starts, play(params))
 
 
 @pytest.mark.parametrize("pool", [0, True, 2.5])

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from gymnax.environments import spaces
 
 from metaevo.commands import envs as command
 from metaevo.config import ConfigError
@@ -11,6 +12,7 @@ from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS
 from tests.purerl.parts.test_masks import NeverLegal
+from tests.purerl.test_nested import Nested
 
 
 def test_a_line_for_every_environment_that_needs_no_extra(capsys, monkeypatch):
@@ -34,6 +36,26 @@ def test_unknown_names_are_refused_in_one_line(refused, monkeypatch, name):
     refused(command.main, [name], description=None)
 
 
+class ByParts(Nested):
+    """An action has parts, too."""
+
+    def action_space(self, params=None):
+        return spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
+
+    def step_env(self, key, state, action, params):
+        return super().step_env(key, state, action[0], params)
+
+
+@pytest.mark.parametrize(("kind", "actions"), [(Nested, "2 values"), (ByParts, "Tuple")])
+def test_environments_with_spaces_of_parts_are_listed(kind, actions, capsys):
+    name = envs.name_of(kind)
+    assert command.main([name], description=None) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.split(maxsplit=2)[:2] == ["own", name]
+    assert line.split(maxsplit=2)[2].split("  ")[0] == "14"
+    assert actions in line
+
+
 @pytest.mark.long
 def test_speed_is_measured(capsys):
     assert command.main(["CartPole-v1", "--speed"], description=None) == 0
@@ -55,6 +77,7 @@ def settings_of(learner):
     [
         ("dqn", envs.make("Pendulum-v1")[0]),
         ("ppo", NeverLegal()),
+        ("ppo", ByParts()),
     ],
 )
 def test_environments_that_a_learner_cannot_use_are_refused(learner, env):

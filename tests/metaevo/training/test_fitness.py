@@ -4,7 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
+from metaevo.training.fitness import (
+    FitnessConfig,
+    Windows,
+    all_finite,
+    mean_returns,
+    measures,
+    scores,
+)
 from purerl.types import EpisodeSums
 
 
@@ -34,6 +41,15 @@ def test_no_score_without_episodes_or_with_infinite_parameters():
     np.testing.assert_array_equal(found, [2, np.nan, np.nan])
     found = scores(FitnessConfig(mean_return=0, reward_per_step=1), episodes, finite)
     np.testing.assert_array_equal(found, [5, np.nan, 5])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_final_return_is_of_the_last_tenth_alone(bad):
+    returns = jnp.full(20, 3.0).at[4].set(bad)
+    ones = jnp.ones(20)
+    found = measures(EpisodeSums(ones, returns, ones, ones, ones))
+    assert found["final_return"] == 3.0
+    assert not np.isfinite(found["mean_return"])
 
 
 @pytest.mark.parametrize(("points", "updates"), [(4, 12), (4, 13), (5, 3), (200, 450), (1, 7)])

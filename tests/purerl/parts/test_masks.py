@@ -114,7 +114,7 @@ def test_a_distribution_over_legal_actions():
     p /= p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(policy.log_prob(jnp.full(6, 2)), np.log(p[:, 2]), rtol=1e-4)
     np.testing.assert_allclose(policy.entropy(), scipy.stats.entropy(p, axis=1), atol=1e-5)
-    np.testing.assert_array_equal(policy.mode(), p.argmax(axis=1))
+    np.testing.assert_array_equal(policy.mode(KEY), p.argmax(axis=1))
     sample = np.asarray(jax.vmap(policy.sample)(jax.random.split(KEY, 4000)))
     frequency = np.stack([(sample == k).mean(0) for k in range(SIZE)], axis=-1)
     assert np.abs(frequency - p).max() < 5 * 0.5 / np.sqrt(4000)
@@ -155,6 +155,7 @@ def test_a_network_that_diverged_still_acts_legally(value):
     legal = jnp.array([False, False, True, False])
     values = policies.ActionValues(jnp.full(SIZE, value), legal)
     assert values.best() == 2
+    assert policies.EpsilonGreedy(values, jnp.float32(1.0)).mode(KEY) == 2
     assert values.epsilon_greedy(KEY, jnp.float32(1.0)) == 2
 
 

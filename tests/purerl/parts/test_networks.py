@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from gymnax.environments import spaces
 
 from purerl import envs
 from purerl.parts import networks, parameters, policies
@@ -145,6 +146,32 @@ def test_actions_come_within_their_bounds():
     np.testing.assert_allclose(squashed, expected, rtol=1e-5, atol=1e-6)
     clipped = policies.Gaussian(*arguments).bounded(numbers, space)
     np.testing.assert_array_equal(clipped, np.clip(numbers, low, high))
+
+
+SAMPLES = np.float32([-3, -1, -0.5, 0, 0.3, 1, 2])
+LARGEST = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "actions"),
+    [
+        (0.0, 5.0, [0, 0, 1.25, 2.5, 3.25, 5, 5]),
+        (-3.0, -1.0, [-3, -3, -2.5, -2, -1.7, -1, -1]),
+        (-0.1, 0.1, [-0.1, -0.1, -0.05, 0, 0.03, 0.1, 0.1]),
+        # without two bounds there is no centre
+        (-np.inf, np.inf, SAMPLES),
+        (0.0, np.inf, np.maximum(SAMPLES, 0)),
+        (-np.inf, 0.5, np.minimum(SAMPLES, 0.5)),
+        (-LARGEST, LARGEST, SAMPLES),
+    ],
+)
+def test_a_gaussian_is_in_units_of_the_box(low, high, actions):
+    numbers = jnp.tile(SAMPLES[:, None], (1, 2))
+    policy = policies.Gaussian(jnp.zeros_like(numbers), jnp.zeros(2))
+    bounds = jnp.array([[low, -1.0], [high, 1.0]], jnp.float32)
+    found = jax.jit(lambda bounds: policy.bounded(numbers, spaces.Box(*bounds, (2,))))(bounds)
+    np.testing.assert_allclose(found[:, 0], actions, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(found[:, 1], SAMPLES.clip(-1, 1))
 
 
 def test_the_deviation_of_actions_may_depend_on_the_state():

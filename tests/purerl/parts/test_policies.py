@@ -1,0 +1,65 @@
+"""Greedy actions: the best one, and any of several equal ones."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import acting, envs, lpg
+from purerl.parts.policies import ActionValues, Categorical, EpsilonGreedy
+
+TIED = jnp.array([1.0, 3.0, -2.0, 3.0, 3.0])
+LEGAL = jnp.array([True, True, True, False, True])
+KEYS = jax.random.split(jax.random.key(0), 3000)
+
+
+def epsilon_greedy(values, legal=None):
+    return EpsilonGreedy(ActionValues(values, legal), jnp.float32(1.0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "best"),
+    [
+        (Categorical(TIED), [1, 3, 4]),
+        (Categorical(TIED).among(LEGAL), [1, 4]),
+        (epsilon_greedy(TIED), [1, 3, 4]),
+        (epsilon_greedy(TIED, LEGAL), [1, 4]),
+        (Categorical(jnp.full(5, jnp.nan)).among(LEGAL), [0, 1, 2, 4]),
+    ],
+)
+def test_the_key_breaks_ties(policy, best):
+    actions = np.asarray(jax.jit(jax.vmap(policy.mode))(KEYS))
+    frequency = np.bincount(actions, minlength=5) / len(KEYS)
+    expected = np.isin(np.arange(5), best) / len(best)
+    assert np.abs(frequency - expected).max() < 5 * 0.5 / np.sqrt(len(KEYS))
+    assert frequency[expected == 0].sum() == 0
+
+
+@pytest.mark.parametrize("make", [Categorical, epsilon_greedy])
+def test_without_ties_the_key_does_not_matter(make):
+    values = jax.random.normal(jax.random.key(1), (7, 4))
+    for key in KEYS[:3]:
+        np.testing.assert_array_equal(make(values).mode(key), np.argmax(values, axis=1))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_value_of_an_action_is_independent_of_other_actions(bad):
+    values = ActionValues(jnp.array([[1.0, bad, 2.0], [bad, 3.0, 4.0]]))
+    action = jnp.array([2, 1])
+    np.testing.assert_array_equal(values.of(action), [2.0, 3.0])
+    slopes = jax.grad(lambda x: values._replace(values=x).of(action).sum())(values.values)
+    np.testing.assert_array_equal(slopes, [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+
+def test_an_untrained_table_acts_uniformly():
+    """Tables of LPG begin with zeros, so every action is the likeliest one."""
+    env, env_params = envs.make("GridWorld")
+    learner = lpg.LPG(lpg.Config(), env)
+    state = learner.init(KEYS[0], lpg.Hyperparams(), None, env_params)
+
+    def act(key):
+        policy, obs = learner.policy(state), state.envs.obs[0]
+        return acting.act(learner, policy, None, key, obs, greedy=True)[0]
+
+    frequency = np.bincount(jax.vmap(act)(KEYS), minlength=4) / len(KEYS)
+    assert np.abs(frequency - 0.25).max() < 5 * 0.5 / np.sqrt(len(KEYS))

@@ -1,0 +1,222 @@
+"""Environments of a user: nested observations, and what is refused before anything is compiled."""
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from gymnax.environments import spaces
+
+from metaevo.config import ConfigError
+from metaevo.training.task import TaskConfig, make_environment
+from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl.parts.evaluation import evaluate
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from tests.purerl import probes
+
+KEY = jax.random.key(0)
+
+
+class Nested(probes.Cycle):
+    """Parts whose order in the space is not their order in the vector."""
+
+    def show(self, state):
+        grid = jnp.arange(6, dtype=jnp.uint8).reshape(2, 3)
+        return {
+            "pair": (state.x, state.time % 2),
+            "kind": state.time % 4,
+            "deep": {"z": grid, "a": (state.time > 1).astype(jnp.int8)},
+        }
+
+    def observation_space(self, params=None):
+        grid, flag = spaces.Box(0, 5, (2, 3), jnp.uint8), spaces.Box(0, 1, (), jnp.int8)
+        return spaces.Dict(
+            {
+                "pair": spaces.Tuple([spaces.Box(-10.0, 10.0, ()), spaces.Discrete(2)]),
+                "kind": spaces.Discrete(4),
+                "deep": spaces.Dict({"z": grid, "a": flag}),
+            }
+        )
+
+
+class Pair(Nested):
+    """A tuple at the top."""
+
+    def show(self, state):
+        return state.time % 3, super().show(state)
+
+    def observation_space(self, params=None):
+        return spaces.Tuple((spaces.Discrete(3), super().observation_space()))
+
+
+def gymnasium_vector(env, obs):
+    """The same by Gymnasium."""
+    space = spaces.gymnax_space_to_gym_space(env.observation_space())
+    return np.float32(gymnasium.spaces.flatten(space, jax.device_get(obs)))
+
+
+@pytest.mark.parametrize("observations", ["auto", "flat", "raw"])
+@pytest.mark.parametrize("kind", [Nested, Pair])
+def test_nested_observations_become_a_vector(kind, observations):
+    env, env_params = envs.make(envs.name_of(kind), observations=observations)
+    raw = kind()
+    space = env.observation_space(env_params)
+    obs, state = env.reset(KEY, env_params)
+    ends = 0
+    for key in jax.random.split(KEY, 12):
+        time, x = int(state.time), float(state.x)
+        deep = [time > 1, *range(6)]
+        expected = [*deep, *np.eye(4)[time % 4], x, *np.eye(2)[time % 2]]
+        expected = [*np.eye(3)[time % 3], *expected] if kind is Pair else expected
+        np.testing.assert_array_equal(obs, np.float32(expected))
+        assert (obs.dtype, obs.shape) == (space.dtype, space.shape)
+        *_, raw_info = raw.step(key, state, 0, env_params)
+        obs, state, _, terminated, truncated, info = env.step(key, state, 0, env_params)
+        final = gymnasium_vector(raw, raw_info["final_observation"])
+        np.testing.assert_array_equal(info["final_observation"], final)
+        ends += int(terminated | truncated)
+    assert 2 < ends < 12
+
+
+class InGymnasium(gymnasium.Env):
+    """Two parts; an episode of one step pays the action."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"b": gymnasium.spaces.Discrete(3), "a": gymnasium.spaces.Box(-1.0, 1.0, (2,))}
+    )
+    action_space = gymnasium.spaces.Discrete(8)
+
+    def reset(self, *, seed=None, options=None):
+        return {"b": 2, "a": np.float32([0.5, -0.5])}, {}
+
+    def step(self, action):
+        return self.reset()[0], float(action), True, False, {}
+
+
+class InGymnax(probes.Probe):
+    """The same."""
+
+    def show(self, state):
+        return {"b": jnp.int32(2), "a": jnp.array([0.5, -0.5])}
+
+    def observation_space(self, params=None):
+        return spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1.0, 1.0, (2,))})
+
+    def pay(self, state, action, params):
+        return action
+
+    def action_space(self, params=None):
+        return spaces.Discrete(8)
+
+
+class Reader(NamedTuple):
+    """A learner that acts by the first and the last of five numbers."""
+
+    env: Any
+
+    def action_distribution(self, policy, obs, memory=None, legal=None):
+        action = 2 * obs[0] + 4 * obs[-1]
+        assert obs.shape == (5,)
+        return probes.Always(action.astype(jnp.int32)), None
+
+
+def test_gymnasium_shows_the_same_vector(monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
+    gymnasium.register("Two-v0", InGymnasium)
+    env, env_params = envs.make(envs.name_of(InGymnax))
+    learner = Reader(env)
+    np.testing.assert_array_equal(evaluate_in_gymnasium(learner, (), "Two-v0", num_episodes=2), 5)
+    returns = jax.jit(lambda: evaluate(learner, (), KEY, env_params, num_episodes=2))()
+    np.testing.assert_array_equal(returns, 5)
+
+
+@struct.dataclass
+class Unlimited:
+    reward: float = 1.0
+
+
+@struct.dataclass
+class Timeless:
+    x: jax.Array
+
+
+class NoLimit(probes.Probe):
+    default_params = Unlimited()
+
+
+class NoTime(probes.Probe):
+    def reset_env(self, key, params):
+        return jnp.zeros(1), Timeless(jnp.float32(0))
+
+    def step_env(self, key, state, action, params):
+        return jnp.zeros(1), state, jnp.float32(0), jnp.bool_(True), {}
+
+
+class NoParams(probes.Probe):
+    default_params = None
+
+
+class Unresettable(probes.Probe):
+    def reset_env(self, key, params):
+        raise KeyError("no simulator")
+
+
+class Elsewhere(probes.Probe):
+    def observation_space(self, params=None):
+        return spaces.Dict({"x": gymnasium.spaces.MultiBinary(2)})
+
+
+class Spaceless(probes.Probe):
+    def observation_space(self, params=None):
+        return spaces.Space()
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (NoLimit, ["Unlimited", "add `max_steps_in_episode: int`"]),
+        (NoTime, ["Timeless", "add `time: int`"]),
+        (NoParams, ["default_params", "dataclass"]),
+        (Unresettable, ["KeyError: 'no simulator'"]),
+        (Elsewhere, ["MultiBinary", "Box and Discrete, and Dict and Tuple"]),
+        (Spaceless, ["Space", "Box and Discrete, and Dict and Tuple"]),
+    ],
+)
+def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):
+    name = envs.name_of(kind)
+    with pytest.raises(ValueError, match=name) as caught:
+        envs.make(name)
+    with pytest.raises(ConfigError, match=r"^task\.env: ") as refused:
+        make_environment(TaskConfig(env=name), "ppo")
+    for error in (caught, refused):
+        assert all(part in str(error.value) for part in parts)
+        assert "\n" not in str(error.value)
+
+
+class OwnLimit(NoTime):
+    """No limit, and says so."""
+
+    default_params = Unlimited()
+
+    def is_truncated(self, state, params):
+        return jnp.bool_(False)
+
+
+def test_an_environment_with_a_limit_of_its_own_needs_no_clock():
+    _, env, _ = make_environment(TaskConfig(env=envs.name_of(OwnLimit)), "ppo")
+    config = ppo.Config(total_timesteps=16, num_envs=2, num_steps=8, num_minibatches=1)
+    result = jax.eval_shape(
+        ppo.make_train(config, env), KEY, ppo.Hyperparams(), None, env.default_params
+    )
+    assert result.metrics["policy_loss"].shape == (1,)
+
+
+@pytest.mark.parametrize("module", [ppo, dqn, lpg, q_learning])
+def test_learners_refuse_nested_observations_in_one_line(module):
+    train, hyperparams = module.make_train, module.Hyperparams()
+    with pytest.raises(ValueError, match=r"Nested: .*Dict") as caught:
+        jax.eval_shape(train(module.Config(), Nested()), KEY, hyperparams, None, probes.Params())
+    assert "\n" not in str(caught.value)
