@@ -22,7 +22,6 @@ MOST = {
     "evaluation.trials": 1,  # with the untuned setting as many agents as on held-out seeds
     "evaluation.tuning_seeds": 2,
     "evolution.generations": 4,
-    "evolution.reference_seeds": 2,
     "evolution.seeds_per_candidate": 2,
     "evolution.validation_every": 2,
     "evolution.validation_seeds": 8,
@@ -78,7 +77,7 @@ def _quicken_tasks(small: PlainDict) -> None:
     for task in small["tasks"].values():
         rules = task["sample"].items()
         task["sample"] = {name: rule for name, rule in rules if name != "updates"}
-    if small["tasks_per_generation"] is not None and not small["evolution"]["paired_tasks"]:
+    if small["tasks_per_generation"] is not None:
         small["tasks_per_generation"] = min(small["tasks_per_generation"], len(small["tasks"]))
 
 

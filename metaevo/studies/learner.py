@@ -142,8 +142,7 @@ class LearnerStudy(Study):
     def measure(self) -> PlainDict:
         """Return source digests and, where fitness has a scale, the scale of each task."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
-        settings = self.settings
-        if len(self.tasks) == 1 and not settings.evolution.reference_seeds:
+        if len(self.tasks) == 1:
             return measured
         tasks = Progress(self.seen.items(), desc="measuring the scale of each task", leave=False)
         bounds = [measure_bounds(*each) for each in tasks]

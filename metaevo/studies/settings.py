@@ -93,7 +93,7 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
                 "task and tasks: give one of them; a rule of several tasks is judged on others by "
                 "metaevo evaluate --unseen FILE"
             )
-        if count is not None and count > most and not self.evolution.paired_tasks:
+        if count is not None and count > most:
             raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
 

@@ -68,7 +68,6 @@ SCORES = ScoresFormat(
 class CheapTalk:
     """A `MetaProblem`: train a victim that hears a candidate."""
 
-    differentiable = False
     """False, because actions are sampled"""
 
     def __init__(self, settings: CheapTalkSettings):

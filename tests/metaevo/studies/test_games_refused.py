@@ -42,7 +42,6 @@ TALK_CASES = {
     "a channel to draw": ({"sample": {"channel.scale": {"uniform": [1, 2]}}}, "sample"),
     "a typo to draw": ({"sample": {"env_params.lenght": {"uniform": [0.2, 2]}}}, "lenght"),
     "out of bounds": ({"sample": {"hyperparams.gamma": {"uniform": [0.5, 1.5]}}}, "sample"),
-    "gradients": ({"strategy": {"algorithm": "meta_gradient"}}, "differentiable"),
 }  # fmt: skip
 CASES = [
     pytest.param(base, *case, id=f"{base['study']}: {name}")
