@@ -52,9 +52,6 @@ COMMANDS = {
         "list, show and add rules that anybody can load", "metaevo.commands.zoo", trains=False
     ),
     "envs": Command("list environments", "metaevo.commands.envs"),
-    "sync": Command(
-        "send runs to Weights & Biases or MLflow", "metaevo.commands.sync", trains=False
-    ),
     "reproduce": Command("run a published comparison side by side (repository only)", ""),
 }
 

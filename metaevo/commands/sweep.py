@@ -51,7 +51,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         _check_worker(args)
         if not (args.resume or args.worker):
             return {}
-        kept = settings_to_resume("sweep", args, overrides, is_mirrored=not args.worker)
+        kept = settings_to_resume("sweep", args, overrides)
         discovery.refuse_unnamed(kept, overrides, trust_source=args.trust_source)
         return kept
 

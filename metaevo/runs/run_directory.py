@@ -1,8 +1,7 @@
 """The directory of a run, which is sufficient to continue it.
 
 `config.yaml` contains settings and environment, `metrics.jsonl` one JSON object per line with a
-`kind` (`generation`, `update`, ...) and an index under that name, `tracked.jsonl` nested runs for
-trackers.
+`kind` (`generation`, `update`, ...) and an index under that name.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import MAX_BYTES, mapping_of
 from metaevo.runs import metrics
 from metaevo.runs.metrics import Records
-from metaevo.runs.schema import Child, SavedConfig
+from metaevo.runs.schema import SavedConfig
 
 _NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
@@ -39,7 +38,6 @@ class RunDirectory:
         self.path = path
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
-        self.tracked_path = path / "tracked.jsonl"
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params"
         self.others_path = path / "others.json"
@@ -173,10 +171,6 @@ class RunDirectory:
     def append_metrics(self, record: PlainDict) -> None:
         """Add a line to metrics.jsonl; non-finite numbers become null."""
         files.append_line(self.metrics_path, files.plain(record))
-
-    def append_child(self, child: Child) -> None:
-        """Add a finished nested run to tracked.jsonl, for trackers."""
-        files.append_line(self.tracked_path, files.plain(child))
 
     def sync(self) -> None:
         """Write metrics.jsonl through to the disk, so that it survives a power failure."""
