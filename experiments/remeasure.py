@@ -43,10 +43,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.seeds < 1:
         parser.error("--seeds: must be at least 1")
-    jobs = {
-        rule: prepare(rule, tasks=args.tasks, learning_rates=None, trust_source=False)
-        for rule in args.rules
-    }
+    jobs = {rule: prepare(rule, tasks=args.tasks, learning_rates=None) for rule in args.rules}
     table = Table("rule", "score", *next(iter(jobs.values())).tasks)
     for rule, job in jobs.items():
         tasks = {name: replace(each, since=KEYS) for name, each in job.benchmark.tasks.items()}

@@ -49,6 +49,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
+    discovery.use(args.code)
     found = benchmark()
     given = args.tasks, args.learning_rates, args.all_tuned or None
     if args.references is not None:
@@ -78,7 +79,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         tasks=args.tasks,
         learning_rates=args.learning_rates,
         all_tuned=args.all_tuned,
-        trust_source=args.trust_source,
     )
 
     folder = args.output or ROOT / job.rule.name
@@ -119,7 +119,7 @@ def _check(args: argparse.Namespace, found: Benchmark) -> int:
             "(metaevo generality RULE --check FILE)"
         )
     rates = content["row"]["learning_rates"]
-    job = prepare(name, tasks=None, learning_rates=rates, trust_source=args.trust_source)
+    job = prepare(name, tasks=None, learning_rates=rates)
     submission.check(content, where, found, job.rule, job.references, job.unable)
     print(f"{where}: complete, of {job.rule.name} as it is; training a tenth again")
     submission.repeat(content, where, found, job.rule, np.random.default_rng())

@@ -4,7 +4,8 @@ import argparse
 import dataclasses
 from typing import TypeVar
 
-from metaevo.config import ConfigError, consent, from_dict, to_dict
+from metaevo.components import discovery
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
@@ -64,7 +65,7 @@ def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainD
     """Return the settings of the run that the command line continues.
 
     Raises:
-        ConfigError: if it names no run or a run of another command.
+        ConfigError: if it names no run or a run of another command, or not all code of the run.
     """
     run = find_directory(args.run_dir, "", resume=True)
     content = run.read_config()
@@ -74,8 +75,5 @@ def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainD
             f"run directory {run.path} was written by metaevo {writer}; continue it with: "
             f"metaevo {writer} --resume --run-dir {run.path}"
         )
-    saved: PlainDict = content["config"]
-    consent.note_user_names(overrides)
-    if getattr(args, "trust_source", False):
-        consent.trust_names()
-    return saved
+    discovery.take_settings(run, content, overrides, args.code)
+    return content["config"]

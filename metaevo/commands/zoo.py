@@ -44,9 +44,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         return _repeat(zoo.find(args.what), args.seeds)
     from metaevo.discovery.zoo_add import add  # Pillow and NumPy, which a list can do without
 
+    discovery.use(args.code)
     path = Path(run_argument(args.what))
     name = args.name or path.resolve().name
-    entry = add(path, name, title=args.title, replace=args.replace, trust_source=args.trust_source)
+    entry = add(path, name, title=args.title, replace=args.replace)
     print(text_of(entry))
     return 0
 

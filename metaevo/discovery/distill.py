@@ -85,8 +85,6 @@ def distill(
     slot: str | None,
     name: str | None,
     search: Search,
-    *,
-    trust_source: bool = False,
 ) -> int:
     """Find formulas or smaller networks for an evolved part, and evaluate them.
 
@@ -97,7 +95,6 @@ def distill(
         slot: of the part; required if the run evolved several.
         name: of the directory in `run_dir/distill`; by default the slot's.
         search: what to search for.
-        trust_source: execute components from outside metaevo that the directory holds.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -107,14 +104,14 @@ def distill(
     """
     if FORMULA in search.into:
         regression.require()
-    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    evolved, meta_params = discovery.load_all(run_dir)
     part = _part(run_dir, evolved, slot)
     if NETWORK in search.into:
         if part.slot.name == factors.SLOT:
             raise ConfigError("--into network: a schedule has no network; leave it out")
         networks.smaller(part)
-    study = LearnerStudy(before, run_dir, trust_source=trust_source)
-    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    study = LearnerStudy(before, run_dir)
+    judged = LearnerStudy(settings, run_dir)
     if settings.evaluation.seeds:
         judged.check()
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))

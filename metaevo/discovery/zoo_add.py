@@ -36,7 +36,6 @@ def add(
     *,
     title: str | None = None,
     replace: bool = False,
-    trust_source: bool = False,
 ) -> zoo.Entry:
     """Make an entry from the part that a run has evolved.
 
@@ -45,7 +44,6 @@ def add(
         name: name of the entry.
         title: a one-line description.
         replace: replace an existing entry with this name, as its next version.
-        trust_source: execute the component's source that the run has saved.
 
     Returns:
         the entry, as it is loaded from now on.
@@ -72,7 +70,7 @@ def add(
         )
     evidence: PlainDict = files.read_json(run.evaluation_path, HeldOut)
     if (other := discovery.other_of(run.path)) is None:
-        rule = _part(run, config, trust_source)
+        rule = _part(run, config)
     else:
         rule = _channel(run, config) if other is channels else _shaper(run, config)
     card = {
@@ -125,7 +123,7 @@ class _Rule(NamedTuple):
     """whether its fitness is the negative of the card's score"""
 
 
-def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
+def _part(run: RunDirectory, config: PlainDict) -> _Rule:
     if "study" in config:
         raise ConfigError(
             f"{run.path}: study = {show(config['study'])}: an entry fills a slot of a learner, or "
@@ -136,7 +134,7 @@ def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
             f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
             "agents that hear none"
         )
-    evolved, meta_params = discovery.load_all(run.path, trust_source=trust_source)
+    evolved, meta_params = discovery.load_all(run.path)
     if evolved.is_dict:
         raise ConfigError(f"{run.path} evolved several parts together; an entry holds one")
     (part,) = evolved.parts.values()

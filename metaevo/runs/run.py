@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, DeviceError, changed_keys, files, from_dict, to_dict
+from metaevo.config import ConfigError, DeviceError, changed_keys, code, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
@@ -78,6 +78,7 @@ class Run(Generic[S]):
         if saved is not None:
             self.before = check_same(saved["config"], settings, kind.harmless)
             self.resolved = dict(saved["resolved"])
+            code.refuse_changes(to_dict(settings), self.resolved)
         self._saved = saved
 
     @property
@@ -88,8 +89,12 @@ class Run(Generic[S]):
     def start(self, resolved: PlainDict) -> None:
         """Write config.yaml, with the `resolved` values to keep."""
         run_id = self.resolved.get("run_id", uuid.uuid4().hex)
+        settings = to_dict(self.settings)
+        digests = code.digests(settings) | self.resolved.get(code.RECORDED, {})
         self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
-        self.directory.write_config(to_dict(self.settings), self.resolved, self._saved)
+        if digests:
+            self.resolved[code.RECORDED] = digests
+        self.directory.write_config(settings, self.resolved, self._saved)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:

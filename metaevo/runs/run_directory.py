@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, DiskError, consent, dump_yaml, files
+from metaevo.config import ConfigError, DiskError, dump_yaml, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import MAX_BYTES, mapping_of
@@ -26,7 +26,7 @@ from metaevo.runs import metrics
 from metaevo.runs.metrics import Records
 from metaevo.runs.schema import SavedConfig
 
-_NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+_NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
@@ -108,10 +108,9 @@ class RunDirectory:
 
         Raises:
             DiskError: if the directory can no longer be written.
-            ConfigError: if another run holds the lock, or the directory contains a link.
+            ConfigError: if another run holds the lock.
         """
         try:
-            files.refuse_links(self.path)
             with self.locked() if exclusively else contextlib.nullcontext():
                 yield
         except OSError as error:
@@ -158,9 +157,7 @@ class RunDirectory:
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        checked = check(SavedConfig, content, str(self.config_path))
-        consent.note_names(checked["config"])
-        return checked
+        return check(SavedConfig, content, str(self.config_path))
 
     def update_resolved(self, changes: PlainDict) -> None:
         """Change values of `resolved` in config.yaml."""
@@ -174,7 +171,7 @@ class RunDirectory:
 
     def sync(self) -> None:
         """Write metrics.jsonl through to the disk, so that it survives a power failure."""
-        with contextlib.suppress(FileNotFoundError), files.open_file(self.metrics_path) as file:
+        with contextlib.suppress(FileNotFoundError), open(self.metrics_path, "rb") as file:
             os.fsync(file.fileno())
 
     def read_metrics(self, kind: str) -> Records:

@@ -79,6 +79,8 @@ class _Resolved(TypedDict, total=False):
     num_devices: Count
     chunk_size: Count
     log_every: Count
+    code: dict[str, Text]
+    component: dict[str, Text] | None
     normalisation: _Normalisation | None
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metaevo import statistics
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of, settings_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark, benchmark, read_references
+from metaevo.components import discovery
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
@@ -95,7 +96,7 @@ def generality(
     tasks: Sequence[str] | None = None,
     learning_rates: Sequence[float] | None = None,
     all_tuned: bool = False,
-    trust_source: bool = False,
+    code: Any = (),
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO, or how well a learner trains, on a list of small tasks.
 
@@ -115,19 +116,19 @@ def generality(
         learning_rates: four values to tune over; defaults to the benchmark's values.
         all_tuned: then also tune the clip, the entropy bonus and the trace, within 16 settings for
             each task: four times the budget.
-        trust_source: execute the source code that the directory has saved.
+        code: as for `metaevo.load`.
 
     Raises:
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid, or if
             the rule was evolved on all tasks.
     """
+    discovery.use(code)
     names = None if tasks is None else listed(tasks)
     job = prepare(
         str(rule),
         tasks=names,
         learning_rates=learning_rates,
         all_tuned=all_tuned,
-        trust_source=trust_source,
     )
     return judge(job)
 
@@ -137,7 +138,6 @@ def prepare(
     *,
     tasks: Sequence[str] | None,
     learning_rates: Sequence[float] | None,
-    trust_source: bool,
     all_tuned: bool = False,
 ) -> Job:
     """Find the rule and the tasks, and check without compiling that they are compatible.
@@ -147,7 +147,7 @@ def prepare(
     """
     found = benchmark()
     chosen = found.chosen(tasks)
-    bound = rule_of(rule, trust_source=trust_source)
+    bound = rule_of(rule)
     rates = rates_of(found, bound, learning_rates)
     if all_tuned and bound.learner != LEARNER:
         raise ConfigError(
