@@ -48,9 +48,6 @@ COMMANDS = {
     ),
     "zoo": Command("list and show rules that load by name", "metaevo.commands.zoo", trains=False),
     "envs": Command("list environments", "metaevo.commands.envs"),
-    "sync": Command(
-        "send runs to Weights & Biases or MLflow", "metaevo.commands.sync", trains=False
-    ),
     "reproduce": Command("run a published comparison side by side (repository only)", ""),
 }
 

@@ -37,7 +37,7 @@ TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path 
 MADE = ["walkthrough.md"]  # of the notebook, by docs/hooks.py
 RESULTS = sorted((DOCS / "results").glob("*.json"))
 COMMANDS = {"evolve", "train", "sweep", "evaluate", "generality", "distill", "compare", "zoo"}
-COMMANDS |= {"envs", "judge", "sync", "reproduce"}
+COMMANDS |= {"envs", "judge", "reproduce"}
 FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
 
 

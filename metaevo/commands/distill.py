@@ -39,6 +39,4 @@ def main(argv: list[str], *, description: str | None) -> int:
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
     search = Search(args.evaluations, args.formulas)
-    return distill(
-        before, settings, args.run_dir, args.slot, args.name, search, trust_source=args.trust_source
-    )
+    return distill(before, settings, args.run_dir, args.slot, args.name, search)

@@ -38,6 +38,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
+    discovery.use(args.code)
     found = benchmark()
     given = args.tasks, args.learning_rates, args.other_keys or None
     if args.references is not None:
@@ -63,7 +64,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         tasks=args.tasks,
         learning_rates=args.learning_rates,
         other_keys=args.other_keys,
-        trust_source=args.trust_source,
     )
 
     name = f"{job.rule.name}-other-keys" if args.other_keys else job.rule.name

@@ -53,8 +53,6 @@ def distill(
     slot: str | None,
     name: str | None,
     search: Search,
-    *,
-    trust_source: bool = False,
 ) -> int:
     """Find formulas for an evolved part, and evaluate them.
 
@@ -65,7 +63,6 @@ def distill(
         slot: of the part; required if the run evolved several.
         name: of the directory in `run_dir/distill`; by default the slot's.
         search: sizes of the search.
-        trust_source: execute components from outside metaevo that the directory holds.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -76,10 +73,10 @@ def distill(
     regression.require()
     if before.tasks:
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
-    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    evolved, meta_params = discovery.load_all(run_dir)
     part = _part(run_dir, evolved, slot)
-    study = LearnerStudy(before, run_dir, trust_source=trust_source)
-    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    study = LearnerStudy(before, run_dir)
+    judged = LearnerStudy(settings, run_dir)
     if settings.evaluation.seeds:
         judged.check()
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from evosax.algorithms import distribution_based_algorithms
 
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import evosax_strategy, genetic_programming
@@ -146,14 +146,14 @@ def _kind(config: StrategyConfig) -> Any:
     if isinstance(config, GivenStrategy):
         return config.strategy
     if is_custom(config.algorithm):
-        return consent.load("strategy.algorithm", config.algorithm)
+        return code.load("strategy.algorithm", config.algorithm)
     return GeneticProgramming if config.algorithm == GENETIC_PROGRAMMING else EvosaxStrategy
 
 
 def _construct(config: StrategyConfig) -> Strategy:
     """Call a user-defined class with the settings that it accepts."""
     where = f"strategy.algorithm = {show(config.algorithm)}"
-    cls = consent.load("strategy.algorithm", config.algorithm)
+    cls = code.load("strategy.algorithm", config.algorithm)
     if not isinstance(cls, type):
         raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
     _check_methods(where, cls)

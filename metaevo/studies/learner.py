@@ -52,13 +52,7 @@ class LearnerStudy(Study):
 
     free = (*TRAINING, "channel", "fitness.")
 
-    def __init__(
-        self,
-        settings: EvolveSettings,
-        run_path: Path | None = None,
-        *,
-        trust_source: bool = False,
-    ):
+    def __init__(self, settings: EvolveSettings, run_path: Path | None = None):
         """Build the parts, as `make_experiment` does.
 
         Raises:
@@ -75,7 +69,7 @@ class LearnerStudy(Study):
             for name, change in list((settings.tasks or {}).items())[:1]:
                 where = f"tasks.{name}: "
                 first = unseen.settings_of(settings, name, change)
-            self.experiment = make_experiment(first, run_path, trust_source=trust_source)
+            self.experiment = make_experiment(first, run_path)
             """of the first task, used by figures"""
         except ConfigError as error:
             raise ConfigError(f"{where}{error}") from None
@@ -106,11 +100,9 @@ class LearnerStudy(Study):
         return experiment_class(raw, component)
 
     @classmethod
-    def make(
-        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: Any, run_path: Path | None = None) -> Self:
         """Return the study of the settings."""
-        return cls(settings, run_path, trust_source=trust_source)
+        return cls(settings, run_path)
 
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""

@@ -141,7 +141,7 @@ def _evolve_one(
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
-        with own.mirrored():
+        with contextlib.closing(own.trackers):
             this = evolution.with_settings(member.seed, settings.strategy)
             evolution = _evolve(study, own, this)
             present(study, own)

@@ -17,6 +17,7 @@ from metaevo.comparison.comparison import Variant, summary
 from metaevo.components import registry
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
+from metaevo.config.code import other_code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import strategies
 from metaevo.evolution.checks import (
@@ -101,17 +102,14 @@ class Study:
         return cls.Settings
 
     @classmethod
-    def make(
-        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: Any, run_path: Path | None = None) -> Self:
         """Return the study of the settings.
 
         Args:
             settings: of the class that `settings_class` returns.
             run_path: an existing run, whose copies of evolved parts are used.
-            trust_source: whether source code that the run has saved may be executed.
         """
-        del run_path, trust_source
+        del run_path
         return cls(settings)
 
     def make_problem(self, settings: Any) -> MetaProblem:
@@ -162,7 +160,7 @@ class Study:
         """
         now = Study.measure(self).get(CODE)
         if now is not None and measured.get(CODE, now) != now:
-            raise registry.other_code([type(self._problem).__name__])
+            raise other_code([type(self._problem).__name__])
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""

@@ -71,6 +71,8 @@ def run_sweep(
         DiskError: if the directory can no longer be written.
     """
     devices.check_number("run.num_devices", settings.run.num_devices)
+    if worker:  # the leading process logs its trials
+        settings = replace(settings, run=replace(settings.run, wandb="disabled", mlflow=None))
     plan = objective.plan()
     continued = resume or worker
     with open_run(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
@@ -91,7 +93,7 @@ def run_sweep(
                 )
             run.forget_end()
             run.start(run.resolved)
-        with run.working(is_mirrored=not worker):
+        with run.working():
             with study:
                 _search(this)
             if not worker:
@@ -160,10 +162,11 @@ def _log(this: SweepRun) -> None:
         if record.number in this.logged:
             continue
         frames += record.frames
-        own = {"kind": "trial", "trial": record.number, "value": record.value}
         this.run.log(
             {
-                **own,
+                "kind": "trial",
+                "trial": record.number,
+                "value": record.value,
                 "frames": frames,
                 "seconds": this.seconds(),
                 "outcome": record.outcome,
@@ -173,15 +176,6 @@ def _log(this: SweepRun) -> None:
             }
         )
         this.logged.add(record.number)
-        if record.params:  # else the trial is the run itself
-            this.run.directory.append_child(
-                {
-                    "child": f"trial_{record.number:04d}",
-                    "job_type": "trial",
-                    "config": record.params,
-                    "records": [own],
-                }
-            )
 
 
 def _finish(this: SweepRun) -> None:

@@ -161,7 +161,7 @@ def _state(run: RunDirectory) -> str:
 def _is_locked(path: Path) -> bool:
     """Whether another process writes to the run. The shared lock can only delay a start."""
     try:
-        with files.open_file(path) as file:
+        with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

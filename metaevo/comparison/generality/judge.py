@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metaevo import statistics
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark, benchmark, read_references
+from metaevo.components import discovery
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
@@ -91,7 +92,7 @@ def generality(
     tasks: Sequence[str] | None = None,
     learning_rates: Sequence[float] | None = None,
     other_keys: bool = False,
-    trust_source: bool = False,
+    code: Any = (),
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO, or how well a learner trains, on a list of small tasks.
 
@@ -111,19 +112,19 @@ def generality(
         learning_rates: four values to tune over; defaults to the benchmark's values.
         other_keys: tune and score agents of other random keys, and score 32 of each task: a second
             measurement, because a high score can be due to the benchmark's keys.
-        trust_source: execute the source code that the directory has saved.
+        code: as for `metaevo.load`.
 
     Raises:
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid, or if
             the rule was evolved on all tasks.
     """
+    discovery.use(code)
     names = None if tasks is None else listed(tasks)
     job = prepare(
         str(rule),
         tasks=names,
         learning_rates=learning_rates,
         other_keys=other_keys,
-        trust_source=trust_source,
     )
     return judge(job)
 
@@ -133,7 +134,6 @@ def prepare(
     *,
     tasks: Sequence[str] | None,
     learning_rates: Sequence[float] | None,
-    trust_source: bool,
     other_keys: bool = False,
 ) -> Job:
     """Find the rule and the tasks, and check without compiling that they are compatible.
@@ -143,7 +143,7 @@ def prepare(
     """
     found = benchmark()
     chosen = found.chosen(tasks)
-    bound = rule_of(rule, trust_source=trust_source)
+    bound = rule_of(rule)
     rates = rates_of(found, bound, learning_rates)
     references = read_references()["tasks"]
     for task in chosen:

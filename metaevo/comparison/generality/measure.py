@@ -46,9 +46,7 @@ class Bench:
         raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
             settings: Any = from_dict(training_class(raw), raw)
-            bound, meta_params = make_task(
-                settings, trust_source=rule.trust_source, given=rule.given
-            )
+            bound, meta_params = make_task(settings, given=rule.given)
         except ConfigError as error:
             raise ConfigError(f"task {task}: {error}") from None
         self.hyperparams: Hyperparams = settings.hyperparams

@@ -95,24 +95,20 @@ class ShapingStudy(GameStudy):
         **CAPTION,
     }
 
-    def __init__(
-        self, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
-    ):
+    def __init__(self, settings: ShapingSettings, run_path: Path | None = None):
         """Find the opponents; arguments and errors are those of `players.find`."""
         self.game = settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
         self.met, self.others = (
-            players.find(names, key, self.game, run_path, trust_source=trust_source)
+            players.find(names, key, self.game, run_path)
             for names, key in zip((names, others), players.SETTINGS, strict=True)
         )
         super().__init__(settings)
 
     @classmethod
-    def make(
-        cls, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: ShapingSettings, run_path: Path | None = None) -> Self:
         """Return the study of the settings."""
-        return cls(settings, run_path, trust_source=trust_source)
+        return cls(settings, run_path)
 
     def make_problem(self, settings: ShapingSettings) -> Shaping:
         """Return the problem."""
@@ -128,14 +124,9 @@ class ShapingStudy(GameStudy):
             )
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
 
-    def measure(self) -> PlainDict:
-        """Return the digests of the user's own players."""
-        digests = players.digests([*self.met, *self.others])
-        return {players.SOURCES: digests} if digests else {}
-
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy the meta-policies of other runs and the user's own players."""
-        players.keep(directory.path, [*self.met, *self.others], measured.get(players.SOURCES))
+        players.keep(directory.path, [*self.met, *self.others])
 
     def about(self) -> PlainDict:
         """Return the size of the meta-policy, which `metaevo.load` reads."""

@@ -323,16 +323,16 @@ def test_a_rule_trains_the_learner_that_has_its_slot():
     )  # fmt: skip
     assert {rule_of(text).learner for text in ("squared", "adam", "constant")} == {"ppo"}
     names = ["cartpole", "pendulum"]
-    job = judge.prepare("a2c", tasks=names, learning_rates=None, trust_source=False)
+    job = judge.prepare("a2c", tasks=names, learning_rates=None)
     assert (job.tasks, job.unable) == (["cartpole"], ["pendulum"])
 
 
 def test_tasks_that_a_learner_cannot_train_are_left_out():
     names = ["cartpole", "pendulum", "grid"]
-    job = judge.prepare("dqn", tasks=names, learning_rates=None, trust_source=False)
+    job = judge.prepare("dqn", tasks=names, learning_rates=None)
     assert (job.tasks, job.unable) == (["cartpole", "grid"], ["pendulum"])
     with pytest.raises(metaevo.ConfigError, match="task pendulum: "):
-        judge.prepare("dqn", tasks=["pendulum"], learning_rates=None, trust_source=False)
+        judge.prepare("dqn", tasks=["pendulum"], learning_rates=None)
     ends = {name: {"random": [0.0, 0.0], "tuned": [1.0, 1.0]} for name in TWO.tasks}
     measured = {"grid": {"scores": [0.5, 0.5], "learning_rate": 1e-3}}
     found = result.result(TWO, job.rule, [1e-3, 1e-2], measured, ends, ["cartpole"])

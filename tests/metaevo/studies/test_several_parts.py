@@ -1,4 +1,4 @@
-"""Two evolved parts, one from a custom file: comparison, loading, trust, resuming."""
+"""Two evolved parts, one from a custom file: comparison, loading, resuming."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.evolve import main
-from metaevo.components import registry
+from metaevo.components import discovery, registry
 from metaevo.config import ConfigError, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -116,11 +116,11 @@ def test_a_module_draws_and_describes_itself(folder):
 
 def test_the_parts_load_and_train(folder):
     load = {
-        slot: metaevo.load(folder / "run", slot=slot, trust_source=True)
+        slot: metaevo.load(folder / "run", slot=slot, code=folder / "scaled.py")
         for slot in ("policy_loss", "value_loss")
     }
     with pytest.raises(ConfigError, match="policy_loss and value_loss: say which"):
-        metaevo.load(folder / "run", trust_source=True)
+        metaevo.load(folder / "run", code=folder / "scaled.py")
     function, meta_params = load["value_loss"]
     scale = np.exp(meta_params["scale"])
     assert function(meta_params, None, 3.0, 1.0, 0.0) == pytest.approx(8.0 * scale)
@@ -131,31 +131,37 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_an_unchanged_file_of_the_user_needs_no_trust(workspace, monkeypatch):
-    registry.IMPORTED.clear()
-    assert callable(metaevo.load("run", slot="value_loss")[0])
-    registry.IMPORTED.clear()
-    try:
-        (workspace / "scaled.py").write_text(SCALED + "\n# changed")
-        with pytest.raises(ConfigError, match="--trust-source"):
-            metaevo.load("run", slot="value_loss")
-    finally:
-        (workspace / "scaled.py").write_text(SCALED)
-
-
-def test_code_of_a_run_is_executed_only_if_trusted(workspace, tmp_path, refused, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
-    run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
-    source = run / "component" / "scaled.py"
+def test_the_parts_load_with_their_code_only(workspace, tmp_path):
     for slot in ("policy_loss", "value_loss"):
-        with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
-            metaevo.load(run, slot=slot)
-    line = refused(main, ["--resume", "--run-dir", str(run)])
-    assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
-    source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
-    with pytest.raises(ConfigError, match="is not what its run began with"):
-        metaevo.load(run, slot="value_loss", trust_source=True)
+        with pytest.raises(ConfigError, match=r"does not name.* add --code scaled\.py"):
+            metaevo.load("run", slot=slot)
     assert "scaled.py" not in registry.IMPORTED
+    changed = tmp_path / "scaled.py"
+    changed.write_text(SCALED + "\n# changed")
+    with pytest.raises(ConfigError, match=r"has changed .*--code run/component/scaled\.py"):
+        metaevo.load("run", slot="value_loss", code=changed)
+    assert callable(metaevo.load("run", slot="value_loss", code="run/component/scaled.py")[0])
+    run = Path(shutil.copytree("run", tmp_path / "run"))
+    copy = run / "component" / "scaled.py"
+    copy.write_text(copy.read_text() + "\n# changed")
+    registry.IMPORTED.clear()
+    with pytest.raises(ConfigError, match="has changed since the run began"):
+        metaevo.load(run, slot="value_loss", code=copy)
+
+
+def test_a_command_names_the_code_of_a_run(workspace, refused):
+    line = refused(main, ["--resume", "--run-dir", "run"])
+    assert "--code scaled.py" in line
+    assert "scaled.py" not in registry.IMPORTED
+    resume = ["--resume", "--run-dir", "run"]
+    ways = (
+        ["--evolve", "[drift,scaled.py]"],
+        ["--code", "run/component/scaled.py"],
+        ["--config", "tiny.yaml"],
+    )
+    for named in ways:
+        registry.IMPORTED.clear()
+        assert main([*resume, *named]) == 0
 
 
 def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
@@ -167,7 +173,7 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
         line = refused(main, resume)
     finally:
         (workspace / "scaled.py").write_text(SCALED)
-    assert line.startswith("error: cannot resume with other code: scaled changed")
+    assert line.startswith("error: cannot continue with other code: scaled changed")
     registry.IMPORTED.clear()
     assert main(resume) == 0
     assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
@@ -178,7 +184,7 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
     }
 
 
-def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
+def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
     raw = load_yaml(workspace / "tiny.yaml")
     raw |= {
@@ -187,20 +193,19 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
         "value_loss": str(workspace / "run"),
     }
     settings = settings_of(raw)
-    with monkeypatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of a user who has not executed it
-        with pytest.raises(ConfigError, match="from outside metaevo"):
-            study_of(raw)
-    study = LearnerStudy(settings, trust_source=True)
+    with pytest.raises(ConfigError, match="from outside metaevo"):
+        study_of(raw)
+    discovery.use("scaled.py")
+    study = LearnerStudy(settings)
     function = study.experiment.fixed["value_loss"]
-    own, meta_params = metaevo.load(workspace / "run", slot="value_loss", trust_source=True)
+    own, meta_params = metaevo.load(workspace / "run", slot="value_loss")
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)
     run = RunDirectory.create(tmp_path / "run", "")
     study.keep(run, study.measure())
     copy = run.path / "losses" / "value_loss"
     assert (copy / "component" / "scaled.py").read_text() == SCALED
-    moved = LearnerStudy(settings, run.path, trust_source=True)
+    moved = LearnerStudy(settings, run.path)
     assert moved.experiment.fixed["value_loss"](None, *arguments) == function(None, *arguments)
 
 

@@ -1,4 +1,4 @@
-"""A run directory without a run, and what services are found to have of it."""
+"""A run without work, and what services are found to have of it."""
 
 import contextlib
 import json
@@ -9,64 +9,59 @@ import sys
 from pathlib import Path
 
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import RecordConfig
+from metaevo.runs.trackers import Trackers
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 RUN_ID = "abc123"
-CHILDREN = {"trial_0": 0.1, "trial_1": 0.2}
 
 
-def make_run(path, generations=3):
-    """An evolution's directory as far as trackers care."""
-    run = RunDirectory.create(path, "")
-    config = {"a": {"b": 1}, "run": {"wandb_project": "p"}}
-    run.write_config(config, {"run_id": RUN_ID, "job_type": "evolution"})
-    log_generations(run, range(generations))
-    return run
+class TrackedRun:
+    """An evolution's directory as far as trackers care, and its trackers; or one that resumes."""
 
+    def __init__(self, path, **services):
+        self.directory = RunDirectory(path)
+        if not path.exists():
+            config = {"a": {"b": 1}, "run": {"wandb_project": "p"}}
+            RunDirectory.create(path, "").write_config(
+                config, {"run_id": RUN_ID, "job_type": "evolution"}
+            )
+        self.trackers = Trackers(self.directory, RecordConfig(wandb_project="p", **services))
 
-def log_generations(run, indices):
-    for index in indices:
-        run.append_metrics(
-            {"kind": "generation", "generation": index, "frames": 8 * index, "seconds": index / 2,
-             "fitness_mean": index * 1.5, "text": "x", "flag": True, "nothing": None, "list": [1]}
-        )  # fmt: skip
+    def log(self, record):
+        self.directory.append_metrics(record)
+        self.trackers.log(record)
 
+    def log_generations(self, indices):
+        for index in indices:
+            self.log(
+                {"kind": "generation", "generation": index, "frames": 8 * index,
+                 "seconds": index / 2, "fitness_mean": index * 1.5, "text": "x", "flag": True,
+                 "nothing": None, "list": [1], "params": {"rate": 0.5}}
+            )  # fmt: skip
 
-def finish_run(run):
-    """What the end of a run leaves: a comparison, a picture, a report, two nested runs."""
-    for index, iqm in enumerate([3.0, 2.0]):
-        run.append_metrics(
-            {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
-        )
-    for name, rate in CHILDREN.items():
-        rows = [
-            {"kind": "update", "update": update, "mean_return": rate + update}
-            for update in range(2)
-        ]
-        run.append_child(
-            {"child": name, "job_type": "trial", "config": {"rate": rate}, "records": rows}
-        )
-    run.figures.mkdir()
-    (run.figures / "fitness.png").write_bytes(b"png")
-    (run.figures / ".scores.png.12.tmp").write_bytes(b"half")
-    run.report_path.write_text("<html></html>")
+    def end(self):
+        """What the end of a run leaves: a comparison, a picture, a report, two nested runs."""
+        for index, iqm in enumerate([3.0, 2.0]):
+            self.log(
+                {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
+            )
+        for seed, rate in enumerate([0.1, 0.2]):
+            rows = [
+                {"kind": "update", "update": update, "mean_return": rate + update}
+                for update in range(2)
+            ]
+            self.trackers.log_nested(f"seed_{seed}", "seed", {"rate": rate}, rows)
+        self.directory.figures.mkdir()
+        (self.directory.figures / "fitness.png").write_bytes(b"png")
+        (self.directory.figures / ".scores.png.12.tmp").write_bytes(b"half")
+        self.directory.report_path.write_text("<html></html>")
 
 
 def environment(**changes):
     """That of a process, without anything of the user's that wandb reads."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     return {**kept, "PYTHONPATH": str(ROOT), **changes}
-
-
-def sync(pattern, *arguments, code=0, **changes):
-    """Run the script; what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "metaevo", "sync", str(pattern), *map(str, arguments)],
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=500,
-        env=environment(HOME=str(pattern.parent), **changes), check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
 
 
 @contextlib.contextmanager
@@ -76,11 +71,11 @@ def silence():
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def read_wandb(run):
+def read_wandb(path):
     """Of every offline run in the directory, in order: its entries by type."""
     found = []
-    for path in sorted((run.path / "wandb").glob("offline-run-*/*.wandb")):
-        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
+    for file in sorted((path / "wandb").glob("offline-run-*/*.wandb")):
+        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         entries = {}
         for line in text.splitlines():
