@@ -236,7 +236,7 @@ def _module(run: RunDirectory, name: str) -> ModuleType:
     if not copy.is_file():
         raise ConfigError(
             f"{run.path} holds no source code of its component {show(name)}, as of a class from "
-            "Python, or that class has changed: pass it as it was (code=CLASS)"
+            "Python: pass it, as it was, in Python (code=...)"
         )
     if found:
         raise ConfigError(
