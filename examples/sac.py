@@ -110,7 +110,7 @@ class State(struct.PyTreeNode):
     """averaged parameters of the network"""
     opt_state: Any
     phase: jax.Array
-    """[] int32, phases done; a phase is `train_interval` environment steps"""
+    """[] int32, phases whose steps are stored; a phase is `train_interval` environment steps"""
     key: jax.Array
     envs: rollouts.Environments
     ring: replay.Steps
@@ -136,7 +136,8 @@ class SAC:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not a vector with bounds.
+        ValueError: if the environment's actions are not a vector with bounds, or its observations
+            do not fit `store_observations`.
     """
 
     config: Config
@@ -154,6 +155,7 @@ class SAC:
             raise ValueError(f"{self.env.name}: SAC needs continuous actions, a vector")
         if not jnp.isfinite(jnp.array([space.low, space.high])).all():
             raise ValueError(f"{self.env.name}: SAC needs actions with bounds")
+        replay.check_storage(self.env, self.config.store_observations)
 
     @cached_property
     def network(self) -> Network:
@@ -264,7 +266,8 @@ class SAC:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `gradient_steps`; metrics are means over the steps."""
         config = self.config
-        context = self.context(state, hyperparams)
+        # As of the start of the phase, whose steps `collect` has stored already.
+        context = self.context(state.replace(phase=state.phase - 1), hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
@@ -303,13 +306,13 @@ class SAC:
         return phases.run(self.config, state, collect, learn, METRICS)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
-        """Return the context of the slots in this phase."""
-        frames = state.phase.astype(jnp.float32) * self.config.train_interval
+        """Return the context of the slots after the state's phases."""
+        num_updates = self.config.num_updates
         return Context(
             hyperparams,
-            progress=jnp.minimum(frames / self.config.total_timesteps, 1.0),
-            num_updates=self.config.num_updates,
-            frames=frames,
+            progress=phases.progress(self.config, state.phase, num_updates),
+            num_updates=num_updates,
+            frames=state.phase.astype(jnp.float32) * self.config.train_interval,
         )
 
     def sample(self, params: Any, obs: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:

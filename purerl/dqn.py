@@ -105,7 +105,7 @@ class State(struct.PyTreeNode):
     """parameters of the target network"""
     opt_state: PyTree
     phase: jax.Array
-    """[] int32, phases done; a phase is `train_interval` environment steps"""
+    """[] int32, phases whose steps are stored; a phase is `train_interval` environment steps"""
     key: jax.Array
     envs: rollouts.Environments
     ring: replay.Steps
@@ -146,8 +146,8 @@ class DQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete, or its masks of legal actions
-            cannot be used.
+        ValueError: if the environment's actions are not discrete, its masks of legal actions
+            cannot be used, or its observations do not fit `store_observations`.
     """
 
     config: Config
@@ -161,6 +161,7 @@ class DQN:
     def __post_init__(self) -> None:
         networks.q_network(self.env, self.config)
         masks.check(self.env)
+        replay.check_storage(self.env, self.config.store_observations)
 
     @cached_property
     def network(self) -> Any:
@@ -209,7 +210,8 @@ class DQN:
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
-        epsilon = exploration.epsilon(hyperparams, frames, training.total_frames(config, state) / 2)
+        total_frames = jnp.float32(training.length(config, state)) * config.frames_per_update
+        epsilon = exploration.epsilon(hyperparams, frames, total_frames / 2)
 
         def step(carry, key):
             envs, sums = carry
@@ -233,13 +235,10 @@ class DQN:
         )
         return state, sums
 
-    def make_batch(
-        self, state: State, key: jax.Array, hyperparams: Hyperparams
-    ) -> tuple[Batch, jax.Array]:
+    def make_batch(self, state: State, key: jax.Array, context: Context) -> tuple[Batch, jax.Array]:
         """Draw a minibatch [B, ...] and compute its targets; also return its rows [B]."""
-        config = self.config
-        annealed = optimizers.annealed(self.context(state, hyperparams))
-        exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - annealed)
+        config, hyperparams = self.config, context.hyperparams
+        exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - context.progress)
         rows, weight = config.layout.draw(
             key, state.phase, state.priorities, config.batch_size, exponent=exponent
         )
@@ -275,13 +274,14 @@ class DQN:
         Metrics are means over the steps.
         """
         config = self.config
-        context = self.context(state, hyperparams)
+        # As of the start of the phase, whose steps `collect` has stored already.
+        context = self.context(state.replace(phase=state.phase - 1), hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
         def gradient_step(state, inputs):
             step, key, slots_key = inputs
-            batch, rows = self.make_batch(state, key, hyperparams)
+            batch, rows = self.make_batch(state, key, context)
             params, opt_state = state.params, state.opt_state
             here = context.replace(
                 minibatch=step / config.gradient_steps,
@@ -324,13 +324,13 @@ class DQN:
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
-        """Return the context of the slots in this phase."""
-        frames = state.phase.astype(jnp.float32) * self.config.train_interval
+        """Return the context of the slots after the state's phases."""
+        num_updates = training.length(self.config, state)
         return Context(
             hyperparams,
-            progress=jnp.minimum(frames / training.total_frames(self.config, state), 1.0),
-            num_updates=training.length(self.config, state),
-            frames=frames,
+            progress=phases.progress(self.config, state.phase, num_updates),
+            num_updates=num_updates,
+            frames=state.phase.astype(jnp.float32) * self.config.train_interval,
         )
 
     def values(
@@ -343,7 +343,7 @@ class DQN:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a minibatch, as the value loss sees them."""
-        batch, _ = self.make_batch(state, state.key, hyperparams)
+        batch, _ = self.make_batch(state, state.key, self.context(state, hyperparams))
         return self.values(state.params, batch.obs).of(batch.action), batch.target
 
     def policy(self, state: State) -> Policy:

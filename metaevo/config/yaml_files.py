@@ -84,9 +84,17 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_text(self, data: str) -> Any:
-        """Escape Unicode line ends, which YAML would fold into spaces."""
+        """Escape Unicode line ends, which YAML would fold into spaces.
+
+        Bytes of a name that the locale could not decode become UTF-8 again.
+        """
+        data = re.sub("[\udc80-\udcff]+", _decoded, data)
         style = '"' if set(data) & set("\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+def _decoded(escaped: re.Match[str]) -> str:
+    return escaped.group().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 _Loader.yaml_implicit_resolvers = {}  # drops the resolvers of YAML 1.1

@@ -48,7 +48,7 @@ class StopOnSignal:
 
     Python runs signal handlers between bytecodes of the main thread, which may be deep inside a
     compiled call for seconds. So a thread reads the signals from a pipe and answers right away.
-    Works in the main thread only (elsewhere Python raises ValueError).
+    Python has signal handlers in the main thread only. Elsewhere, signals are not handled here.
     """
 
     def __init__(self, resume_hint: str = "", patience: float | None = None) -> None:
@@ -80,6 +80,8 @@ class StopOnSignal:
             raise StopRequestedError
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in (signal.SIGINT, signal.SIGTERM):
             self._old_handlers[number] = signal.signal(number, self._handle)
         self._reader, self._writer = os.pipe()
@@ -92,6 +94,8 @@ class StopOnSignal:
     def __exit__(self, *exception: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if not self._old_handlers:
+            return
         signal.set_wakeup_fd(self._old_fd)
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)

@@ -17,6 +17,14 @@ Learn = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
 """`(state, key) -> state, metrics` after a learning phase"""
 
 
+def progress(
+    config: ReplayConfig, phases_done: jax.Array, num_updates: jax.Array | int
+) -> jax.Array:
+    """Return the share of the phases of `num_updates` updates that are done, in [0, 1]."""
+    in_all = jnp.float32(num_updates) * config.phases_per_update
+    return jnp.minimum(phases_done / in_all, 1.0)
+
+
 def run(
     config: ReplayConfig, state: Any, collect: Collect, learn: Learn, metrics: Sequence[str]
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
@@ -51,7 +59,7 @@ def run(
         return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
     phases_key, key = jax.random.split(state.key)
-    keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
+    keys = jax.random.split(phases_key, config.phases_per_update)
     totals = dict.fromkeys((*metrics, "phases"), jnp.float32(0.0))
     carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
     (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)

@@ -12,13 +12,17 @@ from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge, Gt, Interval
+import numpy as np
+from annotated_types import Gt, Interval
 from flax import struct
 
 from purerl.parts.rollouts import RolloutConfig
+from purerl.types import Environment
 
 FAN_OUT = 16
 """Children per node of the priority tree: few levels, each summed by vector instructions."""
+PRIORITIES = 1e-15, 1e15
+"""Bounds of a priority. Sums of priorities and importance weights then stay within float32."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +83,63 @@ class ReplayConfig(RolloutConfig):
         return Layout(writes, self.train_interval, self.num_envs, self.n_step)
 
     @property
+    def phases_per_update(self) -> int:
+        """Phases of one update."""
+        return self.frames_per_update // self.train_interval
+
+    @property
     def waiting_phases(self) -> int:
         """Phases before learning starts."""
         return -(-self.learning_starts // self.train_interval)
 
 
+def check_storage(env: Environment, dtype: str) -> None:
+    """Check that the dtype of stored observations represents those of an environment.
+
+    uint8 needs whole numbers from 0 to 255. The bounds of the observation space are checked, and
+    the first observation of an episode.
+
+    Raises:
+        ValueError: if the dtype is uint8, and observations do not fit.
+    """
+    if dtype != "uint8":
+        return
+    low, high = _bounds(env)
+    fits = 0 <= low <= high <= 255
+    if fits:
+        with jax.ensure_compile_time_eval():
+            obs, _ = env.reset(jax.random.key(0), env.default_params)
+            fits = bool(jnp.all(obs == obs.astype(jnp.uint8)))
+    if not fits:
+        raise ValueError(
+            f"store_observations = uint8: {env.name} has observations that are not whole numbers "
+            "from 0 to 255; set float32 or float16"
+        )
+
+
+def _bounds(env: Environment) -> tuple[float, float]:
+    """Return the bounds of observations; an adapter without bounds has the wrapped environment's.
+
+    The dtypes bool and uint8 have their own.
+    """
+    space = env.observation_space(env.default_params)
+    if getattr(space, "dtype", None) in (jnp.bool_, jnp.uint8):
+        return 0.0, 255.0
+    low = float(np.min(getattr(space, "low", -np.inf)))
+    high = float(np.max(getattr(space, "high", np.inf)))
+    if np.isinf([low, high]).all() and hasattr(env, "env"):
+        return _bounds(env.env)
+    return low, high
+
+
 class Hyperparams(struct.PyTreeNode):
     """Hyperparameters of prioritized replay, inherited by the `Hyperparams` of a learner."""
 
-    priority_exponent: Annotated[float, Ge(0)] = 0.6
+    priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
     """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
     importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
-    """prioritized replay: share of the bias that is corrected at the start; all of it at the end"""
+    """prioritized replay: share of the bias that is corrected at the start of the training, which
+    increases linearly to all of it at the end"""
     priority_epsilon: Annotated[float, Gt(0)] = 1e-6
     """prioritized replay: added to the error, so that every transition can be drawn"""
 
@@ -300,11 +349,12 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
 def with_errors(
     priorities: Priorities | None, rows: jax.Array, error: jax.Array, hyperparams: Hyperparams
 ) -> Priorities | None:
-    """Update the priorities of rows [B] from their errors [B]; None stays None."""
+    """Update the priorities of rows [B] from their errors [B], in PRIORITIES; None stays None."""
     if priorities is None:
         return None
-    priority = jnp.abs(error) + hyperparams.priority_epsilon
-    return set_priorities(priorities, rows, jnp.power(priority, hyperparams.priority_exponent))
+    magnitude = jnp.abs(error) + hyperparams.priority_epsilon
+    priority = jnp.power(magnitude, hyperparams.priority_exponent)
+    return set_priorities(priorities, rows, jnp.clip(priority, *PRIORITIES))
 
 
 def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

@@ -50,6 +50,15 @@ def test_a_closed_pipe_is_silent(argv):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_table_is_printed_in_any_encoding(encoding):
+    """rich draws the line below a table's head."""
+    done = run("zoo", "show", "q-learning-loss", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("----" in done.stdout) == (encoding != "utf-8")
+    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 4 in done.stdout or encoding != "utf-8"
+
+
 def test_a_wrong_command_is_one_line():
     done = run("trian")
     assert (done.returncode, done.stdout) == (2, "")
@@ -65,3 +74,18 @@ def test_a_platform_that_is_not_there_is_one_line():
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS = nonsense")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_a_run_of_a_config_with_a_name_beyond_ascii_is_read_again(tmp_path):
+    config = tmp_path / "\N{LATIN SMALL LETTER E WITH ACUTE}tude.yaml"
+    config.write_text(
+        "{learner: q_learning, task: {env: GridWorld, env_params: {size: 3}}, seeds: 2, "
+        "train: {total_timesteps: 200, num_steps: 100}}"
+    )
+    posix = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    trained = run("train", "--config", str(config), "--run-dir", "run", cwd=tmp_path, **posix)
+    assert trained.returncode == 0, trained.stderr
+    for environment in (posix, {}):
+        compared = run("compare", "run", cwd=tmp_path, **environment)
+        assert compared.returncode == 0, compared.stderr

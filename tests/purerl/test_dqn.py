@@ -109,7 +109,7 @@ def phases(request):
 
 def test_targets(phases):
     learner, state = phases.learner, phases.state
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, learner.context(state, HYPERPARAMS))
     expected = [target_of(state, row, learner.config) for row in np.asarray(rows)]
     np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(batch.obs, state.ring.obs[rows])
@@ -126,7 +126,8 @@ def test_learn_is_adam_on_the_clipped_gradient(phases):
     config = learner.config
     key = jax.random.key(7)
     (batch_key,) = jax.random.split(key, 1)
-    batch, rows = jax.jit(learner.make_batch)(state, batch_key, HYPERPARAMS)
+    begun = learner.context(state.replace(phase=state.phase - 1), HYPERPARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, batch_key, begun)
     exact = reference.to_float64(batch)
 
     def loss(params):
@@ -162,10 +163,12 @@ def test_importance_weights():
     priority[:36] = np.random.default_rng(0).random(36) + 0.1  # 40 rows less the 4 that wait
     tree = set_priorities(Priorities.empty(72), jnp.arange(72), jnp.asarray(priority))
     state = state.replace(priorities=tree)
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS)
-    beta = 0.4 + 0.6 * 40 / 288  # five phases of eight frames are done
-    weight = (36 * priority[rows] / priority.sum()) ** -beta
-    np.testing.assert_allclose(batch.weight, weight / weight.max(), rtol=1e-4)
+    make_batch = jax.jit(learner.make_batch)
+    for hyperparams in (HYPERPARAMS, HYPERPARAMS.replace(annealing_steps=8.0)):
+        batch, rows = make_batch(state, KEY, learner.context(state, hyperparams))
+        beta = 0.4 + 0.6 * 40 / 288  # five phases of eight frames are done
+        weight = (36 * priority[rows] / priority.sum()) ** -beta
+        np.testing.assert_allclose(batch.weight, weight / weight.max(), rtol=1e-4)
 
 
 def test_the_memory_holds_true_final_observations(phases):
@@ -222,6 +225,42 @@ def test_learning_and_target_updates_are_on_time():
     targets = [round(float(target - start)) for target in targets]
     assert targets == [0, 0, 0, 0, 0, 0, 6, 6, 6, 12, 12, 12, 18]
     assert [float(m["value_loss"]) > 0 for m in metrics] == [False] * 3 + [True] * 9
+
+
+def remember_time(meta_params, context):
+    """An optimizer without steps, whose state is the last progress and number of frames."""
+
+    def update(updates, state, params=None, *, progress, frames, **extra):
+        return jax.tree.map(jnp.zeros_like, updates), jnp.stack([progress, frames])
+
+    return optax.GradientTransformationExtraArgs(lambda params: jnp.full(2, -1.0), update)
+
+
+@pytest.mark.parametrize("length", [None, 4])
+def test_a_phase_learns_at_the_progress_of_its_beginning(length):
+    """An update is two phases of 8 frames, and 100 frames make six updates, or four by request."""
+    config = replace(CONFIG, total_timesteps=100, num_steps=4, learning_starts=16)
+    learner = dqn.DQN(config, ENV, make_optimizer=remember_time)
+    state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, PARAMS)
+    state = state.replace(num_updates=None if length is None else jnp.int32(length))
+    assert learner.context(state, HYPERPARAMS).progress == 0.0
+    update = jax.jit(learner.update)
+    phases_in_all = 2 * (length or 6)
+    for phase in range(1, phases_in_all, 2):  # the last of each update
+        state, _, metrics = update(state, HYPERPARAMS, None, PARAMS)
+        np.testing.assert_allclose(state.opt_state, [phase / phases_in_all, 8 * phase], rtol=1e-6)
+        epsilon = 1.0 - 0.95 * min(2 * phase / phases_in_all, 1.0)  # falls for half the training
+        assert metrics["epsilon"] == pytest.approx(epsilon, rel=1e-5)
+    assert learner.context(state, HYPERPARAMS).progress == 1.0
+
+
+def test_learning_begins_with_the_whole_learning_rate():
+    """Where the first phase learns, it has made no progress."""
+    config = replace(CONFIG, num_envs=8, train_interval=16, num_steps=2, learning_starts=16)
+    learner = dqn.DQN(config, ENV, make_optimizer=remember_time)
+    state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, PARAMS)
+    state, _, _ = jax.jit(learner.update)(state, HYPERPARAMS, None, PARAMS)
+    np.testing.assert_array_equal(state.opt_state, [0.0, 0.0])
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,11 +36,20 @@ def _read(name: str) -> list[Source]:
     if not paths[0].is_dir():
         if not glob.has_magic(name):
             raise ConfigError(f"{name}: there is no such run directory{of_path(name)}")
-        paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]
+        paths = _matches(name)
     found = [run for path in paths for run in run_directories.find(path)]
     if not found:
         raise ConfigError(f"{name}: holds no run (no config.yaml in it or below it)")
     return [run_directories.read(path) for path in found]
+
+
+def _matches(pattern: str) -> list[Path]:
+    """Return the paths that match a pattern; leading folders that exist are taken literally."""
+    folder, rest = Path(), list(Path(pattern).parts)
+    while rest and (folder / rest[0]).is_dir():
+        folder /= rest.pop(0)
+    found = glob.glob(os.path.join(glob.escape(str(folder)), *rest), recursive=True)
+    return [Path(path) for path in sorted(found)]
 
 
 def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:

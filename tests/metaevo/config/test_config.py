@@ -18,6 +18,7 @@ from metaevo.config import (
     from_dict,
     load_yaml,
     merge,
+    parse_yaml,
     to_dict,
 )
 from tests.metaevo.example_config import Config, Hyperparams, Train
@@ -161,6 +162,19 @@ def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path: Path) -> Non
 )
 def test_written_text_is_text_to_any_yaml_reader(word: str) -> None:
     assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (b"\xc3\xa9tude.yaml", "\N{LATIN SMALL LETTER E WITH ACUTE}tude.yaml"),
+        (b"\xe9tude", "\N{REPLACEMENT CHARACTER}tude"),
+    ],
+)
+def test_names_that_the_locale_cannot_decode_are_written_readably(name, text):
+    """Python's strings have them as halves of characters, which YAML cannot contain."""
+    written = dump_yaml({"command": f"metaevo --config {name.decode('ascii', 'surrogateescape')}"})
+    assert parse_yaml(written, "config.yaml") == {"command": f"metaevo --config {text}"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -175,6 +176,21 @@ def test_the_handlers_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
     assert "stopping after this block" in capsys.readouterr().err
     assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_thread_other_than_the_main_one_leaves_the_handlers_alone() -> None:
+    before, found = signal.getsignal(signal.SIGINT), []
+
+    def work() -> None:
+        with StopOnSignal() as stop:
+            stop.check()
+            found.extend([stop.exit_code, signal.getsignal(signal.SIGINT)])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [0, before]
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_one_signal_ends_a_long_call_with_saved_results(start: Callable[..., Any]) -> None:

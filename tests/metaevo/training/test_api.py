@@ -1,6 +1,7 @@
 """`metaevo.train`: agents with hand-written or learned parts, with and without a run directory."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     (kept.path / "evaluation.json").write_text(json.dumps(evaluation))
     with pytest.raises(metaevo.ConfigError, match="numbers of agents"):
         metaevo.load_training(kept.path)
+
+
+@pytest.mark.long
+def test_a_run_directory_can_be_written_in_a_thread(result, tmp_path):
+    """As a notebook's server or a web worker does."""
+    with ThreadPoolExecutor() as pool:
+        kept = pool.submit(metaevo.train, "q_learning", **SIZES, run_dir=tmp_path / "run").result()
+    np.testing.assert_allclose(kept.scores, result.scores, rtol=1e-6)
+    assert (kept.path / "report.html").exists()
 
 
 @pytest.mark.parametrize(

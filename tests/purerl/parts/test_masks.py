@@ -249,7 +249,9 @@ def test_dqn_bootstraps_from_legal_actions(dqn_agent, double):
     learner = dqn.DQN(dqn.Config(**{**vars(DQN_CONFIG), "double": double}), ENV)
     draw = partial(reference.drawn, learner.network, result.state.envs.obs)
     state = result.state.replace(params=draw(seed=0), target_params=draw(seed=1))
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, dqn.Hyperparams(gamma=0.9))
+    batch, rows = jax.jit(learner.make_batch)(
+        state, KEY, learner.context(state, dqn.Hyperparams(gamma=0.9))
+    )
     rows = np.asarray(rows)
 
     def q_values(params, obs):

@@ -4,9 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnax.environments import spaces
 
+from purerl import dqn, envs
+from purerl.envs.features import Features
 from purerl.parts import replay
 from purerl.parts.replay import Layout, Priorities, Steps
+from tests.purerl import probes
 
 N = 2
 
@@ -150,6 +154,90 @@ def test_rounding_never_draws_a_row_without_priority():
         rows, probability = draw(tree, jax.random.key(seed), 4096)
         assert set(np.asarray(rows)) <= {0, 1, 2}
         assert (probability > 0).all()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 50.0])
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e3, 1e30])
+def test_no_errors_exceed_float32(scale, exponent):
+    """Whatever the errors, rows are drawn by finite priorities, with finite importance weights."""
+    layout = Layout(writes=8, rows_per_write=4, num_envs=N, n_step=1)
+    hyperparams = replay.Hyperparams(
+        priority_exponent=jnp.float32(exponent), priority_epsilon=jnp.float32(1e-30)
+    )
+    errors = jnp.asarray(np.random.default_rng(0).normal(size=32) * scale, jnp.float32)
+    tree = replay.with_errors(Priorities.empty(32), jnp.arange(32), errors, hyperparams)
+    draw = jax.jit(layout.draw, static_argnums=3)
+    for beta in (0.0, 1.0):
+        key, written = jax.random.key(0), jnp.int32(8)
+        rows, weight = draw(key, written, tree, 16, exponent=jnp.float32(beta))
+        assert (tree.levels[0][rows] > 0).all()
+        assert ((weight > 0) & (weight <= 1)).all()
+    assert np.isfinite(tree.levels[-1]).all()
+    if scale == 1.0 and exponent <= 1.0:
+        np.testing.assert_allclose(tree.levels[0], abs(errors) ** exponent, rtol=1e-4)
+
+
+def test_priority_exponents_above_one_are_refused():
+    from metaevo.config import ConfigError, from_dict
+
+    from_dict(dqn.Hyperparams, {"priority_exponent": 1.0})
+    with pytest.raises(ConfigError, match="priority_exponent"):
+        from_dict(dqn.Hyperparams, {"priority_exponent": 1.5})
+
+
+class Shown(probes.Probe):
+    """Three numbers, declared to be in a box."""
+
+    def __init__(self, numbers, low, high, dtype=jnp.float32):
+        super().__init__()
+        self.numbers = jnp.asarray(numbers, dtype)
+        self.box = spaces.Box(low, high, self.numbers.shape, dtype)
+
+    def show(self, state):
+        return self.numbers
+
+    def observation_space(self, params):
+        return self.box
+
+
+@pytest.mark.parametrize(
+    ("env", "fits"),
+    [
+        (Shown([0, 1, 255], 0, 255), True),
+        (Shown([0, 1, 7], 0, 255, jnp.int32), True),
+        (Shown([0, 1, 7], -jnp.inf, jnp.inf, jnp.uint8), True),
+        (Shown([0, 1, 1], -jnp.inf, jnp.inf, jnp.bool_), True),
+        (Shown([0, 1, 7], 0, 256, jnp.int32), False),
+        (Shown([0, 1, 7], -1, 7, jnp.int32), False),
+        (Shown([0, 1, 7], -jnp.inf, jnp.inf), False),
+        (Shown([0, 0.5, 1], 0, 1), False),
+        (Shown([0, 1, 1], np.zeros(3), np.array([1, 1, 300])), False),
+    ],
+)
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_uint8_needs_whole_numbers_that_fit(env, fits, is_wrapped):
+    env = Features(env, flat=False) if is_wrapped else env
+    replay.check_storage(env, "float32")
+    if fits:
+        replay.check_storage(env, "uint8")
+    else:
+        with pytest.raises(ValueError, match="store_observations = uint8"):
+            replay.check_storage(env, "uint8")
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("CartPole-v1", False), ("Breakout-MinAtar", True), ("GridWorld", True), ("Doors", True)],
+)
+def test_learners_refuse_observations_that_do_not_fit(name, fits):
+    env, _ = envs.make(name)
+    for dtype in ("float16", "uint8"):
+        config = dqn.Config(store_observations=dtype)
+        if fits or dtype == "float16":
+            dqn.DQN(config, env)
+        else:
+            with pytest.raises(ValueError, match="store_observations = uint8: CartPole"):
+                dqn.DQN(config, env)
 
 
 def test_only_complete_rows_are_admitted():

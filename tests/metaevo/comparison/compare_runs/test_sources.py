@@ -77,6 +77,17 @@ def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: P
     assert notes == []
 
 
+def test_folders_may_have_brackets_in_their_names(make_run, tmp_path: Path, monkeypatch):
+    for name in ("my runs [v2]/ppo_a", "my runs [v2]/ppo_b", "my runs [v2]/dqn", "my runs v"):
+        make_run(name, rate=name)
+    for folder in (tmp_path, Path()):
+        monkeypatch.chdir(tmp_path)
+        found, _ = sources.read_all([str(folder / "my runs [v2]" / "ppo*")])
+        assert [Path(each.name).name for each in found] == ["ppo_a", "ppo_b"]
+    found, _ = sources.read_all([f"{tmp_path}/my runs [v]", f"{tmp_path}/my runs [v2]/dq[mn]"])
+    assert [Path(each.name).name for each in found] == ["my runs v", "dqn"]
+
+
 def test_repeated_seeds_count_once(make_run):
     """The same settings and the same seed: of the two runs the longer one counts."""
     first = make_run("a", points=5, finished=False)

@@ -1,0 +1,210 @@
+"""How the cases of `evolutions.py` run: plain data in, plain numbers out.
+
+This is the only module of the frozen evolutions that knows how metaevo is called.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+
+from metaevo.comparison.comparison import Variant
+from metaevo.comparison.protocol import comparison_of
+from metaevo.config import from_dict
+from metaevo.evolution.blocks import records_of, run_generations
+from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.run import run_evolutions
+from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.training.bounds import Bounds, measure_bounds
+from metaevo.training.run import run_training
+from metaevo.training.settings import training_class
+from metaevo.tuning.objective import Watch
+from metaevo.tuning.study import Outcome, Trial
+
+Case = dict[str, Any]
+Records = list[dict[str, Any]]
+"""One for each generation or update: numbers by name, without times."""
+
+
+def evolve(case: Case) -> tuple[Records, Any]:
+    """Evolve in memory; return the records of all generations, and the result."""
+    study, settings = _study_of(case)
+    problem = study.problem(_scales(case))
+    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=settings.run.seed)
+    records: Records = []
+    for block in run_generations(evolution, evolution.start(), keep_chunks=True):
+        records += records_of(block, records[-1]["frames"] if records else 0)
+    return records, jax.device_get(evolution.result(block.state))
+
+
+def evolve_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Records, Any]:
+    """Evolve in a run directory, where the process dies after some checkpoints and resumes.
+
+    `kills` are numbers of checkpoints that each of the processes but the last one writes.
+    """
+    study, settings = _study_of(case)
+    for number, kill in enumerate(kills):
+        with _killed_after(kill):
+            run_evolutions(study, settings, run_dir=folder, resume=number > 0)
+    assert run_evolutions(study, settings, run_dir=folder, resume=bool(kills)) == 0
+    directory = RunDirectory.open(folder)
+    found, _ = checkpoint.load_tree(directory.meta_params)
+    return _without_times(directory.read_metrics("generation")), found
+
+
+def score(case: Case) -> dict[str, np.ndarray]:
+    """Train contenders with fixed settings on held-out keys; return scores [seeds] by name."""
+    study, settings = _study_of(case)
+    found = study.evolved.init(jax.random.key(case["seed"]))
+    comparison = comparison_of(study.experiment, {"learned": found})
+    variants = [
+        Variant(name, each["function"], each["settings"], 0)
+        for name, each in case["contenders"].items()
+    ]
+    trained = comparison.train(
+        variants, keys_for(settings.run.seed, Purpose.HELD_OUT, case["seeds"])
+    )
+    return {name: np.asarray(each.scores) for name, each in trained.items()}
+
+
+def objectives(case: Case) -> list[tuple[float | None, np.ndarray]]:
+    """Return the objective of each point of a sweep, and the scores [seeds] behind it."""
+    names = dict.fromkeys(name for point in case["points"] for name in point)
+    raw = {
+        **_learner(case),
+        **case["slots"],
+        "space": {
+            name: list(dict.fromkeys(point[name] for point in case["points"])) for name in names
+        },
+        "sweep": {"seeds": case["seeds"], "statistic": case["statistic"]},
+        "run": {
+            "seed": case["seed"], "chunk_size": case["chunk_size"], "num_devices": case["devices"],
+        },
+    }  # fmt: skip
+    objective = make_objective(from_dict(sweep_class(raw), raw))
+    trials = [Trial(number, number, point) for number, point in enumerate(case["points"])]
+    outcomes: dict[int, Outcome] = {}
+    watch = Watch(
+        lambda trial, outcome: outcomes.setdefault(trial.number, outcome), lambda *_: False
+    )
+    objective.run(trials, watch)
+    return [
+        (outcomes[trial.number].value, np.array(outcomes[trial.number].scores, np.float32))
+        for trial in trials
+    ]
+
+
+def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
+    """Return the scores of random play and of the reference on each task."""
+    study, _ = _study_of(case)
+    bounds = {
+        name: measure_bounds(name, each)
+        for name, each in zip(case["tasks"], study.experiments, strict=True)
+    }
+    return {name: (each.random, each.reference) for name, each in bounds.items()}
+
+
+def train_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Records, Any]:
+    """Train in a run directory; return the records of all points of the curves, and the policies.
+
+    `kills` as for `evolve_in_pieces`.
+    """
+    raw = {
+        **_learner(case),
+        **case["slots"],
+        "seeds": case["seeds"],
+        "evaluation": {"episodes": 0, "film": False},
+        "run": {
+            "seed": case["seed"], "chunk_size": case["chunk_size"], "num_devices": case["devices"],
+            "log_every": case["log_every"], "block_seconds": 1e-9, "checkpoint_seconds": 0,
+        },
+    }  # fmt: skip
+    settings = from_dict(training_class(raw), raw)
+    for number, kill in enumerate(kills):
+        with _killed_after(kill):
+            run_training(settings, run_dir=folder, resume=number > 0)
+    assert run_training(settings, run_dir=folder, resume=bool(kills)) == 0
+    policies, _ = checkpoint.load_tree(folder / "policies")
+    return _without_times(RunDirectory(folder).read_metrics("update")), policies
+
+
+def _learner(case: Case) -> Case:
+    """Return the sections of a learner; several tasks are in the section `tasks`."""
+    weights = {"mean_return": 0.0, "final_return": 0.0, "reward_per_step": 0.0}
+    raw: Case = {name: case[name] for name in ("learner", "train", "hyperparams")}
+    raw["fitness"] = weights | case["fitness"]
+    tasks = {
+        name: {key: value for key, value in task.items() if key != "scale"}
+        for name, task in case["tasks"].items()
+    }
+    if len(tasks) == 1:
+        (raw["task"],) = tasks.values()
+        return raw
+    return {**raw, "tasks": tasks}
+
+
+def _study_of(case: Case) -> tuple[LearnerStudy, EvolveSettings]:
+    """Return the study of a case with an evolved part."""
+    ((part, own),) = case["parts"].items()
+    given = case.get("evolution", {})
+    raw = {
+        **_learner(case),
+        "evolve": part,
+        "component": own,
+        "strategy": case.get("strategy", {}),
+        "evolution": {
+            **given, "chunk_size": case["chunk_size"],
+            "num_devices": case["devices"] if given else None,
+        },
+        "evaluation": {"seeds": 0},
+        "run": {"seed": case["seed"], "checkpoint_every": 1},
+    }  # fmt: skip
+    settings = from_dict(experiment_class(raw, None), raw)
+    return LearnerStudy(settings), settings
+
+
+def _scales(case: Case) -> Case:
+    """Return the measurements of several tasks: the scales that the case names."""
+    if len(case["tasks"]) == 1:
+        return {}
+    scales = [Bounds(*task["scale"]) for task in case["tasks"].values()]
+    return {"normalisation": dict(zip(Bounds._fields, zip(*scales, strict=True), strict=True))}
+
+
+class _KilledError(BaseException):
+    """Ends a run without warning."""
+
+
+@contextlib.contextmanager
+def _killed_after(count: int) -> Iterator[None]:
+    """Let a run die once it has written that many checkpoints."""
+    save, calls = checkpoint.save, []
+
+    def killing(*args: Any, **kwargs: Any) -> None:
+        if len(calls) == count:
+            raise _KilledError
+        calls.append(args)
+        save(*args, **kwargs)
+
+    with mock.patch.object(checkpoint, "save", killing):
+        try:
+            yield
+        except _KilledError:
+            return
+    raise AssertionError(f"the run ended with {len(calls)} checkpoints")
+
+
+def _without_times(records: Sequence[Any]) -> Records:
+    return [
+        {name: value for name, value in record.items() if name not in ("kind", "seconds")}
+        for record in records
+    ]

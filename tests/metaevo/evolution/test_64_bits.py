@@ -1,0 +1,39 @@
+"""Evolution where JAX computes with 64 bits, which a process decides when it starts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+import metaevo
+
+class Quadratic:
+    def init(self, key):
+        return jax.random.normal(key, (3,))
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+
+assert jax.config.jax_enable_x64
+for algorithm in ("Open_ES", "SNES", "CMA_ES", "SimpleGA"):
+    strategy = {"algorithm": algorithm, "population_size": 8}
+    evolution = {"validation_seeds": 0, "num_devices": 1}
+    try:
+        found = metaevo.evolve(Quadratic(), strategy=strategy, generations=2, evolution=evolution)
+    except metaevo.ConfigError as error:  # a message of one line
+        assert "64" in str(error), error
+    else:
+        assert found.meta_params.shape == (3,)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.xfail(strict=True, reason="Corrections: in 64-bit mode evolve ends in a TypeError")
+def test_every_kind_of_strategy_evolves_with_64_bits_or_refuses_them():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600,
+        env={**os.environ, "JAX_ENABLE_X64": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
