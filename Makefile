@@ -14,7 +14,7 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints gpu-programs test-gpu-programs
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -25,12 +25,12 @@ evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with
 	$(RUN) -m metaevo evolve $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-OTHERS = not slow and not faults and not postgres and not slurm and not browser and not gpu_programs
+OTHERS = not slow and not faults and not postgres and not slurm and not gpu_programs
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
 	$(PYTEST) -m 'not long and $(OTHERS)' $(ARGS)
 	@echo 'Left out: whole runs of the commands and of learners (make test-all), what needs minutes each'
-	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM, a browser.'
+	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM.'
 
 test-all: $(STAMP) lint ## the same, and whole runs of the commands and of learners
 	$(PYTEST) -m '$(OTHERS)' $(ARGS)
@@ -50,12 +50,8 @@ test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postg
 test-slurm: $(STAMP) ## the batch script on a SLURM cluster (apt install slurm-wlm munge)
 	$(RUN) -m pytest -m slurm $(ARGS)
 
-test-browser: $(STAMP) ## the comparison's page and the documentation's search in Chromium (on Debian: apt install chromium chromium-driver)
-	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser,docs]' --constraint constraints.txt
-	$(RUN) -m pytest -m browser $(ARGS)
-
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs
-	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax,pgx,jumanji]' --constraint constraints.txt
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax]' --constraint constraints.txt
 	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/commands/test_environments.py $(ARGS)
 
 # In an environment of its own: CUDA's libraries take 4 GB, and a GPU is not needed.
@@ -123,7 +119,7 @@ constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at 
 	python3 -m venv "$$scratch/venv" && "$$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	cp constraints.txt "$$scratch/pins.txt" && \
 	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --extra docs \
-	  --extra brax --extra navix --extra xminigrid --extra craftax --extra pgx --extra jumanji --universal --python-version 3.11 \
+	  --extra brax --extra navix --extra xminigrid --extra craftax --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o "$$scratch/pins.txt" $(ARGS) && \
 	{ echo "# Every package of metaevo[dev,docs] and its suites, pinned for all supported Pythons. Made by: make constraints"; \
 	  cat "$$scratch/pins.txt"; } > "$$scratch/constraints.txt" && \

@@ -9,7 +9,7 @@ A line with one of these links becomes a table. Without the site the link leads 
   from the source of its dataclass;
 - `[Table: kills](...)`: the table of docs/results/kills;
 - `[Table: generality](...)`: the rows of the generality benchmark;
-- `[Table: zoo](...)`: the cards of the zoo's entries, with their pictures.
+- `[Table: zoo](...)`: README.md of the zoo's entries, with their pictures.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
 tests.faults.kills` and by docs/record.py.
@@ -21,9 +21,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from result_tables import ROOT, generality, kills, markdown, results, scores
+from result_tables import ROOT, ZOO, generality, kills, markdown, results, scores, zoo
 from settings_table import settings
-from zoo_cards import ZOO, zoo
 
 NOTEBOOK = ROOT / "examples" / "walkthrough.ipynb"
 LINKS = {

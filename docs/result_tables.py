@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.generality import leaderboard
 from metaevo.comparison.generality import rows as benchmark
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
 
 
 def markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:
@@ -96,10 +96,18 @@ def kills() -> str:
 
 
 def generality() -> str:
-    """Return the rows of the benchmark of generality, the highest score first, with filters."""
-    found = benchmark.entered()
-    note = f"Version {found[0]['version']}, {found[0]['seeds']} agents a task."
-    return f"{leaderboard.html(found)}\n\n<small>{note} `metaevo generality RULE`</small>"
+    """Return the rows of the benchmark of generality, the highest score first."""
+    table = benchmark.table(benchmark.scored())
+    return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
+
+
+def zoo() -> str:
+    """Return README.md of every entry of the zoo, as sections of a page."""
+    pages = []
+    for path in sorted(ZOO.glob("*/README.md")):
+        text = path.read_text(encoding="utf-8").replace("# ", "## ", 1)
+        pages.append(text.replace("(picture.png)", f"(../images/zoo/{path.parent.name}.png)"))
+    return "\n".join(pages)
 
 
 def _origin(content: dict[str, Any]) -> str:

@@ -1,81 +1,107 @@
-"""A proposer that changes the best expressions of a judge's archive: a template for your own.
+"""Propose expressions to a judge: changes of its best ones, or lines from a language model.
 
-python examples/propose.py --slot value_loss --tasks examples/random_programs.yaml \
-    --names error --state runs/judge --rounds 10
+    python examples/propose.py --slot value_loss --tasks examples/judge.yaml --state runs/propose
+    OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODEL=NAME python examples/propose.py ...
+
+With OPENAI_MODEL set, a server with OpenAI's chat completions is asked; OPENAI_API_KEY is optional.
+`evaluate` is a function for the loops of other programs, such as OpenEvolve: it returns the
+score of a candidate, the content of a text file. A proposal is parsed and never executed.
 """
 
 import argparse
-import ast
+import json
 import math
+import os
 import random
+import re
+import sys
+import urllib.request
+from pathlib import Path
 
 import metaevo
 
-OPERATORS = ast.Add, ast.Sub, ast.Mult
-FUNCTIONS = {"tanh": 1, "abs": 1, "sign": 1, "minimum": 2, "maximum": 2}
-PARENTS, PROPOSALS = 8, 32
+PROPOSALS, BEST = 16, 12
+NUMBER = re.compile(r"(?<![\w.])\d+\.?\d*(?:e-?\d+)?")
+FORMS = ["({0}) + {1}", "({0}) * {1}", "tanh({0}) * {1}", "clip({0}, -{1}, {1})"]
+PROMPT = """Propose {count} expressions for the {output} of a {slot} in reinforcement learning.
+Inputs: {inputs}. Operations: {operations}. At most {length} operations, inputs and numbers.
+The best ones so far, with their scores (higher is better):
+{best}
+Answer with one expression per line and nothing else."""
 
 
-def random_part(rng, names, levels=2):
-    """Return a random expression."""
-    draw = rng.random()
-    if levels == 0 or draw < 0.2:
-        number = ast.Constant(round(10 ** rng.uniform(-2, 0.5), 4))
-        return rng.choice([ast.Name(rng.choice(names)), number])
-    if draw < 0.6:
-        pair = [random_part(rng, names, levels - 1) for _ in range(2)]
-        return ast.BinOp(pair[0], rng.choice(OPERATORS)(), pair[1])
-    name, count = rng.choice(list(FUNCTIONS.items()))
-    return ast.Call(ast.Name(name), [random_part(rng, names, levels - 1) for _ in range(count)], [])
+def changed(rng: random.Random, expression: str) -> str:
+    """Return an expression with another number, or as a part of a larger one."""
+    numbers = list(NUMBER.finditer(expression))
+    if numbers and rng.random() < 0.7:
+        old = rng.choice(numbers)
+        new = f"{float(old[0]) * math.exp(rng.gauss(0, 0.5)):.4g}"
+        return expression[: old.start()] + new + expression[old.end() :]
+    return rng.choice(FORMS).format(expression, f"{10 ** rng.uniform(-2, 0.5):.4g}")
 
 
-def changed(rng, expression, names):
-    """Return an expression with a new number, or a part that is replaced or combined."""
-    tree = ast.parse(expression, mode="eval").body
-    functions = {id(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
-    kinds = ast.Constant | ast.Name | ast.BinOp | ast.UnaryOp | ast.Call
-    parts = [e for e in ast.walk(tree) if isinstance(e, kinds) and id(e) not in functions]
-    old = rng.choice(parts)
-    if isinstance(old, ast.Constant) and rng.random() < 0.7:
-        new = ast.Constant(float(f"{old.value * math.exp(rng.gauss(0, 0.5)):.4g}"))
-    else:
-        new = random_part(rng, names)
-        if rng.random() < 0.5:
-            new = ast.BinOp(old, rng.choice(OPERATORS)(), new)
-
-    class Replace(ast.NodeTransformer):
-        def visit(self, node):
-            return new if node is old else self.generic_visit(node)
-
-    return ast.unparse(ast.fix_missing_locations(Replace().visit(tree)))
+def scored(judge: metaevo.Judge) -> list:
+    """Return the best programs of the archive, without those whose agents diverged."""
+    return [each for each in judge.archive if each["score"] is not None][:BEST]
 
 
-def propose(rng, archive, names):
-    """Return proposals, each a change of one of the best programs."""
-    if not archive:
-        return [{"expression": ast.unparse(random_part(rng, names))} for _ in range(PROPOSALS)]
-    parents = [rng.choice(archive[:PARENTS]) for _ in range(PROPOSALS)]
-    return [
-        {"expression": changed(rng, each["text"], names), "parent": each["id"]} for each in parents
-    ]
+def ask(judge: metaevo.Judge) -> list[str]:
+    """Return the lines of a language model's answer to the best programs of the archive."""
+    config = judge.settings.component
+    best = [f"{each['score']:.5g}  {each['text']}" for each in scored(judge)]
+    text = PROMPT.format(
+        count=PROPOSALS, slot=config.slot, output=config.gives, inputs=", ".join(config.names),
+        operations=", ".join(config.operations), length=config.length, best="\n".join(best),
+    )  # fmt: skip
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": text}]}
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("OPENAI_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    url = f"{os.environ['OPENAI_BASE_URL'].rstrip('/')}/chat/completions"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=600) as response:
+        answer = json.load(response)["choices"][0]["message"]["content"]
+    return [line.strip() for line in answer.splitlines() if line.strip()][: 2 * PROPOSALS]
 
 
-def main(argv=None):
+def evaluate(program_path: str) -> dict[str, float]:
+    """Return the score of a candidate; what is not valid ranks below every score.
+
+    JUDGE_SLOT, JUDGE_TASKS and JUDGE_STATE in the environment say what is judged. An archive serves
+    one process at a time, and JAX does not survive a fork: let a loop call this in one new process.
+    """
+    slot, tasks, state = (os.environ[f"JUDGE_{name}"] for name in ("SLOT", "TASKS", "STATE"))
+    lines = Path(program_path).read_text(encoding="utf-8").splitlines()
+    expression = " ".join(line.partition("#")[0] for line in lines).strip()
+    with metaevo.Judge(slot, tasks, state=state, batch=1) as judge:
+        (answer,) = judge.submit([expression])
+    valid = answer.valid and answer.score is not None
+    return {"combined_score": answer.score if valid else -math.inf, "valid": float(valid)}
+
+
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     for name in ("slot", "tasks", "state"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--names", nargs="+", required=True, help="inputs to use")
     parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args(argv)
     with metaevo.Judge(args.slot, args.tasks, state=args.state) as judge:
         rng = random.Random(len(judge.archive))
         for number in range(args.rounds):
-            judge.submit(propose(rng, judge.archive, args.names))
-            best = judge.archive[0]
-            verdict = best["verdict"]["conclusion"] if best["verdict"] else "no verdict"
-            print(f"{number}: {best['score']:.5g} ({verdict})  {best['text']}", flush=True)
+            if os.environ.get("OPENAI_MODEL"):
+                proposals = ask(judge)
+            else:
+                best = [each["text"] for each in scored(judge)]
+                best = best or judge.settings.component.names
+                proposals = [changed(rng, rng.choice(best)) for _ in range(PROPOSALS)]
+            judge.submit(proposals)
+            first = judge.archive[0]
+            print(f"{number}: {first['score']:.5g}  {first['text']}", flush=True)
 
 
 if __name__ == "__main__":
     metaevo.devices.setup()
-    main()
+    try:
+        main()
+    except (metaevo.ConfigError, OSError) as wrong:
+        sys.exit(f"error: {wrong}")

@@ -2,7 +2,6 @@
 
 python experiments/benchmark.py                              # all suites
 python experiments/benchmark.py ppo --tasks CartPole-v1 --agents 256 --repeats 5
-python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py ppo dqn --peers --save results.json
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
 python experiments/benchmark.py evolution --shape ppo blog --population 16
@@ -79,7 +78,6 @@ def parse() -> argparse.Namespace:
     text = "(ppo, dqn; devices: on each device, and on all; games)"
     number("--agents", nargs="+", default=(), help=text)
     number("--num-envs", nargs="+", default=NUM_ENVS, help="of environments; default: 10 2048")
-    number("--chunk-sizes", nargs="+", default=(), help="also measure these (ppo, dqn)")
     text = "of ppo, dqn, learned-rules; default: all"
     names("--tasks", choices=TASKS, default=TASKS, help=text)
     names("--environments", choices=ENVIRONMENTS, default=ENVIRONMENTS, help="default: all")
@@ -104,7 +102,7 @@ def parse() -> argparse.Namespace:
     add("--save", type=_new_file, metavar="FILE", help=text)
     options = parser.parse_args()
     options.suites = options.suites or list(SUITES)
-    references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
+    references = [*peers.NEEDS, *(name for name, _ in options.external)]
     references += [*programs.RULES, programs.DIFFERENT]
     for given, known in ((options.suites, list(SUITES)), (options.only, references)):
         if unknown := set(given) - set(known):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metaevo import statistics as statistics
+    from metaevo.comparison.compare_runs.analysis import RunComparison as RunComparison
     from metaevo.comparison.compare_runs.analysis import compare_runs as compare_runs
-    from metaevo.comparison.compare_runs.results import RunComparison as RunComparison
     from metaevo.comparison.generality.judge import GeneralityResult as GeneralityResult
     from metaevo.comparison.generality.judge import TaskScore as TaskScore
     from metaevo.comparison.generality.judge import generality as generality
@@ -60,7 +60,7 @@ _HOMES = {
     "Judged": "metaevo.discovery.proposals.judge",
     "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
-    "RunComparison": "metaevo.comparison.compare_runs.results",
+    "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "RunConfig": "metaevo.studies.settings",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.strategy",

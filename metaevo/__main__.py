@@ -46,20 +46,13 @@ COMMANDS = {
     "generality": Command(
         "judge a rule on a fixed list of tasks, as one number", "metaevo.commands.generality"
     ),
-    "distill": Command(
-        "turn what was learned into formulas or smaller networks", "metaevo.commands.distill"
-    ),
+    "distill": Command("turn what was learned into formulas", "metaevo.commands.distill"),
     "judge": Command("judge proposed expressions, one a line", "metaevo.commands.judge"),
     "compare": Command(
-        "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
+        "compare runs: a table, and a page with figures", "metaevo.commands.compare", trains=False
     ),
-    "zoo": Command(
-        "list, show and add rules that anybody can load", "metaevo.commands.zoo", trains=False
-    ),
+    "zoo": Command("list and show rules that load by name", "metaevo.commands.zoo", trains=False),
     "envs": Command("list environments", "metaevo.commands.envs"),
-    "sync": Command(
-        "send runs to Weights & Biases or MLflow", "metaevo.commands.sync", trains=False
-    ),
     "reproduce": Command("run a published comparison side by side (repository only)", ""),
 }
 

@@ -14,6 +14,8 @@ from typing import Any
 
 _GIVEN: dict[str, Any] = {}
 """Objects that a caller has passed, by their names in settings."""
+_LOADED: set[str] = set()
+"""Names of objects whose files this process has executed."""
 
 
 def give(name: str, given: Any) -> str:
@@ -33,11 +35,17 @@ def is_given(name: str) -> bool:
     return name in _GIVEN
 
 
+def is_loaded(name: str) -> bool:
+    """Return whether this process has the object already: passed, or loaded by this name."""
+    return name in _GIVEN or name in _LOADED
+
+
 def is_custom(name: str) -> bool:
-    """Return whether a name has the form `FILE.py:NAME` or `MODULE:NAME`."""
+    """Return whether a name has the form `FILE.py:NAME` or `MODULE:NAME`; `zoo:NAME` has not."""
     where, colon, kind = name.rpartition(":")
     is_module = all(map(str.isidentifier, where.split(".")))
-    return bool(colon) and kind.isidentifier() and (where.endswith(".py") or is_module)
+    is_place = where.endswith(".py") or (is_module and where != "zoo")
+    return bool(colon) and kind.isidentifier() and is_place
 
 
 def source(name: str) -> bytes:
@@ -77,6 +85,7 @@ def load(name: str) -> Any:
         close = difflib.get_close_matches(kind, vars(module), n=2)
         shown = ", ".join(dict.fromkeys([*close, *own])) or "nothing"
         raise ValueError(f"{where} has no {kind!r}; it has: {shown}")
+    _LOADED.add(name)
     return getattr(module, kind)
 
 

@@ -37,8 +37,6 @@ class LearnerEntry(NamedTuple):
     slots: dict[str, tuple[str, ...]]
     """the arguments of `make` that a component can fill, each with the names of the hand-written
     functions (`HAND_WRITTEN`) that it is compared with, the reference first"""
-    loss_scale: str | None = None
-    """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
     """observations that the learner needs, an argument of `envs.make`"""
     told: frozenset[str] = frozenset()
@@ -56,7 +54,6 @@ LEARNERS: dict[str, LearnerEntry] = {
             "make_optimizer": ("adam", "momentum", "rmsprop"),
             "schedule": ("constant", "linear", "cosine"),
         },
-        loss_scale="vf_coef",
         told=TOLD | {"epoch", "minibatch", "dormancy", "loss"},
     ),
     "dqn": LearnerEntry(
@@ -75,7 +72,6 @@ LEARNERS: dict[str, LearnerEntry] = {
         q_learning.Hyperparams,
         q_learning.QLearning,
         {"value_loss": ("squared", "huber", "sloped_squared")},
-        loss_scale="learning_rate",
         observations="index",
     ),
     "lpg": LearnerEntry(

@@ -18,7 +18,6 @@ from annotated_types import Ge, Interval
 from flax import struct
 
 from purerl.fast.gradient_steps import scan_gradient_steps
-from purerl.fast.next_values import next_values
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
     losses,
@@ -220,12 +219,8 @@ class PPO:
         final_obs = state.normalizer.observe(transitions.final_obs)
         terminated, truncated = transitions.terminated, transitions.truncated
 
-        def critic(params, inputs):
-            return self.network.apply(params, *inputs)[1]
-
         _, value, remembered = self.network.apply(params, obs, transitions.memory)
-        final = final_obs, remembered  # both before any reset
-        next_value = next_values(critic, params, value, final, terminated, truncated)
+        _, next_value, _ = self.network.apply(params, final_obs, remembered)  # before any reset
         normalizer, reward = state.normalizer.update(
             transitions.obs, transitions.reward, transitions.done, gamma=hyperparams.gamma
         )

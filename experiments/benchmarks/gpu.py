@@ -36,7 +36,6 @@ PROGRAMS = {
     "q-learning": (2048,),
     "evolve-optimizer": (64,),
     "evolve-tasks": (64,),
-    "coin": (64,),
     "shaping": (128,),
 }
 """Programs of `gpu_programs`, with numbers of agents or candidates."""

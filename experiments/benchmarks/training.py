@@ -13,9 +13,6 @@ from experiments.benchmarks.tasks import WORK, Work, make_learner
 from experiments.benchmarks.work import Made, layout, timed
 from metaevo.evolution.devices import usable_cores
 
-FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
-"""References that use purerl's own function, and whether they use one thread."""
-
 
 def suite_ppo(options: argparse.Namespace) -> Comparison:
     """PPO at CleanRL's (CartPole-v1) and PureJaxRL's (Breakout-MinAtar) settings."""
@@ -53,12 +50,6 @@ def _variants(
         "learner": learner, "task": task, "agents": agents, "updates": updates
     }  # fmt: skip
     variants = {OURS: own("training:ours", work)}
-    for size in options.chunk_sizes:
-        variants[f"{OURS}, chunks of {size}"] = own("training:ours", work, chunk_size=size)
-    for name, single in FLAT.items():
-        variants[name] = own(
-            "training:flat", work, single_threaded=single, default_flags=not single
-        )
     if options.peers and peers.available("rejax"):
         variants["rejax"] = own(f"peers:rejax_{learner}", work, default_flags=True)
     variants |= externals(options, suite=learner, task=task, agents=agents, updates=updates)
@@ -177,7 +168,6 @@ def ours(
     task: str,
     agents: int,
     updates: int,
-    chunk_size: int | None = None,
     num_devices: int | None = None,
     part: str | None = None,
     settings: dict[str, int] | None = None,
@@ -195,32 +185,7 @@ def ours(
     if num_devices is not None and present < num_devices:
         return lambda _: {}, {"skip": f"there are {present} devices"}
     parts = _task(learner, task, updates, part, settings)
-    population = Population(
-        *parts, FitnessConfig(), agents=agents, chunk_size=chunk_size, num_devices=num_devices
-    )
+    population = Population(*parts, FitnessConfig(), agents=agents, num_devices=num_devices)
     amount = agents * updates * WORK[learner, task].frames_per_update
     measure = timed(population.train, lambda i: jax.random.split(jax.random.key(i), agents), amount)
     return measure, {"layout": layout(population.num_devices, population.chunk_size)}
-
-
-def flat(learner: str, task: str, agents: int, updates: int, single_threaded: bool) -> Made:
-    """The same training under one flat `vmap` on one device, as a reference."""
-    if single_threaded:
-        from metaevo.evolution import devices
-
-        devices.setup(num_devices=1)
-    import jax
-
-    if single_threaded and jax.devices()[0].platform != "cpu":
-        return lambda _: {}, {"skip": "only CPUs have threads"}
-    from purerl.parts.evaluation import mean_return
-
-    (_, learned, env_params), hyperparams, _ = _task(learner, task, updates)
-
-    def train(key):
-        return mean_return(learned.train(key, hyperparams, None, env_params).episodes)
-
-    compiled = jax.jit(jax.vmap(train))  # on the first device only
-    amount = agents * updates * WORK[learner, task].frames_per_update
-    measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents), amount)
-    return measure, {"layout": "one device, " + ("one thread" if single_threaded else "default")}

@@ -3,7 +3,7 @@
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.discovery.distill import FORMULA, NETWORK, Search, distill
+from metaevo.discovery.distill import Search, distill
 from metaevo.runs.latest import run_argument
 from metaevo.studies.changed import settings_of_run, with_unseen
 from metaevo.studies.settings import EvolveSettings
@@ -16,10 +16,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "run_dir", nargs="?", type=run_argument, metavar="RUN",
         help="the run whose part becomes formulas, or latest; its settings are the defaults",
-    )  # fmt: skip
-    parser.add_argument(
-        "--into", nargs="+", choices=(FORMULA, NETWORK), default=[FORMULA], metavar="KIND",
-        help="formula, network (a smaller one), or both",
     )  # fmt: skip
     parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
     parser.add_argument("--slot", help="which part, if the run has evolved several")
@@ -42,7 +38,5 @@ def main(argv: list[str], *, description: str | None) -> int:
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
-    search = Search(args.evaluations, args.formulas, tuple(dict.fromkeys(args.into)))
-    return distill(
-        before, settings, args.run_dir, args.slot, args.name, search, trust_source=args.trust_source
-    )
+    search = Search(args.evaluations, args.formulas)
+    return distill(before, settings, args.run_dir, args.slot, args.name, search)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, consent, exit_on_config_error, show
+from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
 from metaevo.training.task import rehearse
@@ -58,7 +58,6 @@ def select(patterns: Sequence[str]) -> list[str]:
         return names
     chosen = {}
     for pattern in patterns:
-        consent.check("task.env", pattern)
         fitting = [
             name
             for name in ([pattern] if is_custom(pattern) else names)

@@ -94,7 +94,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         args.run_dir,
         args.name or name,
         only_unseen=args.unseen is not None,
-        trust_source=args.trust_source,
     )
 
 
@@ -161,7 +160,6 @@ def judge(
     name: str,
     *,
     only_unseen: bool = False,
-    trust_source: bool = False,
 ) -> int:
     """Repeat the comparison at the end of a run with other settings; return the exit code."""
     if not to_dict(settings)["evaluation"]["seeds"]:
@@ -169,9 +167,9 @@ def judge(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
         )
     kind = registry.find(to_dict(settings))
-    study = kind.make(settings, run_dir, trust_source=trust_source)
+    study = kind.make(settings, run_dir)
     study.check()
-    meta_params = _found(study, run_dir, trust_source=trust_source)
+    meta_params = _found(study, run_dir)
     run = RunDirectory(run_dir / "transfer" / name)
 
     def work(check_stop: Callable[[], None]) -> None:
@@ -195,10 +193,10 @@ def judge(
     return judge_in(run, settings, _judged_on, {}, work)
 
 
-def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
+def _found(study: Study, run_dir: Path) -> MetaParams:
     """Return the meta-parameters that a run has found."""
     if isinstance(study, LearnerStudy):
-        return discovery.load_all(run_dir, trust_source=trust_source)[1]
+        return discovery.load_all(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name}/ in it)")

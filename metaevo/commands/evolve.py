@@ -51,13 +51,12 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
+        hosts.raise_on_all(lambda: discovery.admit(data.get("evolve"), given["code"]))
         kind = registry.find(data)
         settings = from_dict(kind.settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
-        resume, trusts = given["resume"], given["trust_source"]
-        study = hosts.raise_on_all(
-            lambda: kind.make(settings, run_path if resume else None, trust_source=trusts)
-        )
+        resume = given["resume"]
+        study = hosts.raise_on_all(lambda: kind.make(settings, run_path if resume else None))
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
@@ -67,9 +66,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         """Return the saved settings of a resumed run, or a preset for a new run."""
         if args.resume:
-            saved = settings_to_resume("evolve", args, overrides)
-            discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
-            return saved
+            return settings_to_resume("evolve", args, overrides)
         if overrides.get("study", registry.LEARNER) != registry.LEARNER:
             return {}
         learner = overrides.get("learner")
@@ -108,7 +105,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         "settings": to_dict(settings),
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
-        "trust_source": args.trust_source,
+        "code": args.code,
     }
 
 

@@ -1,17 +1,12 @@
 """Command line of `metaevo generality`."""
 
-import argparse
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
-from metaevo.comparison.generality import cost, result, rows, submission
+from metaevo.comparison.generality import result, rows
 from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.comparison.generality.references import measure_references
-from metaevo.comparison.generality.rules import is_own
-from metaevo.comparison.generality.tasks import Benchmark, benchmark
+from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
@@ -35,22 +30,17 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--learning_rates", nargs="+", type=float, metavar="X", help="values to tune over"
     )
     parser.add_argument(
-        "--all-tuned", action="store_true", help="also tune clip, entropy bonus and trace"
+        "--other-keys", action="store_true", help="measure with other random keys and 32 agents"
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/generality/NAME")
     parser.add_argument(
         "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
     )
-    parser.add_argument(
-        "--submit", action="store_true", help=f"also write {submission.FILE}, for --check"
-    )
-    parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="check a submission of RULE instead"
-    )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
+    discovery.use(args.code)
     found = benchmark()
-    given = args.tasks, args.learning_rates, args.all_tuned or None
+    given = args.tasks, args.learning_rates, args.other_keys or None
     if args.references is not None:
         if args.rule is not None or any(each is not None for each in given):
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
@@ -60,68 +50,38 @@ def main(argv: list[str], *, description: str | None) -> int:
             "tasks",
             lambda check_stop: measure_references(found, folder, args.references, check_stop),
         )
-    if args.check is not None:
-        return _check(args, found)
     if args.rule is None:
-        if args.submit or any(each is not None for each in (*given, args.output)):
+        if any(each is not None for each in (*given, args.output)):
             raise ConfigError(
                 "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
                 "directory of a run"
             )
-        print(rows.table(rows.entered()).text())
+        print(rows.table(rows.scored()).text())
         print("\nTo measure another rule: metaevo generality RULE")
         return 0
-    if args.submit and args.tasks is not None:
-        raise ConfigError("--submit: a submission has all tasks; leave out --tasks")
     job = prepare(
         args.rule,
         tasks=args.tasks,
         learning_rates=args.learning_rates,
-        all_tuned=args.all_tuned,
-        trust_source=args.trust_source,
+        other_keys=args.other_keys,
     )
 
-    folder = args.output or ROOT / job.rule.name
+    name = f"{job.rule.name}-other-keys" if args.other_keys else job.rule.name
+    folder = args.output or ROOT / name
 
     def work(check_stop: Callable[[], None]) -> None:
         judged = judge(job, folder / "tasks", check_stop)
         check_stop()
-        costs = cost.measure_cost(found, job.tasks[0], job.rule, folder)
-        about = {**judged.content, "cost": costs, "commit": commit()}
+        about = {**judged.content, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
+        files.write_text_atomic(folder / "row.json", rows.line_of(about))
         judged.draw(folder)
-        if args.submit:
-            command = shlex.join(["metaevo", "generality", *argv])
-            sent = submission.submission(found, about, command, job.rule.learner)
-            files.write_json_atomic(folder / submission.FILE, sent)
         print(result.table(about, found).text())
-        if about["score"] is not None and about["complete"]:
-            others = [row for row in rows.entered() if row["rule"] != about["rule"]]
+        if about["score"] is not None and about["complete"] and not args.other_keys:
+            others = [row for row in rows.scored() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about]).text()}")
         print(f"\n{result.headline(about)}")
-        print(f"CPU time of training on {costs['task']} (PPO with Adam: 1): {cost.text(costs)}")
         if job.unable:
             print(f"{job.rule.name} cannot be trained on {', '.join(job.unable)}")
 
     return work_in(folder, "tasks", work)
-
-
-def _check(args: argparse.Namespace, found: Benchmark) -> int:
-    """Check a submission, print what was trained again, return the exit code."""
-    others = args.tasks, args.learning_rates, args.output, args.all_tuned or None
-    if args.submit or any(each is not None for each in others):
-        raise ConfigError("--check: takes a RULE only; leave out the rest")
-    content, where = submission.read(args.check), str(args.check)
-    name = args.rule or content["row"]["rule"]
-    if args.rule is None and not is_own(name):
-        raise ConfigError(
-            f"{where}: is of {name}, which is not metaevo's: name its file, directory or weights "
-            "(metaevo generality RULE --check FILE)"
-        )
-    rates = content["row"]["learning_rates"]
-    job = prepare(name, tasks=None, learning_rates=rates, trust_source=args.trust_source)
-    submission.check(content, where, found, job.rule, job.references, job.unable)
-    print(f"{where}: complete, of {job.rule.name} as it is; training a tenth again")
-    submission.repeat(content, where, found, job.rule, np.random.default_rng())
-    print(f"accepted: {result.headline({**content['row'], 'complete': True})}")
-    return 0

@@ -2,17 +2,15 @@
 
 import argparse
 import dataclasses
-import re
-from pathlib import Path
 from typing import TypeVar
 
-from metaevo.config import ConfigError, consent, from_dict, show, to_dict
+from metaevo.components import discovery
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run import find_directory
 from metaevo.runs.settings import HasRun
-from metaevo.runs.tracking.destination import check_confirmed
 
 S = TypeVar("S", bound=HasRun)
 COMMANDS = {"train": "train", "evolution": "evolve", "sweep": "sweep"}
@@ -41,19 +39,14 @@ def run_parser(command: str, description: str | None) -> Parser:
         nargs="?",
         const="offline",
         choices=("disabled", "offline", "online"),
-        help="mirror the run to Weights & Biases; offline if no mode is given",
+        help="log the run to Weights & Biases; offline if no mode is given",
     )
     parser.add_argument(
         "--mlflow",
         nargs="?",
         const="local",
         metavar="URI",
-        help="mirror the run to MLflow; without a URI to the database ./mlruns.db",
-    )
-    parser.add_argument(
-        "--confirm-destination",
-        action="store_true",
-        help="with --resume or --worker: use the servers that the settings of the run name",
+        help="log the run to MLflow; without a URI to the database ./mlruns.db",
     )
     return parser
 
@@ -68,14 +61,11 @@ def with_trackers(settings: S, args: argparse.Namespace) -> S:
     return dataclasses.replace(settings, run=run)
 
 
-def settings_to_resume(
-    command: str, args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
-) -> PlainDict:
+def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
     Raises:
-        ConfigError: if it names no run or a run of another command, or if only the run's own
-            settings name a server.
+        ConfigError: if it names no run or a run of another command, or not all code of the run.
     """
     run = find_directory(args.run_dir, "", resume=True)
     content = run.read_config()
@@ -85,33 +75,5 @@ def settings_to_resume(
             f"run directory {run.path} was written by metaevo {writer}; continue it with: "
             f"metaevo {writer} --resume --run-dir {run.path}"
         )
-    saved: PlainDict = content["config"]
-    consent.note_user_names(overrides)
-    if getattr(args, "trust_source", False):
-        consent.trust_names()
-    if args.confirm_destination:
-        return saved
-    if is_mirrored:
-        own = saved.get("run", {})
-        given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
-        given.update(_section(overrides, "run"))
-        check_confirmed(run.path, {name: own[name] for name in own.keys() - given})
-    _check_storage(run.path, _section(saved, "sweep"), _section(overrides, "sweep"))
-    return saved
-
-
-def _section(settings: PlainDict, name: str) -> PlainDict:
-    section = settings.get(name)
-    return section if isinstance(section, dict) else {}
-
-
-def _check_storage(path: Path, saved: PlainDict, given: PlainDict) -> None:
-    """Raise if a database of trials is named only by a run directory."""
-    storage = saved.get("storage")
-    if storage is not None and "storage" not in given:
-        shown = re.sub(r"(://[^:/@]+:)[^@]*@", r"\1***@", str(storage))
-        raise ConfigError(
-            f"{path}: its own settings, not this command line, keep its trials in "
-            f"sweep.storage = {show(shown)}; confirm that with "
-            "--confirm-destination, or name it: --sweep.storage URL"
-        )
+    discovery.take_settings(run, content, overrides, args.code)
+    return content["config"]

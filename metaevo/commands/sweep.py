@@ -51,12 +51,11 @@ def main(argv: list[str], *, description: str | None) -> int:
         _check_worker(args)
         if not (args.resume or args.worker):
             return {}
-        kept = settings_to_resume("sweep", args, overrides, is_mirrored=not args.worker)
-        discovery.refuse_unnamed(kept, overrides, trust_source=args.trust_source)
-        return kept
+        return settings_to_resume("sweep", args, overrides)
 
     settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
     settings = with_trackers(settings, args)
+    discovery.use(args.code)
     if args.print_wandb_sweep:
         return _print_definition(settings, args.config)
     if args.single:

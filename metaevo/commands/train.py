@@ -22,6 +22,5 @@ def main(argv: list[str], *, description: str | None) -> int:
         quickened,
     )
     settings = with_trackers(settings, args)
-    return run_training(
-        settings, run_dir=args.run_dir, resume=args.resume, trust_source=args.trust_source
-    )
+    discovery.use(args.code)
+    return run_training(settings, run_dir=args.run_dir, resume=args.resume)

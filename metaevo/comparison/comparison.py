@@ -26,20 +26,6 @@ Settings = Mapping[str, float | None]
 """Hyperparameters that differ from the run's, by name."""
 
 
-def train(
-    rows: Sequence[tuple[Entry, Settings]], keys: jax.Array, progress: Progress | None = None
-) -> list[Trained]:
-    """Train entries with changed hyperparameters on keys [seeds], batched by compiled program."""
-    found: dict[int, Trained] = {}
-    for population in {id(entry.population): entry.population for entry, _ in rows}.values():
-        own = [i for i, (entry, _) in enumerate(rows) if entry.population is population]
-        settings = [rows[i][1] for i in own]
-        meta_params = [rows[i][0].meta_params for i in own]
-        trained = train_variants(population, keys, settings, meta_params, progress)
-        found |= dict(zip(own, trained, strict=True))
-    return [found[i] for i in range(len(rows))]
-
-
 class Variant(NamedTuple):
     """An entry with one choice of hyperparameters: a row of the comparison."""
 
@@ -177,10 +163,17 @@ class Comparison:
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Trained]:
-        """Train variants on keys [seeds]; return scores by name."""
-        rows = [(self.entries[each.function], each.settings) for each in variants]
-        scores = train(rows, keys, progress)
-        return {each.name: found for each, found in zip(variants, scores, strict=True)}
+        """Train variants on keys [seeds], batched by compiled program; return scores by name."""
+        found: dict[str, Trained] = {}
+        populations = {id(each.population): each.population for each in self.entries.values()}
+        for population in populations.values():
+            own = [v for v in variants if self.entries[v.function].population is population]
+            settings = [each.settings for each in own]
+            meta_params = [self.entries[each.function].meta_params for each in own]
+            if own:
+                trained = train_variants(population, keys, settings, meta_params, progress)
+                found |= {each.name: scores for each, scores in zip(own, trained, strict=True)}
+        return {each.name: found[each.name] for each in variants}
 
     def _variants(
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]

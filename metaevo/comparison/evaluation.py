@@ -48,8 +48,6 @@ class EvaluationConfig:
     """minimum number of fresh seeds of every setting in the last round of the race"""
     contenders: tuple[str, ...] = ()
     """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
-    ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
-    """seeds of the ablation of scale against shape; 0 for none"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
     unseen: dict[str, NamedTask] = field(default_factory=dict)
@@ -70,7 +68,7 @@ class JudgedSettings(LearnerSettings, HasRun):
 
 COMPARISONS = ("none", "quick", "full")
 """Sizes of a comparison: none, at most about a tenth of the frames, and the full settings."""
-QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2, "ablation_seeds": 16}
+QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2}
 """Upper limits of a quick comparison, enough for a verdict on a large difference."""
 QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.items())
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from metaevo.comparison.ablations import PartInspector, run_ablations
 from metaevo.comparison.comparison import Comparison, digest
 from metaevo.comparison.entries import Replacement, entries_of
 from metaevo.comparison.evaluation import JudgedSettings
+from metaevo.comparison.inspector import PartInspector
 from metaevo.components import filling
 from metaevo.components.channels import NONE
 from metaevo.config import to_dict
@@ -40,33 +40,31 @@ def compare(
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
-        inspector: describes and ablates the parts of the first evolution.
+        inspector: describes the parts of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison and, in `figures`, the curves.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
-        the content of evaluation.json, with the tables of the ablations.
+        the content of evaluation.json.
     """
-    experiment, config = inspector.experiment, inspector.settings.evaluation
-    comparison = comparison_of(experiment, learned, evolution_frames=evolution_frames)
+    comparison = comparison_of(inspector.experiment, learned, evolution_frames=evolution_frames)
     found = comparison.entries[comparison.found]
-    ablations = inspector.ablations(found.meta_params) if config.ablation_seeds else []
-    rows = sum(len(each.rows) for _, each in ablations)
-    total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
     with ProgressBar(
-        total=total, desc="comparing", unit="frame", unit_scale=True, check_stop=check_stop
+        total=comparison.frames,
+        desc="comparing",
+        unit="frame",
+        unit_scale=True,
+        check_stop=check_stop,
     ) as bar:
         result, trained = comparison.run(path / "tuning", bar.update, bar.stage)
-        bar.stage("ablations")
-        more = run_ablations(ablations, comparison, experiment, bar.update)
     result["evolution_frames"] = evolution_frames
     fitness, others = inspector.settings.fitness, comparison.discovered[1:]
     result["curves"] = RETURN if fitness.mean_return or fitness.final_return else REWARD
     _draw_curves(found.population, path / "figures", result, trained, without=others)
     observed = inspector.observations(found.meta_params)
-    return cast(HeldOut, {**result, **more, "observed": observed})
+    return cast(HeldOut, {**result, "observed": observed})
 
 
 def comparison_of(

@@ -22,7 +22,6 @@ from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
-from metaevo.comparison.entries import Replacement
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components.component import LEARNED
@@ -163,7 +162,6 @@ def judge(
     evolution_frames: int,
     check_stop: Callable[[], None],
     kept: str = KEPT,
-    replacements: Mapping[str, Replacement] | None = None,
 ) -> Unseen:
     """Compare learned parts with contenders that are tuned on every task.
 
@@ -174,7 +172,6 @@ def judge(
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         check_stop: raises if the run should stop; called between chunks of agents.
         kept: name of the folder of stored scores.
-        replacements: parts by name of the entry, to compare untuned in the place of learned ones.
 
     Returns:
         the result of `aggregate`.
@@ -185,7 +182,6 @@ def judge(
             task,
             learned,
             evolution_frames=evolution_frames,
-            replacements=replacements,
             tunes_found=task.settings.evaluation.tune_learned,
             purpose=Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN,
         )
@@ -215,7 +211,7 @@ def judge(
             bar.update(done - bar.n)  # of a finished task, all at once
             scale = scale_of(scores["random"], scores["reference"])
             results[name] = {**this.judge(scores["variants"]), "scale": scale}
-    return aggregate(results, [*learned, *(replacements or {})])
+    return aggregate(results, list(learned))
 
 
 def aggregate(

@@ -22,13 +22,10 @@ and, where it has other things to show than any component of its slot, any of
 - `draw(found, figures)`: draws PNG files into the folder `figures`,
 - `CAPTIONS`: of these, by their file names,
 - `observe(found) -> dict[str, float]`: numbers to remember in evaluation.json,
-- `findings(found, observed) -> list[str]`: sentences about the learned part,
-- `ablations(found) -> list[Ablation]`: trained on held-out seeds along with the contenders,
-- `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json, which
-  has no ablations if `evaluation.ablation_seeds` is 0.
+- `findings(found, observed) -> list[str]`: sentences about the learned part.
 """
 
-from metaevo.components.component import Ablation, Component, Found, Row
+from metaevo.components.component import Component, Found
 from metaevo.components.registry import find, known
 
-__all__ = ["Ablation", "Component", "Found", "Row", "find", "known"]
+__all__ = ["Component", "Found", "find", "known"]

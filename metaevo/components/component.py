@@ -1,6 +1,6 @@
-"""The result of a component's `make`, and the inputs of the functions that draw and ablate it."""
+"""The result of a component's `make`, and the inputs of the functions that draw and describe it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from metaevo.components.signals import Seen
-from metaevo.config.plain import PlainDict, PlainMapping
 from purerl.learners import LearnerEntry
 from purerl.types import Hyperparams, MetaParams
 
@@ -30,7 +29,7 @@ class Component(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """A part that evolution has found, for a component's `draw` and `ablations`."""
+    """A part that evolution has found, for a component's `draw`, `observe` and `findings`."""
 
     apply: Callable[..., Any]
     """the slot function"""
@@ -47,27 +46,3 @@ class Found:
     """of a whole training"""
     config: Any = None
     """the component's settings"""
-
-
-class Row(NamedTuple):
-    """Something trained on held-out seeds: a row in a table of evaluation.json."""
-
-    labels: PlainDict
-    """the first columns of the row"""
-    function: Callable[..., Any] | str = LEARNED
-    """in the part's slot: the learned function, a hand-written function's name, or a function; rows
-    with the same function share a compiled program"""
-    meta_params: MetaParams = None
-    """of another function"""
-    settings: Mapping[str, float] = {}
-    """hyperparams that differ from the experiment's"""
-
-
-class Ablation(NamedTuple):
-    """A table of evaluation.json."""
-
-    key: str
-    """its key there"""
-    rows: list[Row]
-    more: PlainMapping = {}  # noqa: RUF012 - a NamedTuple's default, only read
-    """what else goes into evaluation.json, by its keys"""

@@ -1,15 +1,15 @@
 """Save and load discovered components: `value_loss, meta_params = metaevo.load(run_dir)`.
 
-Code in a run's directory is not executed, and modules outside of this package are not imported,
-unless the caller passes `trust_source`. An entry of the package's zoo brings the
-source that it was made with, which is a part of the package.
+Code in a run's directory is not executed. A component from outside of this package is one that the
+user names or passes (`code`), with the digest that the run has recorded. An entry of the package's
+zoo brings the source that it was made with, which is a part of the package.
 """
 
 import argparse
 import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,13 @@ from metaevo.components import channels, learners, players, published, registry,
 from metaevo.components.copies import SOURCES as SOURCES
 from metaevo.components.parts import Evolved, Part, in_file, names_of
 from metaevo.components.slots import failure
-from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
+from metaevo.config import ConfigError, files, from_dict, merge, show, to_dict
+from metaevo.config.code import other_code, require_named
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import SavedConfig
+from purerl.custom import is_custom
 from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams, PyTree
 
@@ -62,7 +65,7 @@ def load(
     run_dir: str | Path,
     *,
     slot: str | None = None,
-    trust_source: bool = False,
+    code: Any = (),
     learner: str | None = None,
 ) -> Any:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
@@ -82,18 +85,19 @@ def load(
             for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
             `purerl.games`.
         slot: that the function is to fill; needed if several parts were evolved.
-        trust_source: execute the source code that the run has saved, so that only its directory is
-            needed. Only for runs from a source that you trust.
+        code: files, modules or classes of the components, if they are not metaevo's. They must be
+            unchanged; the directory's copies (`component/NAME.py`) may be named too.
         learner: name of the learner that will use the function. An optimizer must not have been
             evolved with inputs that this learner does not provide.
 
     Raises:
         ConfigError: if the directory holds no discovered component, or a damaged one, or one for
-            another slot than `slot`, or an untrusted component from outside metaevo, or a component
-            that `learner` cannot use.
+            another slot than `slot`, or a component from outside metaevo that is not named or has
+            changed, or a component that `learner` cannot use.
     """
     if not isinstance(run_dir, str | Path):
         raise ConfigError(f"run_dir = {show(run_dir)}: must be a path or zoo:NAME")
+    use(code)
     run, entry = _opened(run_dir)
     if entry is not None and slot not in (None, entry.card["slot"]):
         raise ConfigError(f"{entry.name} fills {entry.card['slot']}, not {slot}")
@@ -106,7 +110,7 @@ def load(
     fills_none = isinstance(about, dict) and not {"component", "components"} & about.keys()
     if slot is None and fills_none and "generation" in about:
         return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
-    evolved, meta_params = load_all(run_dir, trust_source=trust_source)
+    evolved, meta_params = load_all(run_dir)
     parts = {part.slot.name: part for part in evolved.parts.values()}
     if slot is None and len(parts) == 1:
         (slot,) = parts
@@ -127,7 +131,7 @@ def load(
     return part.function, evolved.of(meta_params, part.name)
 
 
-def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolved, Any]:
+def load_all(run_dir: str | Path) -> tuple[Evolved, Any]:
     """Return all parts of a run, and the meta-parameters as it has evolved them.
 
     Raises:
@@ -149,7 +153,7 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     valid = isinstance(described, dict) and described
     if not valid or not all(isinstance(each, dict) for each in described.values()):
         raise CheckpointError(f"{path}: does not name its components")
-    parts = [_part(run, each, trust_source, entry) for each in described.values()]
+    parts = [_part(run, each, entry) for each in described.values()]
     evolved = Evolved({part.name: part for part in parts}, is_dict)
     if isinstance(seed := metadata.get("evolution_seed"), int):
         text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
@@ -194,16 +198,14 @@ def _pinned(source: bytes, path: Path, entry: str, name: str) -> ModuleType:
         raise failure(f"{entry} does not work with this version", error) from error
 
 
-def _part(
-    run: RunDirectory, described: PlainDict, trust_source: bool, entry: zoo.Entry | None
-) -> Part:
+def _part(run: RunDirectory, described: PlainDict, entry: zoo.Entry | None) -> Part:
     name = described.get("component")
     if name is None:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
     if not isinstance(name, str):
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
     if entry is None:
-        module = _module(run, name, trust_source)
+        module = _module(run, name)
     else:
         module = _pinned(*entry.source(), entry.name, name)
     config = from_dict(module.Config, described.get("config", {}))
@@ -214,74 +216,91 @@ def _part(
     return Part(name, module, registry.slot_of(module, config), config, component, own)
 
 
-def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
-    """Return a component's module; code in the run is executed only if the user trusts it."""
-    if name in registry.IMPORTED:
-        return registry.IMPORTED[name]
-    elsewhere, source = registry.is_elsewhere(name), None
-    if trust_source or elsewhere:
-        source = registry.saved_source(run, SOURCES, name)
-    if source is not None and (trust_source or _is_own(name, source)):
-        saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
-        return registry.checked(name, registry.execute(source, saved))
-    if not elsewhere:
+def _module(run: RunDirectory, name: str) -> ModuleType:
+    """Return the module of a run's component; one from elsewhere must be imported already."""
+    if not registry.is_elsewhere(name):
         return registry.find(name)
+    short, recorded = registry.short_name(name), _recorded_digest(run, name)
+    found = {each: registry.IMPORTED[each] for each in registry.IMPORTED
+             if registry.is_elsewhere(each) and registry.short_name(each) == short}  # fmt: skip
     if name in sys.modules:  # the caller has imported it
-        return registry.checked(name, sys.modules[name])
-    if source is None:
+        found.setdefault(name, registry.checked(name, sys.modules[name]))
+    for each, module in found.items():
+        source = registry.code_of(module)
+        if source is None or recorded is None:
+            if each == name:
+                return module
+        elif registry.digest(source) == recorded:
+            return module
+    copy = run.path / SOURCES / f"{short}.py"
+    if not copy.is_file():
         raise ConfigError(
             f"{run.path} holds no source code of its component {show(name)}, as of a class from "
-            "Python: pass the class to metaevo.LearnerProblem first"
+            "Python: pass it, as it was, in Python (code=...)"
+        )
+    if found:
+        raise ConfigError(
+            f"{run.path}: {next(iter(found))} has changed since the run began; name the run's "
+            f"copy: --code {copy}"
         )
     raise ConfigError(
-        f"{run.path} holds a component from outside metaevo ({show(name)}) that you have not "
-        "executed here by name, or have changed since: to execute the copy in the directory, "
-        "pass --trust-source (trust_source=True), or import its module first"
+        f"{run.path} holds a component from outside metaevo that this command does not name, so "
+        f"that it does not run; to run it, add --code {name} (in Python: code={name!r}), or name "
+        f"the run's copy: --code {copy}"
     )
 
 
-def _is_own(name: str, source: bytes) -> bool:
-    """Whether the user has executed this source code, and the file it came from is unchanged."""
-    if not consent.is_remembered(registry.digest(source)):
-        return False
-    path = Path(name)
-    return path.suffix != ".py" or not path.is_file() or files.read(path) == source
+def _recorded_digest(run: RunDirectory, name: str) -> str | None:
+    """Return the SHA-256 of a component's code as a run has recorded it, or of its copy."""
+    short = registry.short_name(name)
+    if os.path.lexists(run.config_path):
+        found = (run.read_config()["resolved"].get(SOURCES) or {}).get(short)
+        return found if found is None else str(found)
+    copy = run.path / SOURCES / f"{short}.py"
+    return registry.digest(files.read(copy)) if copy.is_file() else None
 
 
-def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:
-    """Import from a run's directory the components that its setting `evolve` names.
+def use(code: Any) -> None:
+    """Import components that the user names or passes: `--code`, in Python `code`."""
+    for each in code if isinstance(code, list | tuple) else [code]:
+        name = str(each) if isinstance(each, Path) else registry.name_of(each)
+        if not is_custom(name):  # else settings load it
+            registry.find(name)
+
+
+def admit(evolve: Any, code: Sequence[str]) -> None:
+    """Import the files of `--code`, also under the names in `evolve` if they have moved since."""
+    use(code)
+    names = {} if evolve is None else names_of(evolve)
+    for file in code:
+        name = names.get(registry.short_name(file))
+        if name is not None and registry.is_elsewhere(name):
+            registry.IMPORTED.setdefault(name, registry.find(file))
+
+
+def take_settings(
+    run: RunDirectory, content: SavedConfig, overrides: PlainDict, code: Sequence[str]
+) -> None:
+    """Raise unless the user names all code in a run's settings, which are used with `overrides`.
 
     Raises:
-        ConfigError: if they are not metaevo's own, not trusted and not imported yet.
+        ConfigError: with what to type, or if code has changed since the run began.
     """
-    for name in names_of(evolve).values():
-        if registry.is_elsewhere(name):
-            registry.IMPORTED[name] = _module(RunDirectory(run_dir), name, trust_source)
+    settings = merge(content["config"], overrides)
+    admit(settings.get("evolve"), code)
+    given = [overrides, list(code)]
+    require_named(run.path, settings, content["resolved"], given, registry.IMPORTED)
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for `trust_source` to a command line."""
+    """Add the flag that names code."""
     parser.add_argument(
-        "--trust-source",
-        action="store_true",
-        help="execute components from outside metaevo that a run directory names or holds",
+        "--code",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="code that a run directory names and that may run: my_loss.py, my_env.py:Corridor",
     )
-
-
-def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
-    """Raise `ConfigError` if only a run's directory names code from outside metaevo.
-
-    `saved` are the settings of a run that is continued, `overrides` those that the user gives.
-    """
-    evolve = saved.get("evolve")
-    if trust_source or evolve is None or overrides.get("evolve") == evolve:
-        return
-    for name in names_of(evolve).values():
-        if registry.is_elsewhere(name) and not registry.was_named(name):
-            raise ConfigError(
-                f"evolve = {show(name)}: only the run directory names this file, or the file has "
-                "changed since; to execute it, name it too (--evolve) or add --trust-source"
-            )
 
 
 def sources_of(evolved: Evolved) -> dict[str, bytes]:
@@ -292,10 +311,8 @@ def sources_of(evolved: Evolved) -> dict[str, bytes]:
 
 def digests_of(evolved: Evolved) -> dict[str, str]:
     """Return the SHA-256 of the source code of all parts, classes too, by their short names."""
-    classes = {name: registry.class_source(part.module) for name, part in evolved.parts.items()}
-    sources = {name: code for name, code in classes.items() if code is not None}
-    sources |= sources_of(evolved)
-    return {name: registry.digest(source) for name, source in sources.items()}
+    found = {name: registry.code_of(part.module) for name, part in evolved.parts.items()}
+    return {name: registry.digest(source) for name, source in found.items() if source is not None}
 
 
 def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, str] | None) -> None:
@@ -308,10 +325,10 @@ def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, s
     """
     if began_with is None:
         return
-    registry.store_sources(run, SOURCES, sources_of(evolved), began_with)
     now = digests_of(evolved)  # of classes, too, whose sources are not stored
     if changed := [name for name in now if began_with.get(name, now[name]) != now[name]]:
-        raise registry.other_code(changed)
+        raise other_code(changed, f" (as it was: {run.path / SOURCES})")
+    registry.write_sources(run.path / SOURCES, sources_of(evolved))
 
 
 def _shapes(tree: PyTree) -> Any:

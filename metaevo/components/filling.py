@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import copies, discovery, learners, published, seen, zoo
+from metaevo.components import copies, discovery, learners, published, registry, seen, zoo
 from metaevo.components.seen import SeenTask
-from metaevo.config import ConfigError, consent, hints
+from metaevo.config import ConfigError, hints
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
 
@@ -30,7 +30,7 @@ def describe(slot: str) -> str:
 
 
 def fill(
-    slot: str, name: str, learner: str, run_path: Path | None = None, *, trust_source: bool = False
+    slot: str, name: str, learner: str, run_path: Path | None = None
 ) -> tuple[Callable[..., Any], Any]:
     """Return a function and its meta-parameters.
 
@@ -40,7 +40,6 @@ def fill(
             published weights, or the directory of a run.
         learner: the learner that has the slot.
         run_path: an existing run; its copy of the evolved function is used.
-        trust_source: whether source code that a run has saved may be executed.
 
     Raises:
         ConfigError: if neither exists, or the learner cannot use the evolved function.
@@ -50,13 +49,14 @@ def fill(
     rule = rule_of(slot, name, run_path)
     if zoo.is_name(name) and rule != name and zoo.is_same(name, Path(rule)):
         rule = name  # whose source may be executed
-    if rule.endswith(".py"):
-        consent.check_file(slot, rule)
-    elif not (zoo.is_name(rule) or published.is_file_name(rule) or os.path.isdir(rule)):
+    is_file = rule.endswith(".py") or published.is_file_name(rule)
+    if not (is_file or zoo.is_name(rule) or os.path.isdir(rule)):
         hint = hints.of_value(name, HAND_WRITTEN[slot])
         raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}{hint}")
     try:
-        return discovery.load(rule, slot=slot, trust_source=trust_source, learner=learner)
+        if name.endswith(".py"):
+            registry.find(name)
+        return discovery.load(rule, slot=slot, learner=learner)
     except ConfigError as error:
         raise ConfigError(f"{slot} = {name!r}: {error}") from error
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from purerl.custom import give, is_custom
 from purerl.learners import HAND_WRITTEN, LEARNERS, LearnerEntry
@@ -25,7 +25,7 @@ def find(name: Any) -> LearnerEntry:
             f"learner = {show(name)} is not known{of_value(name, LEARNERS)}; allowed: "
             f"{', '.join(LEARNERS)}, FILE.py:NAME or MODULE:NAME"
         )
-    return _checked(name, consent.load("learner", name))
+    return _checked(name, code.load("learner", name))
 
 
 def name_of(learner: str | LearnerEntry) -> str:

@@ -22,8 +22,7 @@ import optax
 from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
-from metaevo.components.component import Ablation, Component, Found
-from metaevo.components.optimizer import without_inputs
+from metaevo.components.component import Component
 from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
@@ -131,19 +130,6 @@ def size(config: Config) -> int:
     """Return how many numbers it has."""
     shapes = jax.eval_shape(lambda key: _init(config, key), jax.random.key(0))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
-
-
-def ablations(found: Found) -> list[Ablation]:
-    """Return the meta-parameters without each input."""
-    kernel = found.meta_params["gru"]["inputs"]
-    without = {
-        name: {
-            **found.meta_params,
-            "gru": {**found.meta_params["gru"], "inputs": kernel * (np.arange(len(INPUTS)) != i)},
-        }
-        for i, name in enumerate(INPUTS)
-    }
-    return [without_inputs(found, without)]
 
 
 def _clip(gradient: jax.Array, limit: jax.Array) -> jax.Array:

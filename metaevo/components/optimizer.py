@@ -14,18 +14,14 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from annotated_types import Ge, Gt
 
 from metaevo.components import signals
-from metaevo.components.component import Ablation, Component, Found, Row
+from metaevo.components.component import Component
 from metaevo.components.signals import FEATURES, SIGNALS, TIMES, Seen
-from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 
 SLOT = "make_optimizer"
-INPUTS = "inputs"
-"""In evaluation.json: what each input is worth."""
 
 LARGEST_STEP = 100.0
 """In learning rates. Adam's are at most (1 - 0.9) / sqrt(1 - 0.999) = 3.2 in the long run."""
@@ -62,36 +58,6 @@ def make(config: Config) -> Component:
         return _direction(config, meta_params, seen, jnp.zeros((0, seen.value.size)))[0]
 
     return Component(init, make_optimizer, None if config.memory_size else direction)
-
-
-def ablations(found: Found) -> list[Ablation]:
-    """Return the meta-parameters without each input."""
-    meta_params, without = found.meta_params, {}
-    for index, name in enumerate(FEATURES):
-        kernel = np.asarray(meta_params["hidden"])
-        changed = {"hidden": kernel * (np.arange(kernel.shape[1]) != index)}
-        if name in SIGNALS:
-            changed["mix"] = meta_params["mix"] * (np.arange(len(SIGNALS)) != index)
-        without[name] = {**meta_params, **changed}
-    if "time" in meta_params:
-        for index, name in enumerate(TIMES):
-            kept = np.arange(len(TIMES)) != index
-            without[name] = {**meta_params, "time": meta_params["time"] * kept}
-    if len(kernel[0]) > len(FEATURES):
-        kept = np.arange(kernel.shape[1]) < len(FEATURES)
-        without["memory"] = {**meta_params, "hidden": kernel * kept}
-    return [without_inputs(found, without)]
-
-
-def without_inputs(found: Found, without: PlainDict) -> Ablation:
-    """Return an ablation of a learned optimizer's inputs.
-
-    `without` has its meta-parameters when it is blind to an input, by the input's name.
-    """
-    rows = [Row({"without": "nothing"})]
-    for name, meta_params in without.items():
-        rows.append(Row({"without": name}, found.apply, meta_params))
-    return Ablation(INPUTS, rows)
 
 
 def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:

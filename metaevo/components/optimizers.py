@@ -1,4 +1,4 @@
-"""Figure of a learned optimizer's steps, and a table of how much each input matters."""
+"""Figure of a learned optimizer's steps."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,11 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components.component import LEARNED, Found
-from metaevo.components.optimizer import INPUTS
-from metaevo.config.plain import PlainDict
 from metaevo.reports.curve_plots import StepCurve, plot_steps
-from metaevo.reports.page import Table
-from purerl.learners import LearnerEntry
 from purerl.parts import optimizers
 from purerl.types import Context, Hyperparams, MetaParams
 
@@ -120,14 +116,3 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
         f"same learning rate at the start of training, and {sizes['end']:.2g} times at its end, "
         "annealing aside (root mean square over the curves of optimizer.png)."
     ]
-
-
-def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
-    """Return the table of the ablations of inputs."""
-    del learner
-    if INPUTS not in result:
-        return []
-    rows = [[row["without"], row["iqm"], row["interval"]] for row in result[INPUTS]]
-    note = "The learned optimizer, untuned, on held-out seeds, without one input at a time."
-    columns = ["without", "IQM", "95% interval"]
-    return [Table("Ablation: what each input is worth", columns, rows, note=note)]

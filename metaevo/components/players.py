@@ -7,7 +7,7 @@ run of opponent shaping.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.components import copies, registry, zoo
+from metaevo.components import copies, registry
 from metaevo.components.component import LEARNED
 from metaevo.components.slots import failure
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import RunDirectory
 from purerl import custom, opponents
 from purerl.games import LOGITS, Game
 from purerl.opponents import Player
@@ -29,11 +28,11 @@ from purerl.opponents import Player
 SETTING = "opponent.names"
 SETTINGS = SETTING, "evaluation.opponents"
 """Settings that name players."""
-SELF, ZERO_DETERMINANT = "self", "zero_determinant"
-NAMES = (*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT, SELF)
+ZERO_DETERMINANT = "zero_determinant"
+NAMES = (*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT)
 """Players that are neither learned nor the user's own."""
 SOURCES = "players"
-"""The folder of a run with the source code of the user's own players, and its key in `resolved`."""
+"""The folder of a run with the source code of the user's own players."""
 
 FEW_ROWS = 32
 """Rows of a matrix up to which its product with a vector is written out."""
@@ -120,8 +119,7 @@ class Opponent:
 
     name: str
     """name in the settings"""
-    player: Player | None
-    """None for the evolved one, which changes in every generation"""
+    player: Player
     source: bytes | None = None
     """source code of a player of the user's own"""
 
@@ -138,8 +136,6 @@ class Opponent:
     @property
     def label(self) -> str:
         """Its name in tables."""
-        if self.name == SELF:
-            return LEARNED
         return self.name if self.source is None else self.name.rpartition(":")[2]
 
 
@@ -148,8 +144,6 @@ def find(
     key: str,
     game: Game,
     run_path: Path | None = None,
-    *,
-    trust_source: bool = False,
 ) -> list[Opponent]:
     """Return players by their names, see `ALLOWED`.
 
@@ -158,15 +152,14 @@ def find(
         key: of the setting, for error messages.
         game: from our point of view.
         run_path: an existing run with copies of its players.
-        trust_source: whether source code that this run has saved may be executed.
 
     Raises:
         ConfigError: if a player is unknown, named twice, or cannot play this game.
     """
     found: list[Opponent] = []
     for name in names:
-        if custom.is_custom(name) and not zoo.is_name(name):
-            found.append(_load_own(key, name, run_path, trust_source))
+        if custom.is_custom(name):
+            found.append(_load_own(key, name))
             continue
         try:
             found.append(Opponent(name, _player(name, game, run_path)))
@@ -181,9 +174,7 @@ def find(
     return found
 
 
-def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
-    if name == SELF:
-        return None
+def _player(name: str, game: Game, run_path: Path | None) -> Player:
     if name in opponents.LEARNING:
         if len(set(game.other)) == 1:
             raise ConfigError(
@@ -200,23 +191,14 @@ def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
     return shaper(load(name, run_path))
 
 
-def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) -> Opponent:
+def _load_own(key: str, name: str) -> Opponent:
     """Execute the module of a player of the user's own, and return the player.
 
     Raises:
-        ConfigError: if it is no player, or if only a run directory names it.
+        ConfigError: if it is no player.
     """
-    module, _, attribute = name.rpartition(":")
     try:
-        source = None
-        if run_path is not None and trust_source:
-            source = registry.saved_source(RunDirectory(run_path), SOURCES, module)
-        if source is not None:
-            path = Path(f"{registry.short_name(module)}.py")
-            found = getattr(registry.execute(source, path), attribute)
-        else:
-            consent.check(key, name)
-            found, source = custom.load(name), custom.source(name)
+        found, source = custom.load(name), custom.source(name)
         if isinstance(found, type) or not hasattr(found, "step"):
             found = found()
         player = Player(found.init, found.step)
@@ -246,21 +228,9 @@ def sources(met: Sequence[Opponent]) -> dict[str, bytes]:
     return found
 
 
-def digests(met: Sequence[Opponent]) -> dict[str, str]:
-    """Return the SHA-256 of these sources."""
-    return {name: registry.digest(source) for name, source in sources(met).items()}
-
-
-def keep(
-    run_path: Path, met: Sequence[Opponent], began_with: Mapping[str, str] | None = None
-) -> None:
-    """Copy meta-policies and the source code of the user's own players into the run.
-
-    Raises:
-        ConfigError: if the source code is not that of the digests `began_with`.
-    """
-    before = {**digests(met), **(began_with or {})}  # new opponents of the comparison may be added
-    registry.store_sources(RunDirectory(run_path), SOURCES, sources(met), before)
+def keep(run_path: Path, met: Sequence[Opponent]) -> None:
+    """Copy meta-policies and the source code of the user's own players into the run."""
+    registry.write_sources(run_path / SOURCES, sources(met))
     for each in met:
         if each.source is None and each.name not in NAMES:
             copies.keep(each.name, copy_of(run_path, each.name))

@@ -1,7 +1,6 @@
 """Published weights of learned rules, read from a file that the user names.
 
     metaevo train --make_optimizer path/to/breakout_OPEN.npy
-    metaevo train --make_optimizer path/to/theta.state
 
 The weights are not part of metaevo: `RULES` has their places, and the digests by which their files
 are recognised. They fill a slot as an evolved part does, so a run keeps a copy.
@@ -14,22 +13,21 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from flax.serialization import msgpack_restore
 
-from metaevo.components import celo
 from metaevo.components import open as open_component
 from metaevo.components.parts import Evolved, make
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
 from purerl.types import PyTree
 
-ARRAY, STATE = ".npy", ".state"
-"""The ends of the names of OPEN's files and of Celo's."""
+ARRAY = ".npy"
+"""The end of the names of the files."""
+REPOSITORY = "github.com/AlexGoldie/rl-learned-optimization"
 LARGEST_FILE = 2**20
 """in bytes"""
 SLOT = open_component.SLOT
 LEARNER = "ppo"
-"""the learner that tells them what they read; OPEN's were evolved with it"""
+"""the learner that they were evolved with, which tells them what they read"""
 
 
 class Published(NamedTuple):
@@ -43,19 +41,16 @@ class Published(NamedTuple):
     """of the file"""
     envs: tuple[str, ...]
     """environments that the rule has seen, by their names in metaevo where they have one"""
-    config: open_component.Config | celo.Config
+    config: open_component.Config
     """settings of the component"""
-    component: str = "open"
-    repository: str = "github.com/AlexGoldie/rl-learned-optimization"
-    licence: str = "Apache-2.0"
 
     def source(self) -> PlainDict:
         """Return where the weights come from, as plain data."""
         return {
-            "repository": self.repository,
+            "repository": REPOSITORY,
             "file": self.file,
             "sha256": self.sha256,
-            "licence": self.licence,
+            "licence": "Apache-2.0",
         }
 
 
@@ -92,24 +87,13 @@ def _open(name: str, sha256: str, envs: tuple[str, ...]) -> Published:
     return Published(f"open-{name}", file, sha256, envs, config)
 
 
-CELO = Published(
-    "celo",
-    "algoperf/submissions/celo/theta.state",
-    "35683c6123069c101d62ec1f8b2e6d70d50a43e67ebe09953b27620a7dcb836b",
-    (),  # image classification only
-    celo.Config(),
-    "celo",
-    "github.com/amoudgl/celo",
-    "MIT",
-)
-"""The optimizer of Moudgil et al. 2025."""
-RULES = (*(_open(name, *about) for name, about in OPEN.items()), CELO)
+RULES = tuple(_open(name, *about) for name, about in OPEN.items())
 """All published rules that can be read."""
 
 
 def is_file_name(text: str | Path) -> bool:
     """Whether a setting names a file of weights instead of a run's directory."""
-    return str(text).endswith((ARRAY, STATE))
+    return str(text).endswith(ARRAY)
 
 
 def find(path: str | Path) -> Published:
@@ -128,8 +112,6 @@ def load(path: str | Path) -> tuple[Evolved, PyTree]:
         ConfigError: as `find` does.
     """
     found, content = _read(Path(path))
-    if isinstance(found.config, celo.Config):
-        return part(found), celo_weights(msgpack_restore(content))
     return part(found), unflatten(np.load(io.BytesIO(content), allow_pickle=False), found.config)
 
 
@@ -140,7 +122,7 @@ def seen(rule: Published) -> PlainDict:
 
 def part(rule: Published) -> Evolved:
     """Return the part that a published rule is, without its weights."""
-    return make(rule.component, rule.config)
+    return make("open", rule.config)
 
 
 def _read(path: Path) -> tuple[Published, bytes]:
@@ -150,36 +132,11 @@ def _read(path: Path) -> tuple[Published, bytes]:
     for rule in RULES:
         if rule.sha256 == digest:
             return rule, content
-    known = [rule for rule in RULES if rule.file.endswith(path.suffix)]
-    names = ", ".join(Path(rule.file).name for rule in known)
+    names = ", ".join(Path(rule.file).name for rule in RULES)
     raise ConfigError(
         f"{path}: its SHA-256 begins with {digest[:8]} ({len(content):,} bytes): must be an "
-        f"unaltered file of {known[0].repository} ({names})"
+        f"unaltered file of {REPOSITORY} ({names})"
     )
-
-
-def celo_weights(theta: PyTree) -> PyTree:
-    """Return Celo's weights as the meta-parameters of `metaevo.components.celo`.
-
-    The authors have haiku's arrays, with kernels [inputs, outputs], in which `linear_1` follows the
-    overwritten `linear`. Their network has a kernel for every kind of input, and an axis of size 1
-    because it is one of one network.
-    """
-    network, rnn = theta["ff_mod_stack"]["~"], theta["rnn_params"]
-
-    def dense(kernel: np.ndarray, bias: np.ndarray, outputs: int | None = None) -> PlainDict:
-        return {"kernel": jnp.asarray(kernel).T[:outputs], "bias": jnp.asarray(bias)[:outputs]}
-
-    kinds = sum(name.startswith("w0__") for name in network)
-    first = np.concatenate([network[f"w0__{kind}"][0] for kind in range(kinds)])
-    names = {"mixed": "linear_1", "linear": "linear_2", "lstm": "rnn/linear", "size": "step_size"}
-    return {
-        "start": {name: jnp.asarray(row[0]) for name, row in theta["lstm_init_state"].items()},
-        **{ours: dense(rnn[name]["w"], rnn[name]["b"]) for ours, name in names.items()},
-        "first": dense(first, network["b0"][0]),
-        "second": dense(network["w1"][0], network["b1"][0]),
-        "output": dense(network["w2"][0], network["b2"][0], 2),
-    }
 
 
 def unflatten(numbers: np.ndarray, config: open_component.Config) -> PyTree:

@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,8 @@ from flax import struct
 
 from metaevo.components.component import Component
 from metaevo.components.slots import SLOTS, Slot, failure
-from metaevo.config import ConfigError, consent, files, show
+from metaevo.config import ConfigError, files, show
 from metaevo.config.hints import of_value
-from metaevo.runs.checkpoint import CheckpointError
-from metaevo.runs.run_directory import RunDirectory
 
 _SOURCE = "__executed_source__"
 """Attribute of a module that `execute` has made."""
@@ -78,7 +76,7 @@ def find(name: str) -> ModuleType:
     """Return a component's module; one from outside metaevo is executed.
 
     Args:
-        name: as the user wrote it, never read from a run's directory, see `discovery`.
+        name: as the user wrote it, never read from a run's directory; see `code.require_named`.
 
     Raises:
         ConfigError: if there is none, or what there is is no component.
@@ -95,8 +93,6 @@ def find(name: str) -> ModuleType:
         except (Exception, SystemExit) as error:
             raise failure(f"evolve = {show(name)} cannot be imported", error) from error
         IMPORTED[name] = checked(name, module)
-        if is_elsewhere(name) and (source := source_of(module)) is not None:
-            consent.remember(digest(source))
     return IMPORTED[name]
 
 
@@ -210,50 +206,13 @@ def digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
-def was_named(name: str) -> bool:
-    """Whether the user has executed exactly this file, as it is now, by its name."""
-    path = Path(name)
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    return consent.is_remembered(digest(files.read(path)))
+def code_of(component: Any) -> bytes | None:
+    """Return the source code of a component's module or class, if it is known."""
+    return class_source(component) if isinstance(component, type) else source_of(component)
 
 
-def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
-    """Return the source code that a run has saved of a module; None if it has none.
-
-    `folder` is in the run's directory, and the key of the digests in `resolved`.
-
-    Raises:
-        CheckpointError: if the code has changed since the run began.
-    """
-    saved = run.path / folder / f"{short_name(name)}.py"
-    if not os.path.isfile(saved):
-        return None
-    source = files.read(saved)
-    kept = run.read_config()["resolved"].get(folder) if run.config_path.exists() else None
-    if kept and kept.get(short_name(name)) != digest(source):
-        raise CheckpointError(f"{saved} is not what its run began with")
-    return source
-
-
-def other_code(names: Sequence[str], where: str = "") -> ConfigError:
-    """Return the error to raise if code has changed since a run began."""
-    return ConfigError(
-        f"cannot resume with other code: {', '.join(names)} changed since the run began{where}; "
-        "start a new run"
-    )
-
-
-def store_sources(
-    run: RunDirectory, folder: str, sources: Mapping[str, bytes], began_with: Mapping[str, str]
-) -> None:
-    """Write source code, by short names, into a folder of a run.
-
-    Raises:
-        ConfigError: naming modules that have changed since the run began, by their digests then.
-    """
-    if changed := sorted(name for name in sources if digest(sources[name]) != began_with.get(name)):
-        raise other_code(changed, f" (as it was: {run.path / folder})")
+def write_sources(folder: Path, sources: Mapping[str, bytes]) -> None:
+    """Write source code, by short names, into a folder of a run."""
     for name, source in sources.items():
-        (run.path / folder).mkdir(exist_ok=True)
-        files.write_atomic(run.path / folder / f"{name}.py", source)
+        folder.mkdir(exist_ok=True)
+        files.write_atomic(folder / f"{name}.py", source)

@@ -73,7 +73,7 @@ class Slot:
     own_space: Mapping[str, PlainMapping] = field(default_factory=dict)
     """search spaces of single hand-written functions, which replace or extend the common space"""
     hooks: str | None = None
-    """the module with `draw`, `observe`, `findings`, `ablations`, `tables` and `CAPTIONS` for
+    """the module with `draw`, `observe`, `findings` and `CAPTIONS` for
     components of the slot without their own; imported when they are used, as it needs
     matplotlib"""
 

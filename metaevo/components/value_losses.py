@@ -1,28 +1,15 @@
-"""Figure and ablations of learned value losses.
-
-Scale against shape: a loss may win because it is large or small, not because of its shape (clipping
-the gradient's norm couples the scale of PPO's value loss to the policy's step; the step size of
-Q-learning is its loss's scale). So both are exchanged, one at a time.
-
-The two sides of the error: a loss may win because it treats predictions that are too low and too
-high differently. So the learned loss is taken apart, and its parts are given to squared error.
-"""
+"""Figure and description of learned value losses."""
 
 from collections.abc import Callable, Mapping
-from itertools import product
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
 from metaevo.components import temporal
-from metaevo.components.component import LEARNED, Ablation, Found, Row
-from metaevo.config.plain import PlainDict
-from metaevo.reports.page import Table
+from metaevo.components.component import Found
 from metaevo.reports.plots import LossCurve, plot_losses
-from purerl.learners import LearnerEntry
 from purerl.parts import losses
 from purerl.types import Context, Hyperparams, MetaParams
 
@@ -88,44 +75,6 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     return temporal.sentences(found, SCALARS, sentence)
 
 
-def ablations(found: Found) -> list[Ablation]:
-    """Return `sides` and, where the learner has a scale for its loss, `ablation`."""
-    sides = ablation_of_sides(found.apply, found.meta_params)
-    if found.learner.loss_scale is None:
-        return [sides]
-    ratio = _steepness(found, found.value_targets())
-    return [ablation_of_scale(found.hyperparams, ratio, found.learner.loss_scale), sides]
-
-
-def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
-    """Return the ablations in evaluation.json as tables for the report."""
-    found, scores = [], ("IQM", "95% interval")
-    if "ablation" in result:
-        columns = ["shape", "scale", "clipping", str(learner.loss_scale), *scores]
-        rows = [
-            [row["shape"], row["scale"], "on" if row["clipping"] else "off", row["coefficient"],
-             row["iqm"], row["interval"]]
-            for row in result["ablation"]
-        ]  # fmt: skip
-        note = (
-            f"The learned loss is {result['scale_ratio']:.3g} times as steep as squared error "
-            "(root mean square of the derivative at errors that occur). Shape and scale are "
-            "exchanged separately, with and without clipping of the gradient's norm where the "
-            "learner clips."
-        )
-        found.append(Table("Ablation: scale against shape", columns, rows, note=note))
-    if "sides" in result:
-        rows = [[row["loss"], row["iqm"], row["interval"]] for row in result["sides"]]
-        note = (
-            "The even part treats predictions that are too high and too low alike; the odd part is "
-            "the rest. A slope at zero error pushes predictions up or down until the loss pushes "
-            "back."
-        )
-        columns = ["loss", *scores]
-        found.append(Table("Ablation: the two sides of the error", columns, rows, note=note))
-    return found
-
-
 def slopes(
     value_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams, errors: np.ndarray
 ) -> np.ndarray:
@@ -173,87 +122,3 @@ def scale_ratio(
     squared = slopes(losses.squared, None, hyperparams, errors)
     ratio = np.sqrt(np.mean(np.square(learned)) / max(np.mean(np.square(squared)), 1e-12))
     return float(np.clip(ratio, 1e-6, 1e6))
-
-
-def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -> Ablation:
-    """Exchange the scales of the learned loss and of squared error, with and without clipping.
-
-    `ratio` is `scale_ratio`; `scale_name` is the hyperparam that multiplies the loss's gradient.
-    """
-    rows = []
-    can_clip = hasattr(hyperparams, "max_grad_norm")
-    names = LEARNED, "squared"
-    for clipping, shape, scale in product((True, False) if can_clip else (False,), names, names):
-        coefficient = float(getattr(hyperparams, scale_name))
-        if shape != scale:
-            coefficient *= 1.0 / ratio if shape == LEARNED else ratio
-        labels = {"shape": shape, "scale": scale, "clipping": clipping, "coefficient": coefficient}
-        settings = {scale_name: coefficient}
-        if can_clip and not clipping:
-            settings["max_grad_norm"] = float("inf")
-        rows.append(Row(labels, shape, settings=settings))
-    return Ablation("ablation", rows, {"scale_ratio": ratio})
-
-
-SMALLER_SLOPES = {"a tenth": 1e-1, "a hundredth": 1e-2, "a thousandth": 1e-3}
-"""Parts of the learned slope: where the sign of a slope is what matters, a tiny one does most."""
-
-SIDES = (
-    "learned",
-    "learned, its even part",
-    "learned, without its slope at zero error",
-    "squared",
-    "squared + the learned odd part",
-    "squared + the learned slope at zero error",
-    "squared + that slope over the learned curvature there",
-    *(f"squared + {part} of that slope" for part in SMALLER_SLOPES),
-)
-"""The losses that `ablation_of_sides` compares."""
-
-
-def sides_of(value_loss: Callable) -> Callable:
-    """Return a slot function that takes a loss apart; see `SIDES`.
-
-    With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
-    too high and too low predictions alike, and (L(e) - L(-e)) / 2 is its odd part.
-    The slope at zero error is the simplest odd part: it pushes predictions up or down, to
-    an error of minus the slope over the curvature; squared error with the last tilt goes there too.
-    Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
-    """
-
-    def chosen(chosen_params, context, prediction, target, old_prediction):
-        meta_params = chosen_params["meta_params"]
-
-        def loss(prediction, old_prediction):
-            return value_loss(meta_params, context, prediction, target, old_prediction)
-
-        error = prediction - target
-        there = loss(prediction, old_prediction)
-        mirrored = loss(target - error, 2.0 * target - old_prediction)
-        squared = losses.squared(None, context, prediction, target, old_prediction)
-        slope = jax.grad(loss)
-        tilt = slope(target, target) * error
-        curvature = jax.grad(slope)(target, target)
-        values = (
-            there,
-            0.5 * (there + mirrored),
-            there - tilt,
-            squared,
-            squared + 0.5 * (there - mirrored),
-            squared + tilt,
-            squared + tilt / jnp.maximum(jnp.abs(curvature), 1e-3),
-            *(squared + part * tilt for part in SMALLER_SLOPES.values()),
-        )
-        return jax.lax.select_n(chosen_params["side"], *values)
-
-    return chosen
-
-
-def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation:
-    """Train with each of `SIDES`: is it the treatment of the two sides that wins?"""
-    function = sides_of(value_loss)
-    rows = [
-        Row({"loss": name}, function, {"side": np.int32(index), "meta_params": meta_params})
-        for index, name in enumerate(SIDES)
-    ]
-    return Ablation("sides", rows)

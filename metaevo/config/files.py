@@ -1,7 +1,6 @@
-"""Files of a run directory, which may be untrusted.
+"""Files of a run directory.
 
-Only regular files are opened: no link is followed, and no pipe is waited for. A file is replaced
-atomically, so a reader finds the old content or the new content, complete.
+A file is replaced atomically, so a reader finds the old content or the new content, complete.
 """
 
 import contextlib
@@ -11,7 +10,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -24,8 +22,6 @@ from metaevo.config.yaml_files import parse_json
 MAX_BYTES = 2**28
 """size limit of files that are read into memory, in bytes"""
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
-_IRREGULAR = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""errors of opening a link, a socket and a folder"""
 _BLOCK = 2**16
 _TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")
 """names of files that `replacing` has not finished"""
@@ -83,34 +79,7 @@ def reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-# --- Opening and locking --------------------------------------------------------------------------
-
-
-def open_file(path: Path, mode: str = "rb") -> IO[bytes]:
-    """Open a regular file, with mode `rb`, `r+b` or `a+b`, without following a link or waiting.
-
-    Raises:
-        OSError: if the file cannot be opened, or is not a regular file.
-    """
-    return open(path, mode, opener=_open)
-
-
-def _open(path: str | Path, flags: int) -> int:
-    try:
-        # Without waiting for the other end, if it is a pipe.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in _IRREGULAR:
-            raise _irregular(path) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _irregular(path)
-    return descriptor
-
-
-def _irregular(path: str | Path) -> OSError:
-    return OSError(errno.EINVAL, "is a folder, a link or a pipe, not a regular file", str(path))
+# --- Locking --------------------------------------------------------------------------------------
 
 
 def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
@@ -122,7 +91,7 @@ def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
         OSError: if the file cannot be opened or locked.
     """
-    descriptor = _open(path, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
@@ -146,13 +115,13 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def read(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes.
+    """Return the content of a file of at most `limit` bytes.
 
     Raises:
         ConfigError: if it cannot be read or is larger; DiskError if the disk is at fault.
     """
     try:
-        with open_file(path) as file:
+        with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size <= limit:
                 return file.read()
     except (OSError, ValueError) as error:
@@ -233,7 +202,7 @@ def write_json_atomic(path: Path, obj: Any) -> None:
 def append_line(path: Path, record: PlainDict) -> None:
     """Append a line of JSON, and remove an incomplete line that a killed process left."""
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
-    with open_file(path, "a+b") as file:
+    with open(path, "a+b") as file:
         file.truncate(_end_of_lines(file))
         file.write(line)
 
@@ -252,7 +221,7 @@ def _end_of_lines(file: IO[bytes]) -> int:
 
 def drop_unfinished_line(path: Path) -> None:
     """Remove an incomplete line that a killed process left at the end of a file."""
-    with open_file(path, "r+b") as file:
+    with open(path, "r+b") as file:
         end = _end_of_lines(file)
         if end != file.seek(0, os.SEEK_END):
             file.truncate(end)
@@ -272,29 +241,6 @@ def plain(value: Any) -> Any:
 
 
 # --- Folders --------------------------------------------------------------------------------------
-
-
-def refuse_links(root: Path) -> None:
-    """Raise if a run directory has links or special files, which could point outside the directory.
-
-    Two folders are exempt: wandb's, because its client creates links there, and the checkpoint
-    folder, because a link there counts as a damaged checkpoint and is skipped when reading.
-
-    Raises:
-        ConfigError: naming the first link or special file.
-    """
-
-    def fail(error: OSError) -> None:
-        raise unreadable(error.filename or root, error)
-
-    for folder, names, others in os.walk(root, onerror=fail):
-        for path in (os.path.join(folder, name) for name in names + others):
-            with contextlib.suppress(FileNotFoundError):  # of a process that writes there
-                mode = os.lstat(path).st_mode
-                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise ConfigError(f"{path} is a link or a special file, not a regular file")
-        is_run = folder == str(root) or is_seed(Path(folder))
-        names[:] = [name for name in names if not (is_run and name in ("wandb", "checkpoints"))]
 
 
 def remove_temporaries(root: Path) -> None:

@@ -1,7 +1,7 @@
-"""Distill a learned part into formulas or smaller networks, with the results in RUN/distill.
+"""Distill a learned part into formulas, with the results in RUN/distill.
 
-Record trainings that use the learned part, fit formulas of increasing length and networks with few
-units to its outputs, and evaluate every candidate by the same protocol as the learned part.
+Record trainings that use the learned part, fit formulas of increasing length to its outputs, and
+evaluate them by the same protocol as the learned part.
 """
 
 import functools
@@ -19,19 +19,13 @@ from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
-from metaevo.discovery import factors, networks, regression
-from metaevo.discovery.judging import (
-    Candidate,
-    judge,
-    judge_on_tasks,
-    of_formula,
-    of_network,
-)
+from metaevo.discovery import regression
+from metaevo.discovery.judging import Candidate, as_candidate, judge
 from metaevo.discovery.records import record, values
 from metaevo.discovery.targets import TARGETS
 from metaevo.reports import page
 from metaevo.reports.formula_plots import plot_formulas
-from metaevo.reports.numbers import difference_text, interval, score_text
+from metaevo.reports.numbers import difference_text, interval
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
@@ -41,41 +35,15 @@ from purerl.types import MetaParams
 
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
-FORMULA, NETWORK = "formula", "network"
 
 
 class Search(NamedTuple):
-    """Sizes of the search and the forms to search for."""
+    """Sizes of the search."""
 
     evaluations: int
     """number of formula evaluations"""
     formulas: int
     """maximum number of formulas to evaluate as candidates"""
-    into: tuple[str, ...]
-    """formula, network, or both"""
-
-
-class _Job(NamedTuple):
-    """The part to distill, and how."""
-
-    run_dir: Path
-    """of the evolution"""
-    run: RunDirectory
-    """of the results"""
-    study: LearnerStudy
-    """of the run; its trainings are recorded"""
-    judged: LearnerStudy
-    """of the comparison, which may use another task"""
-    part: Part
-    meta_params: MetaParams
-    """of all parts of the run"""
-    search: Search
-    check_stop: Callable[[], None]
-
-    @property
-    def own(self) -> MetaParams:
-        """The meta-parameters of the part."""
-        return self.study.evolved.of(self.meta_params, self.part.name)
 
 
 def distill(
@@ -85,10 +53,8 @@ def distill(
     slot: str | None,
     name: str | None,
     search: Search,
-    *,
-    trust_source: bool = False,
 ) -> int:
-    """Find formulas or smaller networks for an evolved part, and evaluate them.
+    """Find formulas for an evolved part, and evaluate them.
 
     Args:
         before: settings of the run; its trainings are recorded.
@@ -96,8 +62,7 @@ def distill(
         run_dir: of the run.
         slot: of the part; required if the run evolved several.
         name: of the directory in `run_dir/distill`; by default the slot's.
-        search: what to search for.
-        trust_source: execute components from outside metaevo that the directory holds.
+        search: sizes of the search.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -105,23 +70,26 @@ def distill(
     Raises:
         ConfigError: if the settings or the directory are invalid.
     """
-    if FORMULA in search.into:
-        regression.require()
-    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    regression.require()
+    if before.tasks:
+        raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
+    evolved, meta_params = discovery.load_all(run_dir)
     part = _part(run_dir, evolved, slot)
-    if NETWORK in search.into:
-        if part.slot.name == factors.SLOT:
-            raise ConfigError("--into network: a schedule has no network; leave it out")
-        networks.smaller(part)
-    study = LearnerStudy(before, run_dir, trust_source=trust_source)
-    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    study = LearnerStudy(before, run_dir)
+    judged = LearnerStudy(settings, run_dir)
     if settings.evaluation.seeds:
         judged.check()
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
 
     def work(check_stop: Callable[[], None]) -> None:
-        job = _Job(run_dir, run, study, judged, part, meta_params, search, check_stop)
-        found = _distilled(job)
+        found, candidates = _formulas(run, study, part, meta_params, search, check_stop)
+        check_stop()
+        for each in candidates:
+            _save(run, each, before)
+        if settings.evaluation.seeds:
+            found |= judge(
+                judged.experiment, part, meta_params, candidates, run.path, check_stop=check_stop
+            )
         write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
         _report(run, part, found, settings)
 
@@ -130,13 +98,12 @@ def distill(
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
     """Return the part to distill."""
-    slots = *TARGETS, factors.SLOT
-    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
+    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in TARGETS}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
     if not known:
         raise ConfigError(
-            f"{run_dir} has evolved {has}: only losses, optimizers and schedules are distilled "
-            f"({', '.join(slots)})"
+            f"{run_dir} has evolved {has}: only losses and optimizers are distilled "
+            f"({', '.join(TARGETS)})"
         )
     if slot is None and len(known) > 1:
         raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
@@ -150,77 +117,42 @@ def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
     return part
 
 
-def _distilled(job: _Job) -> PlainDict:
-    part, judged = job.part, job.judged
-    find = _of_schedule if part.slot.name == factors.SLOT else _of_records
-    found, candidates = find(job)
-    job.check_stop()
-    about = {
-        "slot": part.slot.name,
-        "component": part.source,
-        "into": list(job.search.into),
-        **found,
-        "networks": [each.about for each in candidates if "units" in each.about],
-    }
-    for each in candidates:
-        _save(job.run, each, job.study.settings)
-    if not judged.settings.evaluation.seeds:
-        return about
-    common = part, job.meta_params, candidates, job.run.path
-    if judged.seen:
-        return about | judge_on_tasks(judged.seen, *common, check_stop=job.check_stop)
-    return about | judge(judged.experiment, *common, check_stop=job.check_stop)
-
-
-def _of_schedule(job: _Job) -> tuple[PlainDict, list[Candidate]]:
-    """Search for formulas of a schedule; return a summary and the candidates."""
-    wanted: dict[str, np.ndarray] = {}
-    for each in job.study.experiments:
-        wanted = factors.factors_of(job.part, job.own, each.settings) | wanted
-    if not wanted:
-        raise ConfigError(f"{job.run_dir}: its schedule leaves all hyperparameters as they are")
-    _say(f"searching for formulas of {', '.join(wanted)}")
-    seed, search = job.study.settings.run.seed, job.search
-    front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
-    about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
-    about |= {"front": [of_formula(each).about for each in front]}
-    return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
-
-
-def _of_records(job: _Job) -> tuple[PlainDict, list[Candidate]]:
-    """Distill a loss or an optimizer into formulas, networks, or both."""
-    part, search, seed = job.part, job.search, job.study.settings.run.seed
-    target = TARGETS[part.slot.name]
+def _formulas(
+    run: RunDirectory,
+    study: LearnerStudy,
+    part: Part,
+    meta_params: MetaParams,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> tuple[PlainDict, list[Candidate]]:
+    """Record trainings and search for formulas; return a summary and the candidates."""
+    target, seed = TARGETS[part.slot.name], study.settings.run.seed
     _say("recording trainings")
-    records = record(job.study.experiments, job.meta_params, part, target, job.check_stop)
+    records = record(study.experiment, meta_params, part, target, check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
-            f"{job.run_dir}: nothing that could be fitted: of {target.what} "
+            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
             f"{len(records.wanted)} finite samples in its trainings, or all the same"
         )
-    with files.replacing(job.run.path / "records.npz") as file:
-        scalars, wanted, times = records.scalars, records.wanted, records.times
-        progress, length = times["progress"], times["length"]
-        np.savez(file, scalars=scalars, progress=progress, length=length, wanted=wanted)
-    about: PlainDict = {"samples": len(records.wanted)}
-    candidates: list[Candidate] = []
-    if FORMULA in search.into:
-        of_records = functools.partial(values, target.value_of(part), job.own)
-        inputs = regression.mattering(target, records, of_records, seed)
-        _say(f"searching for formulas of {', '.join(inputs)}")
-        front = regression.search(
-            part.slot.name, target, records, inputs, seed=seed, evaluations=search.evaluations
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(
+            file, scalars=records.scalars, progress=records.contexts.progress, wanted=records.wanted
         )
-        job.check_stop()
-        about |= {"inputs": list(inputs), "front": [of_formula(each).about for each in front]}
-        candidates += map(of_formula, regression.thinned(front, search.formulas))
-    if NETWORK in search.into:
-        for units, small in networks.smaller(part).items():
-            _say(f"fitting a network of {units}")
-            network = networks.fitted(small, units, target, records, seed=seed)
-            candidates.append(of_network(network))
-            job.check_stop()
-    return about, candidates
+    own = study.evolved.of(meta_params, part.name)
+    of_records = functools.partial(values, target.value_of(part), own)
+    inputs = regression.mattering(target, records, of_records, seed)
+    _say(f"searching for formulas of {', '.join(inputs)}")
+    front = regression.search(
+        part.slot.name, target, records, inputs, seed=seed, evaluations=search.evaluations
+    )
+    found: PlainDict = {
+        "slot": part.slot.name,
+        "component": part.source,
+        "samples": len(records.wanted),
+        "inputs": list(inputs),
+        "front": [as_candidate(each).about for each in front],
+    }
+    return found, [as_candidate(each) for each in regression.thinned(front, search.formulas)]
 
 
 def _say(text: str) -> None:
@@ -241,18 +173,9 @@ def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
 
 def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
     """Print the results and write report.html."""
-    if part.slot.name != factors.SLOT:
-        what = TARGETS[part.slot.name].what
-    elif len(found["hyperparams"]) == 1:
-        what = f"the factor of {found['hyperparams'][0]}"
-    else:
-        what = "the factors of hyperparameters"
-    tables = [_table(found, what)]
-    if "tasks" in found:
-        tables.append(_table_of_tasks(found))
-    for table in tables:
-        print(f"\n{table.text()}")
-    print()
+    what = TARGETS[part.slot.name].what
+    table = _table(found, what)
+    print(f"\n{table.text()}\n")
     first: list[page.Section] = []
     if "learned" in found:
         plot_formulas(
@@ -260,31 +183,27 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
             found["hand_written"],
             found["learned"],
             run.figures / FIGURE,
-            networks=found["networks"],
-            ylabel=f"{'normalised ' * ('tasks' in found)}score on held-out seeds",
+            ylabel="score on held-out seeds",
         )
-        pooled = f" of {_pooled(found)}" if "tasks" in found else ""
         caption = (
-            f"Interquartile mean{pooled} on held-out seeds with 95% interval. A length is the "
+            "Interquartile mean on held-out seeds with 95% interval. A length is the "
             "number of numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
     for each in found.get("formulas", []):
         print(f"{each['name']}: {what} = {each['text']}")
-    kinds = ", ".join(f"{kind}s" for kind in found["into"])
-    inputs = f", inputs: {', '.join(found['inputs'])}" if "inputs" in found else ""
     page.write_report(
         run.path / "report.html",
-        f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
-        f"{found['samples']:,} samples{inputs}",
-        [*first, *tables, page.KeyValues("Settings", to_dict(settings))],
+        f"Formulas of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"{found['samples']:,} samples, inputs: {', '.join(found['inputs'])}",
+        [*first, table, page.KeyValues("Settings", to_dict(settings))],
     )
     print(f"report: {run.path / 'report.html'}")
 
 
 def _table(found: PlainDict, what: str) -> page.Table:
-    """Return the table of formulas and networks, with their scores if they were evaluated."""
-    note = f"Each formula is {what}; a network has its number of parameters in brackets. error: "
+    """Return the table of formulas, with their scores if they were evaluated."""
+    note = f"Each formula is {what}. error: "
     note += "the share of the variance in trainings that is not explained"
     columns = ["length", "error", "formula"]
     rows: list[list[object]] = []
@@ -293,62 +212,24 @@ def _table(found: PlainDict, what: str) -> page.Table:
         learned = found["learned"]
         columns[2:2] = ["IQM", "95% interval", "difference"]
         tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
-        pooled = f" of {_pooled(found)}" if "tasks" in found else ""
         note += (
-            f"; IQM: interquartile mean{pooled} on held-out seeds {tuned}, with its 95% interval, "
-            "and the difference from the learned part"
+            f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, "
+            "and the difference from the learned part, which has its number of parameters in "
+            "brackets"
         )
-    formulas = found["formulas"] if "learned" in found else found.get("front", [])
-    for each in [*formulas, *found["networks"]]:
-        name = each["text"] if "text" in each else each["name"]
-        rows.append([_length(each), each["error"], *_scores(each), name])
+    for each in found["formulas" if "learned" in found else "front"]:
+        rows.append([each["length"], each["error"], *_scores(each), each["text"]])
     if "learned" in found:
         highlight = [len(rows)]
-        rows.append([_length(learned), 0.0, *_scores(learned), "learned"])
-        rows += [
-            [_length(each), "", *_scores(each), each["name"]] for each in found["hand_written"]
-        ]
-    title = " and ".join(f"{kind}s" for kind in found["into"]).capitalize()
-    return page.Table(title, columns, rows, note=f"{note}.", highlight=highlight)
-
-
-def _pooled(found: PlainDict) -> str:
-    """Return what the scores over all tasks are."""
-    return (
-        f"the normalised scores of {found['scaled']} tasks (0 random play, 1 the tuned reference)"
-    )
-
-
-def _table_of_tasks(found: PlainDict) -> page.Table:
-    """Return the differences from the learned part on each task."""
-    rows, names = [], []
-    for task, result in found["tasks"].items():
-        learned = result["learned"]
-        best = next(
-            each
-            for each in result["hand_written"]
-            if result["best_hand_written"].startswith(f"{each['name']} (")
-        )
-        candidates = [*result["formulas"], *result["networks"]]
-        names = [each["name"] for each in candidates]
-        differences = [difference_text(each["against_learned"]) for each in candidates]
-        rows.append([task, score_text(learned), f"{best['name']} {score_text(best)}", *differences])
-    note = (
-        "Interquartile means on held-out seeds with 95% intervals; for formulas and networks, the "
-        "difference from the learned part."
-    )
-    columns = ["task", "learned", "best hand-written one", *names]
-    return page.Table("Tasks of the evolution", columns, rows, note=note)
-
-
-def _length(row: PlainDict) -> object:
-    if "numbers" in row:
-        return f"({row['numbers']:,})"
-    return "" if row["length"] is None else row["length"]
+        rows.append([f"({learned['numbers']:,})", 0.0, *_scores(learned), "learned"])
+        for each in found["hand_written"]:
+            length = "" if each["length"] is None else each["length"]
+            rows.append([length, "", *_scores(each), each["name"]])
+    return page.Table("Formulas", columns, rows, note=f"{note}.", highlight=highlight)
 
 
 def _scores(row: PlainDict) -> list[object]:
-    """Return the cells of an evaluated formula or network."""
+    """Return the cells of an evaluated formula."""
     if "iqm" not in row:
         return []
     against = row.get("against_learned")

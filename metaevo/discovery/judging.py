@@ -1,6 +1,6 @@
-"""Evaluate formulas and smaller networks with the same protocol as the learned part."""
+"""Evaluate formulas with the same protocol as the learned part."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison import unseen
 from metaevo.comparison.entries import Replacement
 from metaevo.comparison.protocol import comparison_of
 from metaevo.components import formula
@@ -16,10 +15,8 @@ from metaevo.components.component import LEARNED
 from metaevo.components.parts import Part
 from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict
-from metaevo.discovery.networks import Network
 from metaevo.discovery.regression import Formula
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import HeldOut, pooled
 from metaevo.studies import verdict
 from metaevo.training.task import Experiment
 from purerl.types import MetaParams
@@ -32,10 +29,10 @@ class Candidate(NamedTuple):
     """what it is called in comparisons"""
     replacement: Replacement
     about: PlainDict
-    """entries of its row: `name`, and `length` or `numbers`, `error`, ..."""
+    """entries of its row: `name`, `length`, `error`, ..."""
 
 
-def of_formula(each: Formula) -> Candidate:
+def as_candidate(each: Formula) -> Candidate:
     """Return a formula as a candidate."""
     config = each.config
     component = formula.make(config)
@@ -49,16 +46,8 @@ def of_formula(each: Formula) -> Candidate:
         "expression": config.expression,
         "constants": config.constants,
         "gives": config.gives,
-        "also": config.also,
     }
     return Candidate(name, Replacement(part, component.init(jax.random.key(0))), about)
-
-
-def of_network(each: Network) -> Candidate:
-    """Return a smaller network as a candidate."""
-    name = f"network of {each.units}"
-    about = {"name": name, "numbers": each.numbers, "units": each.units, "error": each.error}
-    return Candidate(name, Replacement(each.part, each.meta_params), about)
 
 
 def judge(
@@ -77,7 +66,7 @@ def judge(
     `path` keeps the tuning of an interrupted comparison.
 
     Returns:
-        `formulas`, `networks`, `learned` and `hand_written`, each with `iqm`, `interval` and
+        `formulas`, `learned` and `hand_written`, each with `iqm`, `interval` and
         `scores` of the tuned variant and `untuned` of the other; candidates with the verdicts
         `against_learned` and `against_best`, `learned` with the latter.
     """
@@ -94,52 +83,6 @@ def judge(
         check_stop=check_stop,
     ) as bar:
         result, _ = comparison.run(path / "tuning", bar.update, bar.stage)
-    return _summary(result, part, candidates, meta_params)
-
-
-def judge_on_tasks(
-    tasks: Mapping[str, Experiment],
-    part: Part,
-    meta_params: MetaParams,
-    candidates: Sequence[Candidate],
-    path: Path,
-    *,
-    check_stop: Callable[[], None],
-) -> PlainDict:
-    """Compare candidates with the learned part on each task of an evolution; see `judge`.
-
-    As at the end of the evolution, both are untuned unless `evaluation.tune_learned`, and
-    hand-written functions are tuned on each task. Scores of finished tasks are kept in `path`.
-
-    Returns:
-        `tasks`, with the keys of `judge` for each task; and these keys for the normalised scores
-        of all tasks with a scale, if there are any. `scaled` is the number of these tasks.
-    """
-    result = unseen.judge(
-        tasks,
-        {LEARNED: meta_params},
-        path,
-        evolution_frames=0,
-        check_stop=check_stop,
-        kept=unseen.SEEN,
-        replacements={each.name: each.replacement for each in candidates},
-    )
-    found: PlainDict = {
-        "tasks": {
-            name: _summary(each, part, candidates, meta_params)
-            for name, each in result["tasks"].items()
-        },
-        "scaled": len(result["tasks"]) - len(result["without_scale"]),
-    }
-    everything = pooled(result)
-    if everything is None:
-        return found
-    return found | _summary(everything, part, candidates, meta_params)
-
-
-def _summary(
-    result: HeldOut, part: Part, candidates: Sequence[Candidate], meta_params: MetaParams
-) -> PlainDict:
     rows: dict[str, PlainDict] = {}
     for row in result["variants"]:  # the untuned row of each function comes first, if any
         kept = {key: row[key] for key in ("settings", "seeds", "scores", "iqm", "interval")}
@@ -169,8 +112,7 @@ def _summary(
         if name != LEARNED and name not in found
     ]
     return {
-        "formulas": [row for row in found.values() if "length" in row],
-        "networks": [row for row in found.values() if "units" in row],
+        "formulas": list(found.values()),
         "learned": learned,
         "hand_written": others,
         "best_hand_written": result["best_hand_written"],

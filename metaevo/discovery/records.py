@@ -5,7 +5,7 @@ records its arguments in every gradient step but is otherwise the same.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -24,7 +24,7 @@ AGENTS = 16
 TIMES = 8
 """Number of recorded updates, evenly spaced over training."""
 SAMPLES = 4000
-"""Number of samples to keep, equally many from each task and each recorded update."""
+"""Number of samples to keep, equally many from each recorded update."""
 
 
 class Records(NamedTuple):
@@ -33,30 +33,22 @@ class Records(NamedTuple):
     scalars: np.ndarray
     """[samples, k]"""
     contexts: Context
-    """of each sample: arrays [samples]; the hyperparameters and the length are its task's"""
+    """of each sample: arrays [samples]; the hyperparameters and the length are the run's"""
     wanted: np.ndarray
     """[samples] values of the target's `value_of`"""
 
-    @property
-    def times(self) -> dict[str, np.ndarray]:
-        """Progress and length of training, as `metaevo.components.signals` defines them."""
-        length = np.log(np.asarray(self.contexts.num_updates, np.float32)) / 10.0
-        return {"progress": np.asarray(self.contexts.progress), "length": length}
-
     def inputs(self, target: Target) -> dict[str, np.ndarray]:
         """Return the inputs of formulas, [samples] each."""
-        return target.inputs_of(self.scalars) | {name: self.times[name] for name in target.times}
+        return target.inputs_of(self.scalars) | {"progress": np.asarray(self.contexts.progress)}
 
     def with_inputs(self, target: Target, inputs: Mapping[str, np.ndarray]) -> "Records":
         """Return the records with other inputs of formulas; `wanted` stays."""
         contexts = self.contexts.replace(progress=inputs["progress"])
-        if "length" in inputs:
-            contexts = contexts.replace(num_updates=np.exp(10.0 * inputs["length"]))
         return self._replace(scalars=target.scalars_of(inputs), contexts=contexts)
 
 
 def record(
-    experiments: Sequence[Experiment],
+    experiment: Experiment,
     meta_params: MetaParams,
     part: Part,
     target: Target,
@@ -65,57 +57,54 @@ def record(
     """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
-        experiments: the evolved parts on each task of the evolution.
+        experiment: of the evolution.
         meta_params: of all parts.
         part: the part to record.
         target: of its slot.
         check_stop: raises if the run has to stop.
 
     Returns:
-        finite samples from all tasks and times.
+        finite samples from all times.
     """
-    rng = np.random.default_rng(experiments[0].settings.run.seed)
+    settings, evolved = experiment.settings, experiment.evolved
+    rng = np.random.default_rng(settings.run.seed)
     scalars, contexts = [], []
-    for experiment in experiments:
-        settings, evolved = experiment.settings, experiment.evolved
-        task = experiment.task(evolved.functions(), meta_params)
-        seen: list[np.ndarray] = []
-        listener = part._replace(component=target.listened(part.component, seen))
-        listening = evolved._replace(parts=evolved.parts | {part.name: listener}).functions()
-        learner = experiment.task(listening, meta_params).learner
-        population = Population(
-            task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
-        )
-        # One agent at a time: a device with a single thread waits for itself if it is to hand over
-        # more than 100 kB at once.
-        listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
-        keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
-        agents = population.init(keys)
-        for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
-            check_stop()
-            agents = population.advance(agents, updates - agents.updates)
-            states, of_agents = population.states(agents), []
-            for agent in range(AGENTS):
-                seen.clear()
-                state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
-                jax.block_until_ready(
-                    listen(state, settings.hyperparams, meta_params, task.env_params)
-                )
-                of_agents.append(np.stack(seen))
-            found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
-            found = found[np.isfinite(found).all(axis=1)]
-            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(experiments))]
-            scalars.append(found[chosen])
-            done = updates / population.num_updates
-            frames = done * num_frames(learner.config)
-            context = Context(settings.hyperparams, done, population.num_updates, frames)
-            contexts.append(jax.tree.map(functools.partial(np.full, len(chosen)), context))
+    task = experiment.task(evolved.functions(), meta_params)
+    seen: list[np.ndarray] = []
+    listener = part._replace(component=target.listened(part.component, seen))
+    listening = evolved._replace(parts=evolved.parts | {part.name: listener}).functions()
+    learner = experiment.task(listening, meta_params).learner
+    population = Population(
+        task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
+    )
+    # One agent at a time: a device with a single thread waits for itself if it is to hand over
+    # more than 100 kB at once.
+    listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
+    keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
+    agents = population.init(keys)
+    for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
+        check_stop()
+        agents = population.advance(agents, updates - agents.updates)
+        states, of_agents = population.states(agents), []
+        for agent in range(AGENTS):
+            seen.clear()
+            state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
+            jax.block_until_ready(listen(state, settings.hyperparams, meta_params, task.env_params))
+            of_agents.append(np.stack(seen))
+        found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
+        found = found[np.isfinite(found).all(axis=1)]
+        chosen = rng.permutation(len(found))[: SAMPLES // TIMES]
+        scalars.append(found[chosen])
+        done = updates / population.num_updates
+        frames = done * num_frames(learner.config)
+        context = Context(settings.hyperparams, done, population.num_updates, frames)
+        contexts.append(jax.tree.map(functools.partial(np.full, len(chosen)), context))
     records = Records(
         np.concatenate(scalars),
         jax.tree.map(lambda *each: np.concatenate(each), *contexts),
         np.empty(0),
     )
-    own = experiments[0].evolved.of(meta_params, part.name)
+    own = evolved.of(meta_params, part.name)
     wanted = values(target.value_of(part), own, records)
     usable = np.isfinite(wanted)
     kept: Records = jax.tree.map(lambda leaf: leaf[usable], records._replace(wanted=wanted))

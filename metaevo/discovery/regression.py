@@ -277,12 +277,12 @@ def _formula(slot: str, target: Target, terms: Terms) -> Config:
     text = text_of(terms) + target.known
     if target.known and not terms:
         text = target.known.strip().replace("- ", "-", 1)
-    named = Named()
+    named = _Named()
     tree = named.visit(ast.parse(text, mode="eval"))
     return Config(slot, ast.unparse(tree), named.constants, gives=target.gives)  # type: ignore[arg-type]
 
 
-class Named(ast.NodeTransformer):
+class _Named(ast.NodeTransformer):
     """Gives names to the numbers of a formula."""
 
     def __init__(self) -> None:

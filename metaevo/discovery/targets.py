@@ -1,4 +1,4 @@
-"""The quantities that formulas and networks are fitted to, by slot; a schedule needs no records.
+"""The quantities that formulas are fitted to, by slot.
 
 Of a loss it is the slope, as learners use only the slope: two losses with values that agree to a
 percent may push predictions near zero error in opposite directions. A policy loss contains
@@ -19,7 +19,7 @@ import optax
 from metaevo.components import signals
 from metaevo.components.component import Component
 from metaevo.components.parts import Part
-from metaevo.components.signals import FEATURES, SIGNALS, TIMES, Seen
+from metaevo.components.signals import FEATURES, SIGNALS, Seen
 from purerl.types import Context, PyTree
 
 OF_ARRAY = 32
@@ -30,7 +30,7 @@ ValueOf = Callable[[Any, jax.Array, Context], jax.Array]
 
 
 class Target(NamedTuple):
-    """The quantity that formulas and networks for a slot are fitted to."""
+    """The quantity that formulas for a slot are fitted to."""
 
     what: str
     """description"""
@@ -44,8 +44,6 @@ class Target(NamedTuple):
     """from scalars [samples, k] to the inputs of formulas, [samples] each"""
     scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
     """inverse of `inputs_of`"""
-    times: tuple[str, ...] = ("progress",)
-    """further inputs of formulas, of `Records.times`"""
     known: str = ""
     """the fixed end of every formula; the search finds the rest"""
 
@@ -172,6 +170,5 @@ TARGETS: dict[str, Target] = {
         step_of,
         lambda scalars: dict(zip(FEATURES, scalars.T, strict=True)),
         lambda inputs: np.stack([inputs[name] for name in FEATURES], axis=1),
-        TIMES,
     ),
 }

@@ -5,7 +5,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-AcrossTasks = Literal["mean", "rank", "worst_third"]
+AcrossTasks = Literal["mean", "rank"]
 FITNESS_LIMIT = 1e15
 """Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 
@@ -14,15 +14,11 @@ def combine(kind: AcrossTasks, scores: jax.Array) -> jax.Array:
     """Combine scores [tasks, candidates] to a fitness [candidates], NaN where a candidate failed.
 
     `mean` is for comparable scores. `rank`, the mean of the ranks within the tasks, in [0, 1],
-    needs no scale. `worst_third` is the mean of the lowest third of a candidate's scores
-    (conditional value at risk).
+    needs no scale.
     """
     failed = ~jnp.all(jnp.isfinite(scores), axis=0)
     if kind == "rank":
         combined = jnp.mean(jax.vmap(ranks)(scores), axis=0)
-    elif kind == "worst_third":
-        count = max(1, round(len(scores) / 3))
-        combined = jnp.mean(jnp.sort(scores, axis=0)[:count], axis=0)
     else:
         combined = jnp.mean(scores, axis=0)
     return jnp.where(failed, jnp.nan, combined)
@@ -37,16 +33,6 @@ def ranks(scores: jax.Array) -> jax.Array:
     below = jnp.sum(scores[None, :] < scores[:, None], axis=1)
     level = jnp.sum(scores[None, :] == scores[:, None], axis=1) - 1
     return (below + 0.5 * level) / (len(scores) - 1)
-
-
-def ranks_in_pairs(scores: jax.Array) -> jax.Array:
-    """Return 1 for the better of each antithetic pair, 0 for the other, 0.5 for a tie.
-
-    The members of a pair are half of the last axis apart, [..., 2 x pairs]; non-finite scores lose.
-    """
-    first, second = jnp.split(jnp.where(jnp.isfinite(scores), scores, -jnp.inf), 2, axis=-1)
-    wins = jnp.where(first == second, 0.5, (first > second).astype(jnp.float32))
-    return jnp.concatenate([wins, 1.0 - wins], axis=-1)
 
 
 def with_worst_for_failed(fitness: jax.Array) -> jax.Array:

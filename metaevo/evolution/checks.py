@@ -14,9 +14,7 @@ from metaevo.evolution.problem import (
     Evaluation,
     MetaProblem,
     draw_task,
-    evaluate_with_mean,
     fix_task,
-    has_tasks,
     tasks_per_generation,
     validation_tasks,
 )
@@ -35,10 +33,13 @@ def check_evolution(
     problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig
 ) -> None:
     """Check that a strategy and its generations fit a problem, the devices and their memory."""
-    _check_tasks(problem, strategy, config)
+    if config.across_tasks != "mean" and tasks_per_generation(problem) < 2:
+        raise ConfigError(
+            f"evolution.across_tasks = {config.across_tasks!r}: a generation has one task; needs "
+            "several (tasks_per_generation)"
+        )
     rows = strategy.population_size * config.seeds_per_candidate * tasks_per_generation(problem)
     rows += config.validation_seeds * validation_tasks(problem)
-    rows += config.reference_seeds * (tasks_per_generation(problem) + validation_tasks(problem))
     if rows > LIMIT:
         raise ConfigError(
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
@@ -58,51 +59,6 @@ def check_evolution(
     if wanted is not None and wanted % jax.process_count():
         raise ConfigError(
             f"evolution.num_devices = {wanted}: {jax.process_count()} processes must share them"
-        )
-
-
-def _check_tasks(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> None:
-    """Raise unless a generation's tasks can be combined and, if asked, shared by pairs."""
-    _check_references(problem, config)
-    tasks, candidates = tasks_per_generation(problem), strategy.population_size
-    if config.across_tasks != "mean" and tasks < 2:
-        raise ConfigError(
-            f"evolution.across_tasks = {config.across_tasks!r}: a generation has one task; needs "
-            "several (tasks_per_generation)"
-        )
-    if not config.paired_tasks:
-        return
-    if not has_tasks(problem):
-        raise ConfigError("evolution.paired_tasks = true: needs a distribution of tasks")
-    if strategy.algorithm != "Open_ES":
-        raise ConfigError(
-            f"evolution.paired_tasks = true: strategy.algorithm = {strategy.algorithm!r} has no "
-            "antithetic pairs; needs Open_ES"
-        )
-    if config.across_tasks != "mean":
-        raise ConfigError(
-            f"evolution.across_tasks = {config.across_tasks!r}: with evolution.paired_tasks a "
-            "candidate has one task; leave it out"
-        )
-    if candidates % (2 * tasks):
-        raise ConfigError(
-            f"strategy.population_size = {candidates}: with evolution.paired_tasks it must be a "
-            f"multiple of {2 * tasks}, pairs on each of {tasks} tasks"
-        )
-
-
-def _check_references(problem: MetaProblem, config: EvolutionConfig) -> None:
-    """Raise if there is no reference, or its scores change nothing."""
-    given = f"evolution.reference_seeds = {config.reference_seeds}"
-    if not config.reference_seeds:
-        return
-    if not (has_tasks(problem) and hasattr(problem, "reference")):
-        raise ConfigError(f"{given}: needs tasks, on which a hand-written reference is trained")
-    if config.paired_tasks or config.across_tasks == "rank":
-        ranked = "paired_tasks = true" if config.paired_tasks else "across_tasks = 'rank'"
-        raise ConfigError(
-            f"{given}: has no effect with evolution.{ranked}, as ranks within a task need no "
-            "scale; leave one of them out"
         )
 
 
@@ -135,7 +91,7 @@ def check_evaluation(problem: MetaProblem) -> list[str]:
 
     def evaluate(key):
         meta_params, task = problem.init(key), draw_task(problem, key, 0)
-        return evaluate_with_mean(fix_task(problem, task), key, meta_params, meta_params)
+        return fix_task(problem, task).evaluate(key, meta_params)
 
     found: Any = jax.eval_shape(evaluate, jax.random.key(0))
     if not isinstance(found, Evaluation):

@@ -116,7 +116,7 @@ def _program(problem: MetaProblem) -> devices.RowMap:
 
     def row(inputs: PlainDict) -> Any:
         key = jax.random.wrap_key_data(inputs["key"])
-        return evaluate_alone(problem, key, inputs["meta_params"])._replace(gradient=None)
+        return evaluate_alone(problem, key, inputs["meta_params"])
 
     chunk_size = devices.choose_chunk_size(2**30, bytes_per_evaluation(problem))
     program = devices.RowMap(row, chunk_size=chunk_size)

@@ -5,6 +5,7 @@ share of the agents, and gathers the fitness. The host only starts blocks.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +20,6 @@ from metaevo.evolution import devices, strategies
 from metaevo.evolution.across_tasks import (
     AcrossTasks,
     combine,
-    ranks_in_pairs,
     with_worst_for_failed,
 )
 from metaevo.evolution.layout import Layout
@@ -33,7 +33,6 @@ from metaevo.evolution.problem import (
     tasks_per_generation,
     validation_tasks,
 )
-from metaevo.evolution.references import Draw, References
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
@@ -53,16 +52,8 @@ class EvolutionConfig:
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
     across_tasks: AcrossTasks = "mean"
-    """how the scores on a generation's tasks become a candidate's fitness: their mean, the mean of
-    its ranks within each task, or the mean of the worst third"""
-    reference_seeds: Annotated[int, Ge(0)] = 0
-    """agents of the hand-written reference, trained anew on every drawn task; a score is then
-    relative to theirs on the same draw. 0 for the score that the reference has at the full length
-    and without draws"""
-    paired_tasks: bool = False
-    """evaluate each antithetic pair on one task and rank it within the pair, instead of every
-    candidate on all tasks (for strategies that mirror the first half in the second, such as
-    Open_ES)"""
+    """how the scores on a generation's tasks become a candidate's fitness: their mean, or the mean
+    of its ranks within each task"""
     validation_every: Annotated[int, Gt(0)] = 5
     """generations between two evaluations of the mean on the fixed validation keys; the last
     generation's is always evaluated"""
@@ -87,8 +78,6 @@ class State(struct.PyTreeNode):
     """meta-parameters with the best validation so far (for algorithms without a mean)"""
     elite_fitness: jax.Array
     """[] their validation fitness, -inf before the first"""
-    references: Any = ()
-    """[validation_tasks] scores of the reference, NaN before they are trained; () without"""
 
 
 class Traced(NamedTuple):
@@ -118,7 +107,7 @@ class Evolution:
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         seeds, tasks = config.seeds_per_candidate, tasks_per_generation(problem)
-        rows = self.population_size * seeds // (tasks if config.paired_tasks else 1)
+        rows = self.population_size * seeds
         self.chunk_size = (
             min(config.chunk_size, -(-rows // self.num_devices))
             if config.chunk_size
@@ -128,20 +117,11 @@ class Evolution:
             self.population_size,
             seeds,
             tasks,
-            config.paired_tasks,
             validation_tasks(problem),
             config.validation_seeds,
             stride=self.chunk_size * self.num_devices,
         )
         self.evaluations = self.layout.evaluations
-        self.references = References(
-            problem,
-            config.reference_seeds,
-            tasks,
-            self.layout.validation_tasks if config.validation_seeds else 0,
-            chunk_size=min(config.reference_seeds, self.chunk_size),
-            num_devices=self.num_devices,
-        )
         self._programs: list[PyTree] = []  # the compiled block, shared with those `with_settings`
         self._start = jax.jit(self._init)
 
@@ -210,7 +190,6 @@ class Evolution:
             generation=jnp.int32(0),
             elite=self.problem.init(elite_key),
             elite_fitness=jnp.float32(-jnp.inf),
-            references=self.references.init(),
         )
 
     def run_block(self, state: State, generations: int) -> tuple[State, dict[str, np.ndarray]]:
@@ -243,16 +222,10 @@ class Evolution:
         """Return other results of the strategy for the report, as rows of a table."""
         return self.strategy.others(jax.device_get(devices.first(state.strategy)))
 
-    def ancestors(self, state: State) -> list[PlainDict]:
-        """Return where the result comes from, as rows of a table with the result last."""
-        found = jax.device_get(self.result(state))
-        return self.strategy.ancestors(jax.device_get(devices.first(state.strategy)), found)
-
     @property
     def frames_per_generation(self) -> int:
         """Mean environment steps of a generation, without validation."""
-        agents = self.evaluations + self.layout.tasks * self.config.reference_seeds
-        return agents * frames_per_evaluation(self.problem)
+        return self.evaluations * frames_per_evaluation(self.problem)
 
     def frames(self, generations: int) -> int:
         """Return the environment steps of that many generations, validation included.
@@ -262,9 +235,8 @@ class Evolution:
         """
         due = self._is_validated(np.arange(generations), self.config.generations - 1)
         validations = int(np.sum(due))
-        agents = validations * self.config.validation_seeds
-        agents += self.config.reference_seeds if validations else 0
-        validation = agents * self.layout.validation_tasks * frames_per_evaluation(self.problem)
+        agents = validations * self.config.validation_seeds * self.layout.validation_tasks
+        validation = agents * frames_per_evaluation(self.problem)
         return generations * self.frames_per_generation + validation
 
     def _is_validated(self, generation: Any, last: Any) -> Any:
@@ -280,19 +252,16 @@ class Evolution:
 
     def _judged(self, evaluation: Evaluation) -> tuple[Evaluation, jax.Array]:
         """Return each candidate's means [population_size], and the fitness for the strategy."""
-        layout, config = self.layout, self.config
-        by_task = jax.tree.map(lambda leaf: jnp.mean(layout.of_tasks(leaf), axis=2), evaluation)
-        if layout.paired:
-            means = jax.tree.map(layout.by_candidate, by_task)
-            return means, layout.by_candidate(ranks_in_pairs(by_task.fitness))
+        of_tasks = self.layout.of_tasks
+        by_task = jax.tree.map(lambda leaf: jnp.mean(of_tasks(leaf), axis=2), evaluation)
         means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), by_task)
-        told = combine(config.across_tasks, by_task.fitness)
+        told = combine(self.config.across_tasks, by_task.fitness)
         return means, with_worst_for_failed(told)
 
-    def _frames(self, draw: Draw, validation_agents: jax.Array) -> Any:
+    def _frames(self, draw: Callable[..., PyTree], validation_agents: jax.Array) -> Any:
         """Return the environment steps of a generation, [] int32; None if all have as many.
 
-        `validation_agents`, [] int32, are the agents on each validation task, with the reference's.
+        `validation_agents`, [] int32, are the agents on each validation task.
         """
         count: Any = getattr(self.problem, "frames_of", None)
         if count is None:
@@ -301,9 +270,8 @@ class Evolution:
         def total(validating, tasks):
             return jnp.sum(jax.vmap(lambda each: count(draw(validating, each)))(jnp.arange(tasks)))
 
-        own = self.layout.rows + self.config.reference_seeds
         validation = total(True, self.layout.validation_tasks) * validation_agents
-        return total(False, self.layout.tasks) * own + validation
+        return total(False, self.layout.tasks) * self.layout.rows + validation
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
@@ -338,21 +306,19 @@ class Evolution:
             return jnp.where(validating, fixed, own)
 
         due = self._is_validated(state.generation, traced.last)
-        references = self.references.train(draw, key_of, due, state.references)
 
         def task_of(row):
             validating, number, *_ = layout.place(row)
-            return draw(validating, number), *references.of(validating, number)
+            return draw(validating, number)
 
         def evaluate(row, task):
             validating, number, candidate, index = layout.place(row)
             meta_params = jax.tree.map(
                 lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
             )
-            if strategy.common_keys:
-                index = jnp.where(validating, index, index % config.seeds_per_candidate)
+            index = jnp.where(validating, index, index % config.seeds_per_candidate)
             key = key_of(validating, number, index)
-            return strategy.evaluate(fix_task(self.problem, *task), key, meta_params, mean)
+            return fix_task(self.problem, task).evaluate(key, meta_params)
 
         evaluation = devices.map_rows(
             evaluate,
@@ -388,7 +354,7 @@ class Evolution:
         for name, values in evaluation.metrics.items():
             values = layout.of_tasks(values)
             metrics[name] = _mean(values, jnp.isfinite(values))
-        agents = jnp.where(due, config.validation_seeds, 0) + references.agents
+        agents = jnp.where(due, config.validation_seeds, 0)
         if (frames := self._frames(draw, agents)) is not None:
             metrics["frames"] = frames
         state = State(
@@ -396,7 +362,6 @@ class Evolution:
             generation=state.generation + 1,
             elite=elite,
             elite_fitness=jnp.where(improved, fitness_of_mean, state.elite_fitness),
-            references=references.validation,
         )
         return state, metrics
 

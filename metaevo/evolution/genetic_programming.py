@@ -28,8 +28,7 @@ from flax import struct
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import genealogy, postfix, variation
-from metaevo.evolution.genealogy import NOBODY, Birth, Genealogy
+from metaevo.evolution import postfix, variation
 from metaevo.evolution.postfix import Program
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, programs_of
 from metaevo.evolution.strategy import Strategy, StrategyConfig
@@ -48,7 +47,6 @@ CHANCES = {
     "drawn": 0.05,
 }
 """Probabilities of the operations that make newcomers; "drawn" is a program of the pool."""
-OPERATIONS = list(CHANCES)
 WITH_SURVIVOR, DRAWN = 0, len(CHANCES) - 1
 TRIES = 8
 """Variations that are made for each newcomer."""
@@ -81,13 +79,6 @@ class State(struct.PyTreeNode):
     """[] int32, programs that were written into it"""
     pool: PyTree
     """[pool] programs drawn before generation 0"""
-    births: Birth
-    """[newcomers] of the last `ask`"""
-    genealogy: Genealogy
-    numbers: jax.Array
-    """[E] int32, of the survivors in the genealogy; NOBODY before generation 0"""
-    generation: jax.Array
-    """[] int32, generations done"""
 
 
 class GeneticProgramming(Strategy):
@@ -141,17 +132,13 @@ class GeneticProgramming(Strategy):
             seen=seen.at[:count].set(outputs),
             trained=jnp.int32(count),
             pool=pool,
-            births=genealogy.born_of_nobody(self.population_size - count, DRAWN),
-            genealogy=genealogy.begin(programs, memory),
-            numbers=jnp.full(count, NOBODY, jnp.int32),
-            generation=jnp.int32(0),
         )
 
     def ask(self, key: jax.Array, state: PyTree) -> tuple[MetaParams, PyTree]:
         """Return the survivors, followed by newcomers."""
         wanted = self.population_size - self._survivors
         keys = jax.random.split(key, TRIES * wanted)
-        made, births = jax.vmap(self._vary, in_axes=(0, None))(keys, state)
+        made = jax.vmap(self._vary, in_axes=(0, None))(keys, state)
         outputs = jax.vmap(self._problem.fingerprint)(made)
         known = jax.vmap(self._problem.fingerprint)(state.programs)
         is_new = self._first_of_kind(jnp.concatenate([state.seen, known, outputs]))[-len(keys) :]
@@ -166,10 +153,9 @@ class GeneticProgramming(Strategy):
         return population, state.replace(
             seen=state.seen.at[places].set(outputs[chosen]),
             trained=state.trained + wanted,
-            births=_at(births, chosen),
         )
 
-    def _vary(self, key: jax.Array, state: State) -> tuple[PyTree, Birth]:
+    def _vary(self, key: jax.Array, state: State) -> PyTree:
         """Return a variation of a survivor, or a program of the pool, as all are at first."""
         pick_key, kind_key, size_key, key = jax.random.split(key, 4)
         parents, stranger, number = self._pick(pick_key, state)
@@ -191,17 +177,10 @@ class GeneticProgramming(Strategy):
         ]
         codes, constants = (jax.lax.select_n(kind, *each) for each in zip(*results, strict=True))
         codes, constants = variation.limited(own, (codes, constants), self._problem.depth)
-        child = {
+        return {
             "codes": mother["codes"].at[number].set(codes),
             "constants": mother["constants"].at[number].set(constants),
         }
-        is_other = (kind == DRAWN) & (len(mother["codes"]) == 1)
-        numbers = state.numbers[parents]
-        return child, Birth(
-            mother=jnp.where(is_other, NOBODY, numbers[0]),
-            father=jnp.where(kind == WITH_SURVIVOR, numbers[1], NOBODY),
-            operation=kind,
-        )
 
     def _pick(self, key: jax.Array, state: State) -> tuple[jax.Array, PyTree, jax.Array]:
         """Return the winners of two tournaments [2], one of the pool, and which program to vary."""
@@ -249,27 +228,12 @@ class GeneticProgramming(Strategy):
         is_spare = better_twins(score, codes) >= TWINS
         order = jnp.lexsort((-score, ~is_front, is_spare))
         kept = order[: self._survivors]
-        programs, generations = _at(population, kept), before[kept] + 1.0
-        nobody = genealogy.born_of_nobody(self._survivors, DRAWN)
-        births = jax.tree.map(lambda *each: jnp.concatenate(each), nobody, state.births)
-        ring, numbers = genealogy.record(
-            state.genealogy,
-            jnp.append(state.numbers, jnp.full(len(state.births.mother), NOBODY))[kept],
-            programs,
-            _at(births, kept),
-            state.generation,
-            returned[kept],
-            generations,
-        )
         return state.replace(
-            programs=programs,
+            programs=_at(population, kept),
             mean=mean[kept],
             returned=returned[kept],
-            generations=generations,
+            generations=before[kept] + 1.0,
             noise=noise,
-            genealogy=ring,
-            numbers=numbers,
-            generation=state.generation + 1,
         )
 
     def best(self, state: PyTree) -> MetaParams:
@@ -292,25 +256,6 @@ class GeneticProgramming(Strategy):
                 "program": self._problem.text(_at(state.programs, row)),
             }
             for size, row in sorted(rows.items())
-        ]
-
-    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
-        """Return the line of mothers of a program, from the first one to itself."""
-        ring: Genealogy = state.genealogy
-
-        def text(place: int | None) -> str:
-            return "" if place is None else self._problem.text(_at(ring.programs, place))
-
-        return [
-            {
-                "generation": int(ring.generation[place]),
-                "operation": OPERATIONS[int(ring.birth.operation[place])],
-                "score": float(ring.score[place]),
-                "generations": int(ring.generations[place]),
-                "program": text(place),
-                "donor": text(genealogy.place_of(ring, int(ring.birth.father[place]))),
-            }
-            for place in genealogy.line(ring, found)
         ]
 
 

@@ -32,22 +32,15 @@ class Layout:
     seeds: int
     """seeds of a candidate on a task"""
     tasks: int
-    paired: bool
-    """whether each task has some antithetic pairs of its own, instead of all candidates"""
     validation_tasks: int
     validation_seeds: int
     stride: int
     """rows of a chunk on all devices"""
 
     @property
-    def group(self) -> int:
-        """Candidates of a task."""
-        return self.population_size // self.tasks if self.paired else self.population_size
-
-    @property
     def rows(self) -> int:
         """Rows of a task that are evaluated."""
-        return self.group * self.seeds
+        return self.population_size * self.seeds
 
     @property
     def task_rows(self) -> int:
@@ -87,33 +80,19 @@ class Layout:
         row = jnp.where(validating, row - self.candidate_rows, row)
         rows = jnp.where(validating, self.validation_rows, self.task_rows)
         task, index = row // rows, row % rows
-        local = jnp.minimum(index // self.seeds, self.group - 1)
-        return Place(validating, task, self._candidate(task, local), index)
+        candidate = jnp.minimum(index // self.seeds, self.population_size - 1)
+        return Place(validating, task, candidate, index)
 
     def of_tasks(self, values: jax.Array) -> jax.Array:
-        """Return the values of the candidates' rows, [tasks, group, seeds, ...]."""
+        """Return the values of the candidates' rows, [tasks, population_size, seeds, ...]."""
         rest = values.shape[1:]
         own = values[: self.candidate_rows].reshape(self.tasks, self.task_rows, *rest)
-        return own[:, : self.rows].reshape(self.tasks, self.group, self.seeds, *rest)
+        return own[:, : self.rows].reshape(self.tasks, self.population_size, self.seeds, *rest)
 
     def of_validation(self, values: jax.Array) -> jax.Array:
         """Return the values of validation, [validation_tasks, validation_seeds]."""
         own = values[self.candidate_rows :].reshape(-1, self.validation_rows)
         return own[:, : self.validation_seeds]
-
-    def by_candidate(self, values: jax.Array) -> jax.Array:
-        """Order values [tasks, group, ...] of pairs by candidate, [population_size, ...]."""
-        task, local = jnp.divmod(jnp.arange(self.population_size), self.group)
-        candidates = self._candidate(task, local)
-        flat = values.reshape(self.population_size, *values.shape[2:])
-        return jnp.zeros_like(flat).at[candidates].set(flat)
-
-    def _candidate(self, task: jax.Array, local: jax.Array) -> jax.Array:
-        """Return the number of a task's candidate; pairs are half a population apart."""
-        if not self.paired:
-            return local
-        half = self.group // 2
-        return task * half + local % half + (local // half) * (self.population_size // 2)
 
     def _whole(self, rows: int) -> int:
         return -(-rows // self.stride) * self.stride

@@ -28,9 +28,6 @@ class Evaluation(NamedTuple):
     """[] float32, higher is better; not finite if the candidate failed."""
     metrics: dict[str, jax.Array]
     """each [] float32; logged as means over the candidates of a generation."""
-    gradient: PyTree = None
-    """[...] estimate of the gradient of the fitness, like the meta-parameters; None for
-    strategies that do not use it"""
 
 
 class Programs(NamedTuple):
@@ -60,11 +57,9 @@ class MetaProblem(Protocol):
     its third argument. Candidates of a generation share their tasks, and the task is not batched:
     in a `lax.switch` on it, only the drawn branch runs.
 
-    Such a problem may have four more attributes: `tasks_per_generation` (by default 1),
-    `validation_tasks` (by default as many), `frames_of(task)`, the environment steps of an
-    evaluation, an int32 scalar, and `reference(key, task)`, the score of a baseline on a task, a
-    finite float32 scalar. With `evolution.reference_seeds`, `evaluate` then takes the mean score of
-    the baseline on the task as its fourth argument, which must have a default.
+    Such a problem may have three more attributes: `tasks_per_generation` (by default 1),
+    `validation_tasks` (by default as many) and `frames_of(task)`, the environment steps of an
+    evaluation, an int32 scalar.
 
     A problem whose meta-parameters are programs has an attribute `programs`, see `Programs`.
     """
@@ -83,13 +78,12 @@ TASK = 2**31 - 1
 class FixedTask:
     """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
 
-    def __init__(self, problem: Any, task: PyTree, *reference: jax.Array):
-        self.init, self.differentiable = problem.init, getattr(problem, "differentiable", True)
-        self._problem, self._task, self._reference = problem, task, reference
+    def __init__(self, problem: Any, task: PyTree):
+        self.init, self._problem, self._task = problem.init, problem, task
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
         """Evaluate one candidate on the task."""
-        found: Evaluation = self._problem.evaluate(key, meta_params, self._task, *self._reference)
+        found: Evaluation = self._problem.evaluate(key, meta_params, self._task)
         return found
 
 
@@ -120,55 +114,14 @@ def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
     return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
 
 
-def fix_task(problem: MetaProblem, task: PyTree, *reference: jax.Array) -> MetaProblem:
-    """Return the problem with a task from `draw_task`, and the score of the reference on it."""
-    return FixedTask(problem, task, *reference) if has_tasks(problem) else problem
+def fix_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
+    """Return the problem with a task from `draw_task`."""
+    return FixedTask(problem, task) if has_tasks(problem) else problem
 
 
 def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
     """Evaluate one candidate, on a task that depends on the key."""
     return fix_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
-
-
-def evaluate_with_mean(
-    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, mean: MetaParams
-) -> Evaluation:
-    """Evaluate a candidate, for self-play against the strategy's mean.
-
-    If the problem has `evaluate_against(key, meta_params, mean)`, it receives the mean, which is
-    part of the strategy's state and so of every checkpoint. Otherwise `evaluate` is called.
-    """
-    against = getattr(problem, "evaluate_against", None)
-    found: Evaluation = (
-        problem.evaluate(key, meta_params) if against is None else against(key, meta_params, mean)
-    )
-    return found
-
-
-def ascend(
-    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, window: int
-) -> Evaluation:
-    """Evaluate with a gradient, for the strategy `meta_gradient`.
-
-    A problem may define `ascend(key, meta_params, window)`, which truncates derivatives after
-    `window` updates. Otherwise `evaluate` is differentiated.
-
-    Raises:
-        ValueError: if `problem.differentiable` is False.
-    """
-    if not getattr(problem, "differentiable", True):
-        raise ValueError("the fitness is not differentiable")
-    own = getattr(problem, "ascend", None)
-    if own is not None:
-        found: Evaluation = own(key, meta_params, window)
-        return found
-
-    def fitness(meta_params):
-        evaluation = problem.evaluate(key, meta_params)
-        return evaluation.fitness, evaluation
-
-    gradient, evaluation = jax.grad(fitness, has_aux=True)(meta_params)
-    return Evaluation(evaluation.fitness, evaluation.metrics, gradient)
 
 
 def frames_per_evaluation(problem: MetaProblem) -> int:

@@ -1,4 +1,4 @@
-"""Build a `Strategy` from settings: evosax, meta-gradients, programs, or a user-defined one."""
+"""Build a `Strategy` from settings: evosax, programs, or a user-defined one."""
 
 import dataclasses
 import inspect
@@ -9,22 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from evosax.algorithms import distribution_based_algorithms
 
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import evosax_strategy, genetic_programming
 from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
 from metaevo.evolution.genetic_programming import GeneticProgramming
-from metaevo.evolution.meta_gradient import MetaGradient
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.custom import is_custom
 from purerl.types import PyTree
 
-META_GRADIENT, GENETIC_PROGRAMMING = "meta_gradient", genetic_programming.NAME
-REQUIRED = (
-    "init", "ask", "tell", "best", "evaluate", "current_sigma", "others", "ancestors", "check"
-)  # fmt: skip
+GENETIC_PROGRAMMING = genetic_programming.NAME
+REQUIRED = "init", "ask", "tell", "best", "current_sigma", "others", "check"
 
 
 class GivenStrategy(StrategyConfig):
@@ -71,12 +68,10 @@ def make(
     name = config.algorithm
     if is_custom(name):
         return _construct(config)
-    if name == META_GRADIENT:
-        return MetaGradient(config)
     if name == GENETIC_PROGRAMMING:
         return GeneticProgramming(config, problem)
     if name not in ALGORITHMS:
-        known = [*ALGORITHMS, META_GRADIENT, GENETIC_PROGRAMMING]
+        known = [*ALGORITHMS, GENETIC_PROGRAMMING]
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
         raise ConfigError(
             f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
@@ -100,7 +95,7 @@ def checked(
         method = "ask"
         population, asked = own.ask(key, state)
         method = "tell"
-        told = own.tell(key, population, Evaluation(jnp.zeros(size), {}, population), asked)
+        told = own.tell(key, population, Evaluation(jnp.zeros(size), {}), asked)
         method = "best"
         return population, state, told, own.best(told)
 
@@ -151,15 +146,14 @@ def _kind(config: StrategyConfig) -> Any:
     if isinstance(config, GivenStrategy):
         return config.strategy
     if is_custom(config.algorithm):
-        return consent.load("strategy.algorithm", config.algorithm)
-    own = {META_GRADIENT: MetaGradient, GENETIC_PROGRAMMING: GeneticProgramming}
-    return own.get(config.algorithm, EvosaxStrategy)
+        return code.load("strategy.algorithm", config.algorithm)
+    return GeneticProgramming if config.algorithm == GENETIC_PROGRAMMING else EvosaxStrategy
 
 
 def _construct(config: StrategyConfig) -> Strategy:
     """Call a user-defined class with the settings that it accepts."""
     where = f"strategy.algorithm = {show(config.algorithm)}"
-    cls = consent.load("strategy.algorithm", config.algorithm)
+    cls = code.load("strategy.algorithm", config.algorithm)
     if not isinstance(cls, type):
         raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
     _check_methods(where, cls)
@@ -178,7 +172,7 @@ def _construct(config: StrategyConfig) -> Strategy:
 
 def _check_methods(where: str, strategy: Any) -> None:
     missing = [name for name in REQUIRED if not callable(getattr(strategy, name, None))]
-    missing += [name for name in ("has_mean", "common_keys") if not hasattr(strategy, name)]
+    missing += [] if hasattr(strategy, "has_mean") else ["has_mean"]
     missing += sorted(getattr(strategy, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_with_mean
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
 from purerl.types import PyTree
 
 
@@ -40,8 +40,6 @@ class Strategy(Protocol):
     has_mean: bool = False
     """whether `best` is a mean, and so the result of a run; otherwise the result is the `best` of
     any generation that scored highest on the validation keys"""
-    common_keys: bool = True
-    """whether the candidates of a generation are evaluated on the same keys"""
     perturbs: bool = True
     """whether it adds numbers to meta-parameters, which must then be floating-point; otherwise they
     may be integers, as programs are"""
@@ -77,12 +75,6 @@ class Strategy(Protocol):
     def best(self, state: PyTree) -> MetaParams:
         """Return the candidate that would be chosen now; it is evaluated on the validation keys."""
 
-    def evaluate(
-        self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
-    ) -> Evaluation:
-        """Evaluate one candidate on one key; `best` is the result before this generation."""
-        return evaluate_with_mean(problem, key, meta_params, best)
-
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
         return jnp.float32(jnp.nan)
@@ -91,13 +83,6 @@ class Strategy(Protocol):
         """Return other results than the best for the report, as rows of a table; by default none.
 
         Rows with `length` and `score` are also drawn. The state is on the host.
-        """
-        return []
-
-    def ancestors(self, state: PyTree, found: MetaParams) -> list[PlainDict]:
-        """Return where a result comes from for the report, as rows of a table; by default none.
-
-        The result is the last row. The state is on the host.
         """
         return []
 
@@ -111,8 +96,8 @@ class StrategyConfig:
     """Settings of an evolutionary algorithm."""
 
     algorithm: str = "Open_ES"
-    """any of evosax's, by its name there, meta_gradient, genetic_programming, or a strategy of your
-    own as FILE.py:CLASS or MODULE:CLASS"""
+    """any of evosax's, by its name there, genetic_programming, or a strategy of your own as
+    FILE.py:CLASS or MODULE:CLASS"""
     population_size: Annotated[int, Gt(1)] = 64
     """candidates per generation"""
     sigma: Annotated[float, Gt(0)] = 0.1

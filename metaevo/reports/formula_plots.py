@@ -23,33 +23,28 @@ def plot_formulas(
     learned: PlainMapping,
     path: plots.PathLike,
     *,
-    networks: Sequence[PlainMapping] = (),
     ylabel: str,
 ) -> Path:
-    """Draw the score of every formula over its length, and networks at the right end.
+    """Draw the score of every formula over its length, and the learned part at the right end.
 
     Args:
         formulas: each with length, iqm, interval (low, high).
         hand_written: each with name, length (None: not drawn), iqm, interval.
         learned: numbers (how many it has), iqm, interval.
         path: output path of the PNG.
-        networks: smaller ones, like `learned`, which comes last.
         ylabel: name of the score.
     """
     figure = plots.new_figure(4.6)
     axes = plots.style_axes(figure.subplots(), "length of the formula", ylabel)
     known = [each for each in hand_written if each["length"] is not None]
     lengths = [each["length"] for each in [*formulas, *known]]
-    step = max(lengths, default=1) * 0.12 + 1
-    ends = [max(lengths, default=1) + 2 + step * (i + 1) for i in range(len(networks) + 1)]
-    smaller = [{**row, "length": x} for row, x in zip(networks, ends, strict=False)]
+    end = max(lengths, default=1) * 1.12 + 3
     low, high = learned["interval"]
     axes.axhspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
     groups = (
         ("formulas of what was learned", plots.LEARNED, "o", "white", formulas),
         ("hand-written", plots.BLUE, "s", plots.BLUE, known),
-        ("smaller networks", plots.LEARNED, "D", "white", smaller),
-        ("learned", plots.LEARNED, "D", plots.LEARNED, [{**learned, "length": ends[-1]}]),
+        ("learned", plots.LEARNED, "D", plots.LEARNED, [{**learned, "length": end}]),
     )
     for label, color, marker, face, rows in groups:
         if not rows:
@@ -79,8 +74,7 @@ def plot_formulas(
         )
     ticks = sorted(set(lengths))
     kept = [each for i, each in enumerate(ticks) if not i or each - ticks[i - 1] >= 1]
-    numbers = [f"{row['numbers']:,}\nnumbers" for row in [*networks, learned]]
-    axes.set_xticks([*kept, *ends], [*map(str, kept), *numbers])
+    axes.set_xticks([*kept, end], [*map(str, kept), f"{learned['numbers']:,}\nnumbers"])
     axes.margins(x=0.05)
     plots.add_legend(figure, axes)
     return plots.save_figure(figure, path)

@@ -1,12 +1,10 @@
 """Figures of games between learners and of cheap talk, in the style of `metaevo.reports.plots`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
@@ -63,35 +61,17 @@ def plot_meta_episode(
             axes.plot(steps, chances, color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
     plots.style_axes(panels[2], "joint move", "payoff a step")
-    _plot_sides(panels[2], payoffs, "we earn", f"{opponent} earns")
+    panels[2].plot(steps, payoffs[:, 0], color=plots.LEARNED, linewidth=2.4, label="we earn")
+    panels[2].plot(
+        steps,
+        payoffs[:, 1],
+        color=plots.INK,
+        linewidth=1.8,
+        linestyle=DASHED,
+        label=f"{opponent} earns",
+    )
     figure.align_ylabels()
     plots.add_legend(figure, panels[0], panels[2])
-    return plots.save_figure(figure, path)
-
-
-def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
-    """Draw values [steps, 2] of both sides with their labels."""
-    steps = np.arange(1, len(values) + 1)
-    axes.plot(steps, values[:, 0], color=plots.LEARNED, linewidth=2.4, label=ours)
-    axes.plot(steps, values[:, 1], color=plots.INK, linewidth=1.8, linestyle=DASHED, label=theirs)
-
-
-def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots.PathLike) -> Path:
-    """Draw rewards and shares of own coins in the Coin Game; returns `path`.
-
-    `players` has, by name, the rewards per step [episodes, 2] and the shares of coins of the own
-    colour [episodes, 2], ours first.
-    """
-    figure = plots.new_figure(1.2 + 2.6 * len(players), plots.NARROW)
-    panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
-    for row, (name, sides) in zip(panels, players.items(), strict=True):
-        for axes, values, text in zip(
-            row, sides, ("reward a step", "share of own coins"), strict=True
-        ):
-            plots.style_axes(axes, "episode" if row is panels[-1] else "", text)
-            axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
-            _plot_sides(axes, values, "we", "the opponent")
-    plots.add_legend(figure, panels[0, 0])
     return plots.save_figure(figure, path)
 
 
@@ -191,39 +171,3 @@ def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> 
     found = np.tile(middle, (SIDE, 1)).astype(np.float32)
     found[:, place] = np.linspace(low[place], high[place], SIDE)
     return found
-
-
-def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
-    """Draw the places of steered victims; returns `path`.
-
-    `place` is [victims, goals, steps], NaN after the end of an episode; `what` is its name.
-    """
-    figure = plots.new_figure(4.2, plots.NARROW)
-    axes = plots.style_axes(figure.subplots(), "step", what)
-    colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
-    steps = np.arange(1, place.shape[-1] + 1)
-    for courses, goal, color in zip(place.swapaxes(0, 1), goals, colors, strict=True):
-        axes.plot(steps, courses.T, color=color, linewidth=1.2, alpha=0.7)
-        axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
-    return plots.save_figure(figure, path)
-
-
-def plot_traces(
-    measured: Mapping[str, Mapping[str, np.ndarray]],
-    labels: Mapping[str, str],
-    steps: np.ndarray,
-    path: plots.PathLike,
-) -> Path:
-    """Draw measures of networks during training, one panel each; returns `path`.
-
-    `measured` has curves [seeds, updates] by measure and channel; `steps` [updates] are those of
-    the environment.
-    """
-    figure, panels = plots.new_panels(len(measured), 2.9, sharex=True)
-    for axes, (measure, curves) in zip(panels, measured.items(), strict=True):
-        is_last = axes in panels[-2:]
-        plots.style_axes(axes, "environment steps" if is_last else "", labels[measure])
-        plots.plot_means(axes, curves, steps)
-        axes.tick_params(labelbottom=is_last)
-    plots.add_legend(figure, panels[0])
-    return plots.save_figure(figure, path)

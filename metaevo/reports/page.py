@@ -261,12 +261,8 @@ def _heading(text: str) -> str:
     return f"<h2>{escape(text)}</h2>\n" if text else ""
 
 
-def write_report(
-    path: PathLike, title: str, subtitle: str, sections: Iterable[Section], *, head: str = ""
-) -> Path:
+def write_report(path: PathLike, title: str, subtitle: str, sections: Iterable[Section]) -> Path:
     """Write the sections as one HTML file, atomically; returns ``path``.
-
-    ``head`` is HTML that is added to the page's head.
 
     Raises:
         ValueError: an image is not a PNG file or cannot be read, or a table's row does not fit its
@@ -278,7 +274,7 @@ def write_report(
     page = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n{head}</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1>\n<p>{escape(subtitle)}</p></header>\n"
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )

@@ -336,7 +336,12 @@ def plot_learning_curves(
     steps = np.asarray(frames, dtype=np.float64)
     figure = new_figure(5.0)
     axes = style_axes(figure.subplots(), "environment steps", ylabel)
-    plot_means(axes, curves, steps)
+    styles = line_styles(curves)
+    for name, curve in curves.items():
+        scores = np.asarray(curve, dtype=np.float64)
+        label = f"{name} ({counted(len(scores), 'seed')})"
+        draw_mean(axes, steps, scores, label, **styles[name])
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if complete_from is not None and steps[0] < complete_from:
         axes.axvspan(
             0,
@@ -349,13 +354,3 @@ def plot_learning_curves(
         axes.set_xlim(left=min(0.9 * steps[0], steps[0] - 0.01 * np.ptp(steps)))
     add_legend(figure, axes)
     return save_figure(figure, path)
-
-
-def plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) -> None:
-    """Draw the mean over seeds and its 95% interval of curves [seeds, points] by name."""
-    styles = line_styles(curves)
-    for name, curve in curves.items():
-        scores = np.asarray(curve, dtype=np.float64)
-        label = f"{name} ({counted(len(scores), 'seed')})"
-        draw_mean(axes, steps, scores, label, **styles[name])
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))

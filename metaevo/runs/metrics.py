@@ -35,7 +35,7 @@ def numbers(values: Iterable[Any]) -> FloatArray:
 def lines(path: Path) -> Iterator[tuple[bytes, PlainDict]]:
     """Yield each complete line of metrics.jsonl with its record."""
     try:
-        with files.open_file(path) as file:
+        with open(path, "rb") as file:
             for number in itertools.count(1):
                 where = f"{path}, line {number}"
                 line = file.readline(MAX_LINE + 1)

@@ -15,7 +15,6 @@ STEPS = 5120
 FEWEST = 4
 MOST = {
     "seeds": 2,
-    "evaluation.ablation_seeds": 4,
     "evaluation.episodes": 2,
     "evaluation.final_seeds": 8,
     "evaluation.gymnasium": 1,
@@ -23,11 +22,9 @@ MOST = {
     "evaluation.trials": 1,  # with the untuned setting as many agents as on held-out seeds
     "evaluation.tuning_seeds": 2,
     "evolution.generations": 4,
-    "evolution.reference_seeds": 2,
     "evolution.seeds_per_candidate": 2,
     "evolution.validation_every": 2,
     "evolution.validation_seeds": 8,
-    "pbt.rounds": 3,
     "run.evolution_seeds": 2,
     "strategy.population_size": 8,
     "sweep.batch": 4,
@@ -80,7 +77,7 @@ def _quicken_tasks(small: PlainDict) -> None:
     for task in small["tasks"].values():
         rules = task["sample"].items()
         task["sample"] = {name: rule for name, rule in rules if name != "updates"}
-    if small["tasks_per_generation"] is not None and not small["evolution"]["paired_tasks"]:
+    if small["tasks_per_generation"] is not None:
         small["tasks_per_generation"] = min(small["tasks_per_generation"], len(small["tasks"]))
 
 

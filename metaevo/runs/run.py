@@ -19,15 +19,14 @@ from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, DeviceError, changed_keys, files, from_dict, to_dict
+from metaevo.config import ConfigError, DeviceError, changed_keys, code, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
-from metaevo.runs.tracking.destination import destinations
-from metaevo.runs.tracking.tracker import mirrored
+from metaevo.runs.trackers import Trackers
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
@@ -71,6 +70,7 @@ class Run(Generic[S]):
         stop: StopOnSignal,
     ):
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
+        self.trackers = Trackers(directory, settings.run)
         self.before: S | None = None
         """settings of the run before it was resumed"""
         self.resolved: PlainDict = {}
@@ -78,6 +78,7 @@ class Run(Generic[S]):
         if saved is not None:
             self.before = check_same(saved["config"], settings, kind.harmless)
             self.resolved = dict(saved["resolved"])
+            code.refuse_changes(to_dict(settings), self.resolved)
         self._saved = saved
 
     @property
@@ -88,24 +89,23 @@ class Run(Generic[S]):
     def start(self, resolved: PlainDict) -> None:
         """Write config.yaml, with the `resolved` values to keep."""
         run_id = self.resolved.get("run_id", uuid.uuid4().hex)
+        settings = to_dict(self.settings)
+        digests = code.digests(settings) | self.resolved.get(code.RECORDED, {})
         self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
-        self.directory.write_config(to_dict(self.settings), self.resolved, self._saved)
-
-    def mirrored(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which the directory is sent to the trackers of the settings."""
-        settings = self.settings.run
-        to = destinations(to_dict(settings))
-        return mirrored(self.directory, to, wait=settings.track_wait)
+        if digests:
+            self.resolved[code.RECORDED] = digests
+        self.directory.write_config(settings, self.resolved, self._saved)
 
     @contextlib.contextmanager
-    def working(self, *, is_mirrored: bool = True) -> Iterator[None]:
-        """Mirror the directory; after a signal, print the command to continue."""
-        with self.mirrored() if is_mirrored else contextlib.nullcontext():
-            try:
-                yield
-            except StopRequestedError:
-                flags = how_to_continue(self.directory, self.settings)
-                print(f"stopped; continue with: {flags}", file=sys.stderr)
+    def working(self) -> Iterator[None]:
+        """Close the trackers at the end; after a signal, print the command to continue."""
+        try:
+            yield
+        except StopRequestedError:
+            flags = how_to_continue(self.directory)
+            print(f"stopped; continue with: {flags}", file=sys.stderr)
+        finally:
+            self.trackers.close()
 
     def check_stop(self) -> None:
         """Stop the run if a signal has arrived.
@@ -120,17 +120,18 @@ class Run(Generic[S]):
         self.stop.patience = PATIENCE
 
     def log(self, record: PlainDict) -> None:
-        """Add a record to metrics.jsonl, which trackers mirror."""
+        """Add a record to metrics.jsonl, and hand it to the trackers."""
+        record = files.plain(record)
         self.directory.append_metrics(record)
+        self.trackers.log(record)
 
     def log_evaluation(
         self, rows: Sequence[PlainMapping], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log the final comparison, and drop the records of an earlier one.
+        """Log the final comparison.
 
         `rows` are rows of evaluation.json and `frames` the environment steps behind each.
         """
-        self.directory.truncate_metrics("evaluation", 0)
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
             low, high = row["interval"]
             self.log(
@@ -202,6 +203,7 @@ class Run(Generic[S]):
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
+        self.directory.truncate_metrics("evaluation", 0)
         self.directory.report_path.unlink(missing_ok=True)
         self.directory.evaluation_path.unlink(missing_ok=True)
 
@@ -231,10 +233,10 @@ def open_run(
         DiskError: if the directory can no longer be written.
     """
     directory = find_directory(run_dir, kind.name, resume=resume)
-    resume_hint = f"continue with: {how_to_continue(directory, settings)}"
+    resume_hint = f"continue with: {how_to_continue(directory)}"
     with directory.held(f"finished work is saved; {resume_hint}", exclusively=exclusively):
         saved = directory.read_config() if resume else None
-        failing = _device_errors(directory, settings) if alone else contextlib.nullcontext()
+        failing = _device_errors(directory) if alone else contextlib.nullcontext()
         with StopOnSignal(resume_hint) as stop, failing:
             yield Run(kind, settings, directory, saved, stop)
 
@@ -247,7 +249,7 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
     resume = run.before is not None and any(map(os.path.lexists, begun))
     directory = find_directory(path, name, resume=resume)
-    with directory.held(f"continue with: {how_to_continue(run.directory, run.settings)}"):
+    with directory.held(f"continue with: {how_to_continue(run.directory)}"):
         saved = directory.read_config() if resume else None
         yield Run(run.kind, settings, directory, saved, run.stop)
 
@@ -261,12 +263,9 @@ def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> Ru
     return RunDirectory.open(run_dir)
 
 
-def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
+def how_to_continue(run: RunDirectory) -> str:
     """Return the flags that continue a run, and the argument for one from Python."""
-    asks = any(each.needs_confirmation for each in destinations(to_dict(settings.run)))
-    asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
-    flag = " --confirm-destination" if asks else ""
-    return f"--resume --run-dir {run.path}{flag} (in Python: resume=True)"
+    return f"--resume --run-dir {run.path} (in Python: resume=True)"
 
 
 def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
@@ -312,7 +311,7 @@ def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], N
 
 
 @contextlib.contextmanager
-def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
+def _device_errors(run: RunDirectory) -> Iterator[None]:
     """Raise `DeviceError` if a compiled program fails; error.txt has the traceback.
 
     An environment that calls back into Python may raise there, and memory may run out.
@@ -326,5 +325,5 @@ def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
         reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
         raise DeviceError(
             f"the run has failed on the device: {reason} (all of it: {path}); continue "
-            f"with: {how_to_continue(run, settings)}"
+            f"with: {how_to_continue(run)}"
         ) from None

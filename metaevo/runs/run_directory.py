@@ -1,8 +1,7 @@
 """The directory of a run, which is sufficient to continue it.
 
 `config.yaml` contains settings and environment, `metrics.jsonl` one JSON object per line with a
-`kind` (`generation`, `update`, ...) and an index under that name, `tracked.jsonl` nested runs for
-trackers.
+`kind` (`generation`, `update`, ...) and an index under that name.
 """
 
 import contextlib
@@ -19,15 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, DiskError, consent, dump_yaml, files
+from metaevo.config import ConfigError, DiskError, dump_yaml, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import MAX_BYTES, mapping_of
 from metaevo.runs import metrics
 from metaevo.runs.metrics import Records
-from metaevo.runs.schema import Child, SavedConfig
+from metaevo.runs.schema import SavedConfig
 
-_NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+_NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
@@ -39,11 +38,9 @@ class RunDirectory:
         self.path = path
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
-        self.tracked_path = path / "tracked.jsonl"
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params"
         self.others_path = path / "others.json"
-        self.ancestors_path = path / "ancestors.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
         self.report_path = path / "report.html"
@@ -110,10 +107,9 @@ class RunDirectory:
 
         Raises:
             DiskError: if the directory can no longer be written.
-            ConfigError: if another run holds the lock, or the directory contains a link.
+            ConfigError: if another run holds the lock.
         """
         try:
-            files.refuse_links(self.path)
             with self.locked() if exclusively else contextlib.nullcontext():
                 yield
         except OSError as error:
@@ -160,9 +156,7 @@ class RunDirectory:
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        checked = check(SavedConfig, content, str(self.config_path))
-        consent.note_names(checked["config"])
-        return checked
+        return check(SavedConfig, content, str(self.config_path))
 
     def update_resolved(self, changes: PlainDict) -> None:
         """Change values of `resolved` in config.yaml."""
@@ -174,13 +168,9 @@ class RunDirectory:
         """Add a line to metrics.jsonl; non-finite numbers become null."""
         files.append_line(self.metrics_path, files.plain(record))
 
-    def append_child(self, child: Child) -> None:
-        """Add a finished nested run to tracked.jsonl, for trackers."""
-        files.append_line(self.tracked_path, files.plain(child))
-
     def sync(self) -> None:
         """Write metrics.jsonl through to the disk, so that it survives a power failure."""
-        with contextlib.suppress(FileNotFoundError), files.open_file(self.metrics_path) as file:
+        with contextlib.suppress(FileNotFoundError), open(self.metrics_path, "rb") as file:
             os.fsync(file.fileno())
 
     def read_metrics(self, kind: str) -> Records:

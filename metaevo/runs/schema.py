@@ -79,6 +79,8 @@ class _Resolved(TypedDict, total=False):
     num_devices: Count
     chunk_size: Count
     log_every: Count
+    code: dict[str, Text]
+    component: dict[str, Text] | None
     normalisation: _Normalisation | None
 
 
@@ -128,7 +130,7 @@ class _Record(TypedDict, total=False):
 
 
 def check_record(record: Any, where: str) -> PlainDict:
-    """Return a record of metrics.jsonl or of a nested run; `where` names the file and the line."""
+    """Return a record of metrics.jsonl; `where` names the file and the line."""
     if not isinstance(record, dict):
         raise ConfigError(f"{where}: not a JSON object")
     check(_Record, record, where)
@@ -304,33 +306,3 @@ class UnseenScores(TypedDict):
     variants: Annotated[list[Measured], Len(2)]
     random: Annotated[list[Number], Len(1)]
     reference: Annotated[list[Number], Len(1)]
-
-
-class Schedule(TypedDict):
-    """pbt.json: the winning settings of each round."""
-
-    schedule: dict[str, list[Number]]
-
-
-class Child(TypedDict):
-    """A line of tracked.jsonl: a finished run nested in another, for trackers."""
-
-    child: Text
-    """its name, unique in the run"""
-    job_type: Text
-    """`trial` or `seed`"""
-    config: PlainDict
-    """the settings that differ from the enclosing run"""
-    records: list[PlainDict]
-    """its metrics"""
-
-
-def check_child(line: Any, where: str) -> Child:
-    """Return a line of tracked.jsonl; 7ff1657 also wrote other lines there."""
-    if not isinstance(line, dict):
-        raise ConfigError(f"{where}: not a JSON object")
-    if "child" in line:
-        check(Child, line, where)
-        for record in line["records"]:
-            check_record(record, where)
-    return cast(Child, line)

@@ -1,15 +1,20 @@
 """The settings that every run has."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Interval, Le
+from annotated_types import Ge, Gt, Le
 
+from metaevo.config.errors import ConfigError
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
-from metaevo.runs.tracking.destination import tracking_uri
 
 MAX_SEED = 2**32 - 1
+LOCAL_DATABASE = "mlruns.db"
+"""MLflow's database `local`, in the working directory"""
+_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
 @dataclass(frozen=True)
@@ -21,15 +26,13 @@ class RecordConfig:
     keep_checkpoints: Annotated[int, Gt(0)] = 3
     """number of the latest checkpoints to keep"""
     wandb: Literal["disabled", "offline", "online"] = "disabled"
-    """mirror metrics and figures to Weights & Biases"""
+    """log metrics and figures to Weights & Biases"""
     wandb_project: str = "metaevo"
     """the project there; the experiment in MLflow"""
     mlflow: str | None = None
-    """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
+    """log them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     track_seeds: Annotated[int, Ge(0)] = 8
     """number of agents of a training with a learning curve of their own at the trackers"""
-    track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
-    """most seconds that a run waits at its end for its trackers"""
     quick: bool = False
     """tiny sizes, to see that a run works; its numbers mean nothing; set by --quick"""
 
@@ -48,6 +51,21 @@ class HasRun:
     def __post_init__(self) -> None:
         """Refuse numbers that no device can represent."""
         check_numbers(self)
+
+
+def tracking_uri(text: str) -> str:
+    """Return an MLflow tracking URI that does not depend on the working directory."""
+    if text == "local":
+        return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"
+    if "://" not in text or re.split(r"[+:]", text)[0] not in _SCHEMES:
+        raise ConfigError(
+            f"mlflow = {text!r}: must be local (the database ./{LOCAL_DATABASE}), sqlite:///FILE, "
+            "http://HOST:PORT or the URI of another database"
+        )
+    database, _, file = text.partition(":///")
+    if database.partition("+")[0] == "sqlite" and file:
+        return f"sqlite:///{Path(file).absolute()}"
+    return text
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, consent, files, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run import work_in
@@ -45,15 +45,14 @@ def settings_of_run(
         run_dir = args.run_dir
         if run_dir is None:
             raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
-        saved.update(RunDirectory.open(run_dir).read_config()["config"])
-        if args.trust_source:
-            consent.trust_names()
-        if "evolve" in saved:
-            discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
-        elif "study" not in saved:
+        run = RunDirectory.open(run_dir)
+        content = run.read_config()
+        saved.update(content["config"])
+        if not {"evolve", "study"} & saved.keys():
             raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
-        consent.note_user_names(overrides)
-        return without_env_params(overrides, adapted(saved, args))
+        used = without_env_params(overrides, adapted(saved, args))
+        discovery.take_settings(run, {**content, "config": used}, overrides, args.code)
+        return used
 
     settings, args = parse_command_line(
         parser, argv, lambda raw: registry.find(raw).settings_class(raw), defaults
@@ -92,7 +91,6 @@ def judge_in(
     Raises:
         ConfigError: if the directory holds results with other settings.
     """
-    files.refuse_links(run.path.parent.parent)
     if os.path.lexists(run.config_path):
         other = from_dict(type(settings), run.read_config()["config"])
         if judged_on(other) != judged_on(settings):

@@ -148,14 +148,14 @@ def write_report(
     strategy_results.draw(chosen, directory.figures)
     captions |= _caption_of_curves(result, saved["config"])
     findings = _findings(study, saved, found, outcome)
-    own = study.tables(result) if result is not None else []
-    shown = _tables(outcome)
+    shown = study.tables(result) if result is not None else []
+    shown += _tables(outcome)
     shown += strategy_results.tables(chosen)
     if evolutions is not None:
         findings = [evolutions.text(), *findings]
     first: list[Any] = [layout.Banner("quick", QUICK, "", [NOTE])] if quick else _verdicts(outcome)
     if not quiet:
-        _print([*own, *shown], findings, first)
+        _print(shown, findings, first)
     first.append(_facts(saved, outcome, source))
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in _pictures(directory, list(study.captions))}  # fmt: skip
@@ -176,10 +176,6 @@ def write_report(
         folded.append(tables.tuned_settings_by_task(result["seen"], verdict.OF_EVOLUTION))
     if unseen is not None:
         folded.append(tables.tuned_settings_by_task(unseen, verdict.UNSEEN))
-    if study.folds and own:
-        folded.append(layout.Folded(study.folds, own))
-    else:
-        shown = [*own, *shown]
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     title, subtitle = study.title(max(map(len, outcome.records.values())))

@@ -8,14 +8,13 @@ from typing import Any, Self
 import jax
 
 from metaevo.comparison import entries, protocol, unseen
-from metaevo.comparison.ablations import PartInspector, table_of_parts
+from metaevo.comparison.inspector import PartInspector
 from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
-from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
@@ -51,15 +50,9 @@ def _pooled(judged: Unseen, evolution_frames: int) -> HeldOut | None:
 class LearnerStudy(Study):
     """Parts of a learner are evolved, and compared with hand-written ones."""
 
-    folds, free = "Ablations", (*TRAINING, "channel", "fitness.")
+    free = (*TRAINING, "channel", "fitness.")
 
-    def __init__(
-        self,
-        settings: EvolveSettings,
-        run_path: Path | None = None,
-        *,
-        trust_source: bool = False,
-    ):
+    def __init__(self, settings: EvolveSettings, run_path: Path | None = None):
         """Build the parts, as `make_experiment` does.
 
         Raises:
@@ -76,8 +69,8 @@ class LearnerStudy(Study):
             for name, change in list((settings.tasks or {}).items())[:1]:
                 where = f"tasks.{name}: "
                 first = unseen.settings_of(settings, name, change)
-            self.experiment = make_experiment(first, run_path, trust_source=trust_source)
-            """of the first task, used by figures and ablations"""
+            self.experiment = make_experiment(first, run_path)
+            """of the first task, used by figures"""
         except ConfigError as error:
             raise ConfigError(f"{where}{error}") from None
         self.evolved = self.experiment.evolved
@@ -86,11 +79,11 @@ class LearnerStudy(Study):
             bind(name, change, self.seen[name]) for name, change in (settings.tasks or {}).items()
         ]
         """the settings of each named task, with their distributions"""
-        self.experiments = [*self.seen.values()] or [self.experiment]
-        """of each of the named tasks, or of the only one"""
         functions = self.evolved.functions()
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
-        self.tasks = [each.task(functions, example) for each in self.experiments]
+        self.tasks = [
+            each.task(functions, example) for each in self.seen.values() or [self.experiment]
+        ]
         self.unseen: dict[str, Experiment] = {}
         if settings.evaluation.unseen:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.experiment)
@@ -107,11 +100,9 @@ class LearnerStudy(Study):
         return experiment_class(raw, component)
 
     @classmethod
-    def make(
-        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: Any, run_path: Path | None = None) -> Self:
         """Return the study of the settings."""
-        return cls(settings, run_path, trust_source=trust_source)
+        return cls(settings, run_path)
 
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""
@@ -143,8 +134,7 @@ class LearnerStudy(Study):
     def measure(self) -> PlainDict:
         """Return source digests and, where fitness has a scale, the scale of each task."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
-        settings = self.settings
-        if len(self.tasks) == 1 and not settings.evolution.reference_seeds:
+        if len(self.tasks) == 1:
             return measured
         tasks = Progress(self.seen.items(), desc="measuring the scale of each task", leave=False)
         bounds = [measure_bounds(*each) for each in tasks]
@@ -251,11 +241,4 @@ class LearnerStudy(Study):
         for part, findings in self._hooks("findings"):
             observed = result.get("observed", {}).get(part.name, {})
             found += findings(self._inspector.found(part, meta_params), observed)
-        return found
-
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the ablations."""
-        found = table_of_parts(result)
-        for _, tables in self._hooks("tables"):
-            found += tables(result, learners.find(self.settings.learner))
         return found

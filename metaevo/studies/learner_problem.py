@@ -99,11 +99,6 @@ class LearnerProblem:
         found: Evaluation = self._problem.evaluate(key, meta_params)
         return found
 
-    def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """Evaluate with a gradient through `window` updates; see `meta_gradient`."""
-        found: Evaluation = self._problem.ascend(key, meta_params, window)
-        return found
-
     @property
     def functions(self) -> PlainDict:
         """The functions of the evolved slots, as the learner's `make_train` takes them."""
@@ -120,7 +115,7 @@ class LearnerProblem:
         self, meta_params: MetaParams, *, evolution_frames: int, **evaluation: Any
     ) -> "ComparisonResult":
         """Compare meta-parameters with tuned hand-written functions; see `metaevo.compare`."""
-        plain = merge(to_dict(self.settings), {"evaluation": {**evaluation, "ablation_seeds": 0}})
+        plain = merge(to_dict(self.settings), {"evaluation": evaluation})
         plain["evaluation"]["unseen"] = {}
         settings = from_dict(type(self.settings), plain)
         if not settings.evaluation.seeds:

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from metaevo.components import known
-from metaevo.config import ConfigError, consent, show
+from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainMapping
 from metaevo.studies.learner import LearnerStudy
@@ -14,9 +14,7 @@ LEARNER = "learner"
 """Study to use if the settings do not name one."""
 GAMES = {
     "cheap_talk": "CheapTalkStudy",
-    "coin_game": "CoinStudy",
     "shaping": "ShapingStudy",
-    "steering": "SteeringStudy",
 }
 """Classes in the modules of the same names in `games/`, which take 0.4 s to import."""
 
@@ -49,7 +47,7 @@ def find(raw: PlainMapping) -> type[Study]:
 
 
 def _own(name: str) -> type[Study]:
-    cls = consent.load("study", name)
+    cls = code.load("study", name)
     if not (isinstance(cls, type) and issubclass(cls, Study)):
         raise ConfigError(f"study = {show(name)}: must be a class that derives from metaevo.Study")
     if not issubclass(cls.Settings, StudySettings):

@@ -141,7 +141,7 @@ def _evolve_one(
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
-        with own.mirrored():
+        with contextlib.closing(own.trackers):
             this = evolution.with_settings(member.seed, settings.strategy)
             evolution = _evolve(study, own, this)
             present(study, own)
@@ -258,8 +258,6 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     study.save(run.directory, block.evolution.result(block.state), block.done)
     if others := block.evolution.others(block.state):
         write_json_atomic(run.directory.others_path, others)
-    if ancestors := block.evolution.ancestors(block.state):
-        write_json_atomic(run.directory.ancestors_path, ancestors)
     return block.evolution
 
 

@@ -93,7 +93,7 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
                 "task and tasks: give one of them; a rule of several tasks is judged on others by "
                 "metaevo evaluate --unseen FILE"
             )
-        if count is not None and count > most and not self.evolution.paired_tasks:
+        if count is not None and count > most:
             raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
 
@@ -131,10 +131,8 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     return specialised(EvolveSettings, sections, values, texts, order=order)
 
 
-def make_experiment(
-    settings: EvolveSettings, run_path: Path | None = None, *, trust_source: bool = False
-) -> Experiment:
-    """Build the parts of an evolution; `run_path` and `trust_source` as in `make_task`.
+def make_experiment(settings: EvolveSettings, run_path: Path | None = None) -> Experiment:
+    """Build the parts of an evolution; `run_path` as in `make_task`.
 
     Raises:
         ConfigError: if a part cannot be built.
@@ -148,9 +146,7 @@ def make_experiment(
     fixed = {}
     for slot in fixed_slots(settings):
         name = getattr(settings, slot)
-        function, own = filling.fill(
-            slot, name, settings.learner, run_path, trust_source=trust_source
-        )
+        function, own = filling.fill(slot, name, settings.learner, run_path)
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         fixed[slot] = _bound(function, own)
     return Experiment(settings, evolved, fixed, environment)

@@ -1,4 +1,4 @@
-"""What a strategy reports besides its result: other results, and the result's ancestors."""
+"""Other results of a strategy than the best: a table and a figure."""
 
 from pathlib import Path
 
@@ -19,16 +19,12 @@ Rows = list[dict[str, int | float | str]]
 
 
 def tables(directory: RunDirectory) -> list[Table]:
-    """Return the other results and the ancestors as tables, if the strategy has any."""
-    found = (
-        ("Other results of the strategy", _rows(directory.others_path)),
-        ("Ancestors of the result", _rows(directory.ancestors_path)),
-    )
-    return [
-        Table(heading, list(rows[0]), [[_cell(each) for each in row.values()] for row in rows])
-        for heading, rows in found
-        if rows
-    ]
+    """Return the other results as a table, if the strategy has any."""
+    rows = _rows(directory.others_path)
+    if not rows:
+        return []
+    cells = [[_cell(each) for each in row.values()] for row in rows]
+    return [Table("Other results of the strategy", list(rows[0]), cells)]
 
 
 def draw(directory: RunDirectory, figures: Path) -> None:

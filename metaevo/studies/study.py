@@ -17,6 +17,7 @@ from metaevo.comparison.comparison import Variant, summary
 from metaevo.components import registry
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
+from metaevo.config.code import other_code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import strategies
 from metaevo.evolution.checks import (
@@ -82,8 +83,6 @@ class Study:
     settings: Any
     name = ""
     """name of the folder that contains its runs; by default the name of the class"""
-    folds = ""
-    """the heading under which the report folds its tables; empty to show them"""
     metrics: Sequence[str] = ()
     """metrics of an evaluation, drawn over the generations"""
     captions: Mapping[str, str] = {NUMBERS: "The evolved meta-parameters.", **CAPTION}
@@ -103,17 +102,14 @@ class Study:
         return cls.Settings
 
     @classmethod
-    def make(
-        cls, settings: Any, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: Any, run_path: Path | None = None) -> Self:
         """Return the study of the settings.
 
         Args:
             settings: of the class that `settings_class` returns.
             run_path: an existing run, whose copies of evolved parts are used.
-            trust_source: whether source code that the run has saved may be executed.
         """
-        del run_path, trust_source
+        del run_path
         return cls(settings)
 
     def make_problem(self, settings: Any) -> MetaProblem:
@@ -164,7 +160,7 @@ class Study:
         """
         now = Study.measure(self).get(CODE)
         if now is not None and measured.get(CODE, now) != now:
-            raise registry.other_code([type(self._problem).__name__])
+            raise other_code([type(self._problem).__name__])
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""
@@ -212,7 +208,7 @@ class Study:
 
         Args:
             learned: the meta-parameters found by each evolution, by name in the comparison;
-                figures and ablations are shown for the first.
+                figures are shown for the first.
             path: the run's directory; an interrupted comparison resumes from its files there.
             evolution_frames: environment steps of one evolution.
             measured: as for `keep`.

@@ -25,7 +25,6 @@ from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.training.pbt import Populations
 from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.training.task import with_task
@@ -115,17 +114,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
                 frames = self.seed_frames(settings) * len(scores)
                 watch.done(trial, self.outcome(scores, frames=frames, diverged=failed))
 
-    def check_scheduler(self) -> None:
-        """Raise `ConfigError` for a scheduler: an evolution is run to its end."""
-        if self.config.scheduler != "none":
-            raise ConfigError(
-                f"sweep.scheduler = {self.config.scheduler!r}: an evolution is run to its end; "
-                "allowed: none"
-            )
-
-    def confirm(
-        self, name: str, params: PlainDict, seeds: int, watch: Watch
-    ) -> tuple[np.ndarray, int]:
+    def confirm(self, params: PlainDict, seeds: int, watch: Watch) -> tuple[np.ndarray, int]:
         """Evolve with settings on seeds that the search has not seen."""
         settings = self.settings_of(params)
         scores = self.scores(settings, Purpose.HELD_OUT, seeds, watch.progress)
@@ -243,11 +232,16 @@ def make_objective(settings: SearchSettings, space: Space | None = None) -> Trai
     """Return the objective of a sweep; `space` replaces the one in the settings.
 
     Raises:
-        ConfigError: for a space that cannot be searched.
+        ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
     if space is None:
         space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     if isinstance(settings, EvolutionSweepSettings):
+        if settings.sweep.scheduler != "none":
+            raise ConfigError(
+                f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
+                "allowed: none"
+            )
         return Evolutions(settings, Space(space.entries, space.fixed, TRACED))
     assert isinstance(settings, SweepSettings)
-    return (Populations if settings.sweep.scheduler == "pbt" else Trainings)(settings, space)
+    return Trainings(settings, space)

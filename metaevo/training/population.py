@@ -190,11 +190,6 @@ class Population:
         """Return the learner's states, with random keys as such [settings x seeds, ...]."""
         return self._unpacked(agents.rows.agent)
 
-    def with_hyperparams(self, agents: Agents, hyperparams: Sequence[PyTree]) -> Agents:
-        """Return the same agents with other hyperparams, one for every setting."""
-        own = repeated(hyperparams, agents.seeds, np.float32)
-        return agents._replace(rows=agents.rows.replace(hyperparams=own))
-
     def scores(self, agents: Agents) -> np.ndarray:
         """Return the fitness of the training so far [settings, seeds].
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
+from metaevo.config.files import plain, replacing, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -185,7 +185,7 @@ def _write_curves(path: Path, steps: np.ndarray, curves: np.ndarray) -> None:
 
 
 def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray) -> None:
-    """Mirror the first agents' learning curves as nested runs."""
+    """Hand the first agents' learning curves to the trackers as nested runs."""
     config = run.settings.train
     for seed, curve in enumerate(curves[: run.settings.run.track_seeds]):
         records = [
@@ -195,16 +195,9 @@ def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray)
                 "frames": frames,
                 "mean_return": value,
             }
-            for frames, value in zip(steps.tolist(), curve.tolist(), strict=True)
+            for frames, value in zip(steps.tolist(), plain(curve), strict=True)
         ]
-        run.directory.append_child(
-            {
-                "child": f"seed_{seed}",
-                "job_type": "seed",
-                "config": {"agent": seed, "seeds": 1},
-                "records": records,
-            }
-        )
+        run.trackers.log_nested(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
 def _draw_table(path: Path, task: Task, policies: PyTree) -> None:

@@ -1,5 +1,6 @@
 """Trained agents: their policies, learning curves and scores."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import flax.serialization
 import jax
 import numpy as np
 
+from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, merge
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
@@ -117,7 +119,7 @@ def result_of(population: Population, rows: Row, path: Path | None = None) -> Tr
     )
 
 
-def load_training(run_dir: str | Path, *, trust_source: bool = False) -> TrainingResult:
+def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingResult:
     """Return the result of a finished training run: policies, learning curves, scores.
 
     Examples:
@@ -128,16 +130,18 @@ def load_training(run_dir: str | Path, *, trust_source: bool = False) -> Trainin
 
     Args:
         run_dir: the directory of `metaevo train` or `metaevo.train`.
-        trust_source: execute the source code of learned parts that the run has saved. Only for runs
-            from a source that you trust.
+        code: names of the code that the run's settings name, if it is not metaevo's:
+            `my_loss.py`, `my_env.py:Corridor`.
 
     Raises:
         ConfigError: if the directory holds no finished training run, or a damaged one.
     """
     directory = RunDirectory.open(Path(run_dir))
-    raw = directory.read_config()["config"]
+    content = directory.read_config()
+    discovery.take_settings(directory, content, {}, code)
+    raw = content["config"]
     settings = from_dict(training_class(raw), raw)
-    task, meta_params = make_task(settings, directory.path, trust_source=trust_source)
+    task, meta_params = make_task(settings, directory.path)
     learner, env_params = task.learner, task.env_params
     path = directory.path / POLICIES
     if not path.is_dir():

@@ -37,16 +37,13 @@ HARMLESS = (
 KIND = Kind("train", "train", "update", HARMLESS)
 
 
-def run_training(
-    settings: TrainSettings, *, run_dir: Path | None, resume: bool, trust_source: bool = False
-) -> int:
+def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
     """Train to the end, or until a signal.
 
     Args:
         settings: settings of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
-        trust_source: execute components from outside metaevo that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -55,7 +52,7 @@ def run_training(
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    task, meta_params = make_task(settings, run_dir if resume else None, trust_source=trust_source)
+    task, meta_params = make_task(settings, run_dir if resume else None)
     training_report.check(settings, task)
     check_resources(settings, task, meta_params)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:

@@ -5,7 +5,6 @@
       hyperparams.gamma: {choice: [0.95, 0.99]}
       updates: {log_uniform: [16, 128]}         # length of training
       reward_scale: {log_uniform: [0.1, 10]}
-      parameter_scale: {log_uniform: [0.1, 10]} # one for each array of the network
 
 The rules are the same as in a search space.
 """
@@ -23,12 +22,10 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Choice, Entry
 from metaevo.tuning.space import free_space
-from purerl.types import PyTree
 
 ENV_PARAMS, HYPERPARAMS = "env_params.", "hyperparams."
 """Prefixes of the settings of an environment and of a learner."""
-UPDATES, REWARD_SCALE, PARAMETER_SCALE = "updates", "reward_scale", "parameter_scale"
-OWN = UPDATES, REWARD_SCALE, PARAMETER_SCALE
+UPDATES, REWARD_SCALE = OWN = "updates", "reward_scale"
 """Names that are no settings."""
 
 
@@ -85,13 +82,6 @@ def draw_all(sample: Mapping[str, Entry], key: jax.Array) -> dict[str, jax.Array
     return {
         name: draw(entry, each) for (name, entry), each in zip(sample.items(), keys, strict=False)
     }
-
-
-def draw_scales(entry: Entry, key: jax.Array, parameters: PyTree) -> PyTree:
-    """Return a number for each array of a network's parameters."""
-    leaves, tree = jax.tree.flatten(parameters)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(tree, [draw(entry, each) for each in keys])
 
 
 def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:

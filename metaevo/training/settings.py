@@ -126,7 +126,6 @@ def make_task(
     settings: Any,
     run_path: Path | None = None,
     *,
-    trust_source: bool = False,
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
     distributions: bool = False,
 ) -> tuple[Task, PlainDict]:
@@ -135,7 +134,6 @@ def make_task(
     Args:
         settings: settings of a training run, or of a sweep's trial.
         run_path: an existing run; its copies of evolved functions are used.
-        trust_source: whether source code that a run has saved may be executed.
         given: functions with their meta-parameters, by slot, which override the settings.
         distributions: accept an environment that is a distribution of tasks.
 
@@ -159,9 +157,7 @@ def make_task(
         if given is not None and slot in given:
             name, (function, own) = "(a function)", given[slot]
         else:
-            function, own = filling.fill(
-                slot, name, settings.learner, run_path, trust_source=trust_source
-            )
+            function, own = filling.fill(slot, name, settings.learner, run_path)
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         meta_params[slot] = own
         functions[slot] = of_key(slot, function)

@@ -123,9 +123,7 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
             agents = population.select(agents, left)
             trials = [trials[place] for place in left]
 
-    def confirm(
-        self, name: str, params: Params, seeds: int, watch: Watch
-    ) -> tuple[np.ndarray, int]:
+    def confirm(self, params: Params, seeds: int, watch: Watch) -> tuple[np.ndarray, int]:
         """Train settings on seeds that no search has seen."""
         settings = self.settings_of(params)
         population = self.program(settings)

@@ -9,7 +9,7 @@ import jax
 from metaevo.components import learners
 from metaevo.components.parts import Evolved
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, consent
+from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
 from purerl import envs
@@ -123,7 +123,6 @@ def make_environment(task: TaskConfig, learner: str) -> tuple[str, Any, Any]:
         ConfigError: for an unknown environment or parameter.
     """
     default = {"observations": learners.find(learner).observations}
-    consent.check("task.env", task.env)
     try:
         env, params = envs.make(task.env, **{**default, **task.env_params})
     except (TypeError, ValueError) as error:

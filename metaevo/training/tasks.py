@@ -10,7 +10,7 @@ generation runs only the programs of the tasks that it draws.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from optuna.distributions import IntDistribution
 
-from metaevo.components import Component, learners
-from metaevo.components.parts import Evolved, of_key
+from metaevo.components import Component
+from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
@@ -32,15 +32,8 @@ from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Entry
 from purerl.envs.scaled import ScaledParams, ScaledRewards
-from purerl.learners import HAND_WRITTEN, LearnerEntry, num_frames
-from purerl.parts.reparametrisation import reparametrised
+from purerl.learners import num_frames
 from purerl.types import Environment, EnvParams, Hyperparams
-
-OPTIMIZER = "make_optimizer"
-SMALLEST_SPAN = 0.1
-"""Least difference between the reference and random play on a draw, as a fraction of their
-difference at the full length. On a short draw the reference may not learn, and a division by a
-difference that is only noise would let this draw dominate."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +56,7 @@ class TaskDistribution(NamedTask):
 
     sample: PlainDict = field(default_factory=dict)
     """distributions by name, each with the rule of a search space: env_params.NAME,
-    hyperparams.NAME, updates (the length of training), reward_scale and parameter_scale (for each
-    array of the network)"""
+    hyperparams.NAME, updates (the length of training) and reward_scale"""
 
 
 class Distribution(NamedTuple):
@@ -72,12 +64,10 @@ class Distribution(NamedTuple):
 
     name: str
     task: Task
-    reference: Task
-    """with the hand-written parts in the evolved slots"""
     hyperparams: Hyperparams
     sample: Mapping[str, Entry]
     bounds: Bounds | None = None
-    """at the full length and without draws; needed for several tasks, and for references"""
+    """at the full length and without draws; needed for several tasks"""
 
 
 class Drawn(NamedTuple):
@@ -100,7 +90,6 @@ class TrainOnTasks:
     component: Component | Evolved
     fitness: FitnessConfig
     tasks_per_generation: int
-    differentiable = False
 
     @property
     def validation_tasks(self) -> int:
@@ -117,10 +106,7 @@ class TrainOnTasks:
     def working_set_bytes(self) -> int:
         """Working set of training one agent; see `choose_chunk_size`."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
-        return max(
-            working_set(one.task, one.hyperparams, _example(one.sample, shapes))
-            for one in self.distributions
-        )
+        return max(working_set(one.task, one.hyperparams, shapes) for one in self.distributions)
 
     @property
     def programs(self) -> Programs | None:
@@ -150,35 +136,15 @@ class TrainOnTasks:
         return jax.lax.switch(task.place, each, task.key)
 
     def evaluate(
-        self,
-        key: jax.Array,
-        meta_params: MetaParams,
-        task: Drawn | None = None,
-        reference: jax.Array | None = None,
+        self, key: jax.Array, meta_params: MetaParams, task: Drawn | None = None
     ) -> Evaluation:
         """Train one agent on a task from `draw`; by default the key decides the task.
 
-        `reference`, [] the score of the reference on this task, becomes 1, as OPEN divides by
-        Adam's return (Goldie et al. 2024, arXiv 2407.07082). By default 1 is its score at the full
-        length and without draws.
+        1 is the score that the hand-written reference has at the full length and without draws.
         """
         task = self.draw(jax.random.fold_in(key, TASK), 0) if task is None else task
         each = [functools.partial(self._evaluate, one) for one in self.distributions]
-        return jax.lax.switch(task.place, each, key, meta_params, task.key, reference)
-
-    def reference(self, key: jax.Array, task: Drawn) -> jax.Array:
-        """Train one agent of the hand-written reference on a task from `draw`.
-
-        Returns:
-            [] float32 its score; the score of random play if it failed.
-        """
-
-        def score(one: Distribution, key: jax.Array, drawn: jax.Array) -> jax.Array:
-            value, _ = self._train(one, one.reference, key, None, drawn)
-            return jnp.where(jnp.isfinite(value), value, one.bounds.random if one.bounds else 0.0)
-
-        each = [functools.partial(score, one) for one in self.distributions]
-        return jax.lax.switch(task.place, each, key, task.key)
+        return jax.lax.switch(task.place, each, key, meta_params, task.key)
 
     def _evaluate(
         self,
@@ -186,16 +152,11 @@ class TrainOnTasks:
         key: jax.Array,
         meta_params: MetaParams,
         drawn: jax.Array,
-        reference: jax.Array | None,
     ) -> Evaluation:
-        value, measured = self._train(one, one.task, key, meta_params, drawn)
+        value, measured = self._train(one, key, meta_params, drawn)
         if one.bounds is not None:
-            span: Any = one.bounds.reference - one.bounds.random
-            if reference is not None:
-                span = jnp.maximum(reference - one.bounds.random, SMALLEST_SPAN * span)
+            span = one.bounds.reference - one.bounds.random
             value = (value - one.bounds.random) / span
-        if reference is not None:
-            measured = {"reference": reference, **measured}
         measured = {"fitness": value, **measured}
         metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
                    for each in self.distributions for name in measured}  # fmt: skip
@@ -205,7 +166,6 @@ class TrainOnTasks:
     def _train(
         self,
         one: Distribution,
-        task: Task,
         key: jax.Array,
         meta_params: MetaParams,
         drawn: jax.Array,
@@ -215,24 +175,18 @@ class TrainOnTasks:
         Returns:
             its score, NaN if it diverged, and its measures.
         """
-        values, learner = _values(one, drawn), task.learner
+        task, values = one.task, _values(one, drawn)
         changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
         hyperparams = with_changes(one.hyperparams, changes)
         env_params = with_drawn(task.env_params, values)
-        inputs = devices.as_inputs((hyperparams, meta_params, env_params, drawn))
-        hyperparams, meta_params, env_params, drawn = inputs
+        inputs = devices.as_inputs((hyperparams, meta_params, env_params))
         length, scale = updates_of(values), values.get(sampling.REWARD_SCALE, 1.0)
-        result = learner.train(
-            key,
-            hyperparams,
-            _with_scales(one.sample, meta_params, drawn),
-            env_params,
-            **({} if length is None else {"num_updates": length}),
-        )
+        more = {} if length is None else {"num_updates": length}
+        result: Any = task.learner.train(key, *inputs, **more)
         sums = result.episodes
         sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
         measured = measures(sums, length)
-        finite = all_finite(learner.policy(result.state))
+        finite = all_finite(task.learner.policy(result.state))
         return jnp.where(finite, fitness(self.fitness, measured), jnp.nan), measured
 
 
@@ -246,24 +200,16 @@ def bind(name: str, change: TaskDistribution, experiment: Experiment) -> Distrib
     """
     where = f"tasks.{name}.sample"
     sample = sampling.read(change.sample, where)
-    settings, entry = experiment.settings, learners.find(experiment.settings.learner)
+    settings = experiment.settings
     env_name, env, env_params = experiment.environment
     config = TaskConfig(env_name, change.env_params)
     check_env_params(where, env, env_params, config, sample, settings.learner)
     check_hyperparams(where, settings, sample)
     if sampling.REWARD_SCALE in sample:
         env, env_params = ScaledRewards(env), ScaledParams(env_params)
-    if sampling.PARAMETER_SCALE in sample and OPTIMIZER not in entry.slots:
-        raise ConfigError(
-            f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
-            f"{OPTIMIZER}, which would see the scaled parameters"
-        )
     bound = experiment._replace(environment=(env_name, env, env_params), fixed={})
-    example = _example(sample, jax.eval_shape(experiment.evolved.init, jax.random.key(0)))
-    task, reference = (
-        bound.task(_slots({**experiment.fixed, **functions}, sample, entry), example)
-        for functions in (experiment.evolved.functions(), experiment.references())
-    )
+    example = jax.eval_shape(experiment.evolved.init, jax.random.key(0))
+    task = bound.task({**experiment.fixed, **experiment.evolved.functions()}, example)
     most = task.learner.config.num_updates
     if (entry_of := sample.get(sampling.UPDATES)) is not None:
         ends = ranges.ends(entry_of)
@@ -272,25 +218,7 @@ def bind(name: str, change: TaskDistribution, experiment: Experiment) -> Distrib
                 f"{where}.{sampling.UPDATES} = {ends}: must be from 1 to {most}, the updates of "
                 f"train.total_timesteps = {settings.train.total_timesteps}"
             )
-    return Distribution(name, task, reference, settings.hyperparams, sample)
-
-
-def _slots(
-    functions: Mapping[str, Callable[..., Any]], sample: Mapping[str, Entry], entry: LearnerEntry
-) -> dict[str, Callable[..., Any]]:
-    """Return slot functions for a learner whose parameters may be scaled."""
-    if sampling.PARAMETER_SCALE not in sample:
-        return dict(functions)
-    slots = {slot: of_key("own", each) for slot, each in functions.items()}
-    hand_written = HAND_WRITTEN[OPTIMIZER][entry.slots[OPTIMIZER][0]]
-    scaled = sample[sampling.PARAMETER_SCALE]
-    slots[OPTIMIZER] = reparametrised(
-        slots.get(OPTIMIZER, hand_written),
-        lambda meta_params, tree: sampling.draw_scales(
-            scaled, jax.random.wrap_key_data(meta_params["scales"]), tree
-        ),
-    )
-    return slots
+    return Distribution(name, task, settings.hyperparams, sample)
 
 
 def updates_of(values: Mapping[str, jax.Array]) -> jax.Array | None:
@@ -314,18 +242,6 @@ def with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
         for name, value in sampling.of_prefix(values, sampling.ENV_PARAMS).items()
     }
     return params.replace(**changes)
-
-
-def _with_scales(sample: Mapping[str, Entry], meta_params: MetaParams, drawn: Any) -> MetaParams:
-    """Return meta-parameters as the slots take them where parameters are scaled."""
-    if sampling.PARAMETER_SCALE not in sample:
-        return meta_params
-    return {"own": meta_params, "scales": drawn}
-
-
-def _example(sample: Mapping[str, Entry], meta_params: MetaParams) -> MetaParams:
-    drawn = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
-    return _with_scales(sample, meta_params, drawn)
 
 
 def check_env_params(

@@ -15,7 +15,6 @@ from metaevo.components import Component
 from metaevo.components.parts import Evolved
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, Programs
-from metaevo.training.derivatives import train_and_differentiate
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
 from purerl.types import EnvParams, Hyperparams, Learner, TrainResult
@@ -74,27 +73,8 @@ class TrainLearner:
         """Train one agent with these meta-parameters."""
         key = jax.random.fold_in(key, 0)
         result = train(self.task, key, self.hyperparams, meta_params)
-        return Evaluation(*self._judged(result))
-
-    def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
-        """Evaluate with a gradient through `window` updates of the training.
-
-        Raises:
-            ValueError: if the learner has no derivatives, or its updates do not fill windows.
-        """
-        result, gradient = train_and_differentiate(
-            self.task.learner,
-            jax.random.fold_in(key, 0),
-            self.hyperparams,
-            meta_params,
-            self.task.env_params,
-            window,
-        )
-        return Evaluation(*self._judged(result), gradient)
-
-    def _judged(self, result: TrainResult) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return the fitness of a training, and its metrics."""
-        return fitness_of(self.fitness, self.task, result), measures(result.episodes)
+        value = fitness_of(self.fitness, self.task, result)
+        return Evaluation(value, measures(result.episodes))
 
 
 def train(

@@ -42,8 +42,8 @@ class SweepConfig:
     """of the seeds' scores: the objective of a trial"""
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """level of the statistic quantile: low levels prefer settings that never fail"""
-    scheduler: Literal["none", "successive_halving", "hyperband", "pbt"] = "none"
-    """stops trials early (by Optuna); pbt changes the settings of agents in mid-training instead"""
+    scheduler: Literal["none", "successive_halving", "hyperband"] = "none"
+    """stops trials early (by Optuna)"""
     eta: Annotated[int, Gt(1)] = 3
     """of successive halving and hyperband: one in eta continues, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
@@ -66,20 +66,6 @@ class SweepConfig:
 
 
 @dataclass(frozen=True)
-class PbtConfig:
-    """Population-based training (Jaderberg et al. 2017), for `sweep.scheduler: pbt`."""
-
-    rounds: Annotated[int, Gt(1)] = 20
-    """times that the population is ranked, at equal distances over the training"""
-    truncation: Annotated[float, Interval(gt=0, le=0.5)] = 0.2
-    """share of the population that is replaced by copies of the same share at the top"""
-    perturb: tuple[Annotated[float, Gt(0)], ...] = (0.8, 1.25)
-    """each setting of a copy is multiplied by one of these factors"""
-    resample: Annotated[float, Interval(ge=0, le=1)] = 0.25
-    """probability that a setting of a copy is drawn from its range instead"""
-
-
-@dataclass(frozen=True)
 class RunConfig(RecordConfig):
     """Randomness, tracking and how the work is split."""
 
@@ -98,8 +84,7 @@ class SearchSettings(HasRun):
     choice or fixed"""
     run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
-    pbt: PbtConfig = field(default_factory=PbtConfig)
 
 
-OF_THE_SWEEP = ("space", "sweep", "pbt", "run")
+OF_THE_SWEEP = ("space", "sweep", "run")
 """Sections that belong to the sweep as a whole, not to a trial."""

@@ -27,8 +27,6 @@ CAPTIONS = {
     "contour.png": "The objective over pairs of the most important settings.",
     "parallel_coordinate.png": "Every trial as a line through its settings.",
     "rungs.png": "The objective of every trial at the rungs of its bracket.",
-    "pbt.png": "Population-based training: the best fitness of every round and the settings of "
-    "the best member's ancestors (red), and the settings of all members.",
 }
 MOST_SETTINGS = 4
 """Most important settings that a contour plot shows against each other."""

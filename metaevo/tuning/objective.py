@@ -12,13 +12,12 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SearchSettings, SweepConfig
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import expected_share, num_trials
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Outcome, Record, Trial
+from metaevo.tuning.study import Outcome, Trial
 
 S = TypeVar("S", bound=SearchSettings)
 P = TypeVar("P")
@@ -36,7 +35,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Watch:
-    """Callbacks of an objective, and the run directory if there is one."""
+    """Callbacks of an objective."""
 
     done: Callable[[Trial, Outcome], object]
     """called for each trial as soon as it is decided"""
@@ -45,7 +44,6 @@ class Watch:
     progress: Progress = lambda frames: None
     stage: Callable[[str], object] = lambda text: None
     """called with a name for the work that begins"""
-    run: RunDirectory | None = None
 
 
 @dataclass(frozen=True)
@@ -139,12 +137,7 @@ class SettingsObjective(Objective, Generic[S, P]):
         """Return the environment steps of a trial on one seed, to its end."""
         raise NotImplementedError
 
-    def check_scheduler(self) -> None:
-        """Raise `ConfigError` if the scheduler is not possible."""
-
-    def confirm(
-        self, name: str, params: Params, seeds: int, watch: Watch
-    ) -> tuple[np.ndarray, int]:
+    def confirm(self, params: Params, seeds: int, watch: Watch) -> tuple[np.ndarray, int]:
         """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
         raise NotImplementedError
 
@@ -173,10 +166,6 @@ class SettingsObjective(Objective, Generic[S, P]):
         """Return the settings of a trial."""
         return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
 
-    def finalists(self, best: Record) -> dict[str, Params]:
-        """Return the settings to confirm by their names: the winner's, and those before."""
-        return {"best trial": best.params, BEFORE: {}}
-
     def configs(self, params: Params) -> dict[str, Params]:
         """Return the settings of a trial as a config of `metaevo train` or `evolve`."""
         everything = to_dict(self.settings_of(params))
@@ -188,7 +177,6 @@ class SettingsObjective(Objective, Generic[S, P]):
         Raises:
             ConfigError: if no combination can be trained, or the winner cannot be confirmed.
         """
-        self.check_scheduler()
         settings, invalid = self._longest()
         if self.config.confirm_seeds:
             try:

@@ -13,6 +13,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
 
 
@@ -43,8 +44,15 @@ def encode(entry: Entry, value: Any) -> Any:
 
 
 def decode(entry: Entry, value: Any) -> Any:
-    """Return a value that Optuna kept."""
-    return json.loads(value) if _is_text(entry) else value
+    """Return a value that Optuna kept.
+
+    Raises:
+        ConfigError: if it is none of a choice, as of the study of another space.
+    """
+    value = json.loads(value) if _is_text(entry) else value
+    if isinstance(entry, Choice) and value not in entry.values:
+        raise ConfigError(f"{show(value)}: the study has a value that the space does not have")
+    return value
 
 
 def _is_text(entry: Entry) -> bool:

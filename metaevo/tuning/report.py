@@ -21,8 +21,7 @@ def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, pl
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records, saved = study.records(), run.read_config()
     config = saved["config"]
-    if objective.config.scheduler != "pbt":  # settings change during a trial
-        figures.draw(study.optuna_study, run.figures)
+    figures.draw(study.optuna_study, run.figures)
     shown: list[report.Text | report.Table] = []
     if is_quick(config):
         shown.append(report.Text("A quick look", NOTE))
@@ -51,22 +50,16 @@ def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, pl
 
 def _conclusion(result: PlainDict) -> str:
     """Return in words whether the winner is better than the settings before, on fresh seeds."""
-    winner, before = result["variants"][0], result["variants"][-1]
-    pair = result["pairs"][-1]
-    text = (
+    winner, before = result["variants"]
+    (pair,) = result["pairs"]
+    return (
         f"{pair['conclusion'].capitalize()}: the {winner['name']} {number(winner['iqm'])}, the "
         f"{before['name']} {number(before['iqm'])} (interquartile mean over "
         f"{winner['seeds']} fresh seeds); {report.difference(pair)}."
-    )
-    if len(result["variants"]) == 2:  # a population has no value of the search
-        text += (
-            f" In the search trial {result['best_trial']} had {number(result['search_value'])}; "
-            f"its mean on fresh seeds is {number(winner['mean'])}: the best of many noisy trials "
-            "tends to look better than it is."
-        )
-    return (
-        f"{text} The search took {winner['tuning_frames']:,} environment steps. "
-        f"{BEST} holds its settings, {TRIALS} every trial."
+        f" In the search trial {result['best_trial']} had {number(result['search_value'])}; "
+        f"its mean on fresh seeds is {number(winner['mean'])}: the best of many noisy trials "
+        f"tends to look better than it is. The search took {winner['tuning_frames']:,} "
+        f"environment steps. {BEST} holds its settings, {TRIALS} every trial."
     )
 
 
@@ -85,7 +78,7 @@ def _trials_table(records: list[Record], objective: Objective) -> report.Table:
     ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
     names = list(objective.space.distributions)
     rows = [
-        [record.number, record.value, *(record.final_params.get(name) for name in names)]
+        [record.number, record.value, *(record.params.get(name) for name in names)]
         for record in ended[:SHOWN_TRIALS]
     ]
     statistic = objective.config.statistic

@@ -14,7 +14,7 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import Objective, Plan, SettingsObjective, Watch
+from metaevo.tuning.objective import BEFORE, Objective, Plan, SettingsObjective, Watch
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.study import Outcome, Record, Study, Trial
 
@@ -71,8 +71,8 @@ def run_sweep(
         DiskError: if the directory can no longer be written.
     """
     devices.check_number("run.num_devices", settings.run.num_devices)
-    if worker and settings.sweep.scheduler == "pbt":
-        raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
+    if worker:  # the leading process logs its trials
+        settings = replace(settings, run=replace(settings.run, wandb="disabled", mlflow=None))
     plan = objective.plan()
     continued = resume or worker
     with open_run(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
@@ -93,7 +93,7 @@ def run_sweep(
                 )
             run.forget_end()
             run.start(run.resolved)
-        with run.working(is_mirrored=not worker):
+        with run.working():
             with study:
                 _search(this)
             if not worker:
@@ -149,7 +149,7 @@ def _watch(this: SweepRun, bar: Progress) -> Watch:
             best[:] = [max(best)]  # `study.best` would read all earlier trials again
             bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})", refresh=False)
 
-    return Watch(done, this.study.should_prune, bar.update, bar.stage, this.run.directory)
+    return Watch(done, this.study.should_prune, bar.update, bar.stage)
 
 
 def _log(this: SweepRun) -> None:
@@ -162,10 +162,11 @@ def _log(this: SweepRun) -> None:
         if record.number in this.logged:
             continue
         frames += record.frames
-        own = {"kind": "trial", "trial": record.number, "value": record.value}
         this.run.log(
             {
-                **own,
+                "kind": "trial",
+                "trial": record.number,
+                "value": record.value,
                 "frames": frames,
                 "seconds": this.seconds(),
                 "outcome": record.outcome,
@@ -175,15 +176,6 @@ def _log(this: SweepRun) -> None:
             }
         )
         this.logged.add(record.number)
-        if record.params:  # else the trial is the run itself
-            this.run.directory.append_child(
-                {
-                    "child": f"trial_{record.number:04d}",
-                    "job_type": "trial",
-                    "config": record.params,
-                    "records": [own],
-                }
-            )
 
 
 def _finish(this: SweepRun) -> None:
@@ -197,12 +189,12 @@ def _finish(this: SweepRun) -> None:
             f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
         )
     names = ", ".join(objective.space.distributions)
-    comment = f"Trial {best.number}, the best of a sweep over {names}."
-    if config.scheduler != "pbt":  # judged by its last round alone
-        level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
-        statistic = f"{config.statistic}{level} of {config.seeds} seeds' fitness"
-        comment += f" Its objective: {best.value:.6g} ({statistic})."
-    for name, content in objective.configs(best.final_params).items():
+    level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
+    comment = (
+        f"Trial {best.number}, the best of a sweep over {names}. Its objective: {best.value:.6g} "
+        f"({config.statistic}{level} of {config.seeds} seeds' fitness)."
+    )
+    for name, content in objective.configs(best.params).items():
         write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(content)}")
     if config.confirm_seeds and isinstance(objective, SettingsObjective):
         _confirm(this, objective, best, sum(record.frames for record in records))
@@ -216,8 +208,9 @@ def _confirm(
     best: Record,
     search_frames: int,
 ) -> None:
-    """Evaluate the finalists on seeds that no search has seen."""
-    seeds, finalists = this.run.settings.sweep.confirm_seeds, objective.finalists(best)
+    """Evaluate the winner and the settings before the sweep on seeds that no search has seen."""
+    seeds = this.run.settings.sweep.confirm_seeds
+    finalists = {"best trial": best.params, BEFORE: {}}
     frames = seeds * objective.seed_frames(objective.settings_of(best.params))
     scores, diverged = {}, {}
     with Progress(
@@ -226,7 +219,7 @@ def _confirm(
     ) as bar:  # fmt: skip
         watch = _watch(this, bar)
         for name, params in finalists.items():
-            scores[name], diverged[name] = objective.confirm(name, params, seeds, watch)
+            scores[name], diverged[name] = objective.confirm(params, seeds, watch)
     result = results.confirmation(scores, diverged, finalists, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(this.run.directory.evaluation_path, result)

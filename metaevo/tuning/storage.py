@@ -69,8 +69,6 @@ class JournalLock(JournalFileOpenLock):
 
 def _open_journal(path: Path) -> BaseStorage:
     try:
-        with contextlib.suppress(FileNotFoundError):  # Optuna's own `open` would wait at a pipe
-            files.open_file(path, "r+b").close()
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None

@@ -76,18 +76,11 @@ class Outcome:
     """from the start of the process to the outcome"""
     reason: str | None = None
     """why the trial failed"""
-    final: Params = dataclasses.field(default_factory=dict)
-    """the last settings of a member of a population"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Outcome, Trial):
     """A trial that is decided, with its outcome."""
-
-    @property
-    def final_params(self) -> Params:
-        """The settings; of a member of a population, its last settings."""
-        return self.params | self.final
 
 
 class Study:

@@ -1,9 +1,9 @@
-"""Shapes, grids of colours and boards of numbers, as pictures: uint8 [height, width, 3]."""
+"""Shapes and grids of colours, as pictures: uint8 [height, width, 3]."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 Colour = tuple[int, int, int]
 _WIDTH, _HEIGHT, _SCALE = 300, 200, 2
@@ -14,10 +14,8 @@ _PLANES = (
     BODY, POLE, (240, 190, 130), GOAL, (204, 121, 167), (86, 180, 233),
     (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
 )  # fmt: skip
-_CELL, _TILE = 24, 48
-"""Pixels of a cell without and with a number."""
-_GAP = 2
-"""Pixels between tiles."""
+_CELL = 24
+"""Pixels of a cell."""
 
 
 class Canvas:
@@ -69,26 +67,3 @@ def planes(cells: np.ndarray, colours: Sequence[Colour] = _PLANES) -> np.ndarray
     frame = table[index].repeat(_CELL, axis=0).repeat(_CELL, axis=1)
     frame[::_CELL] = frame[:, ::_CELL] = (225, 225, 222)
     return frame
-
-
-def tiles(labels: np.ndarray, colours: np.ndarray) -> np.ndarray:
-    """Draw a board of square tiles with texts [rows, columns] and colours [rows, columns, 3]."""
-    rows, columns = labels.shape
-    image = Image.new("RGB", (columns * _TILE, rows * _TILE), PAPER)
-    draw = ImageDraw.Draw(image)
-    for row, column in np.ndindex(rows, columns):
-        text, (x, y) = str(labels[row, column]), (column * _TILE, row * _TILE)
-        colour = tuple(int(each) for each in colours[row, column])
-        draw.rectangle((x + _GAP, y + _GAP, x + _TILE - _GAP, y + _TILE - _GAP), fill=colour)
-        font = ImageFont.load_default(_TILE / max(2.2, 0.75 * len(text)))
-        middle = (x + _TILE / 2, y + _TILE / 2)
-        draw.text(middle, text, fill=PAPER if sum(colour) < 380 else INK, font=font, anchor="mm")
-    return np.asarray(image)
-
-
-def board_2048(exponents: np.ndarray) -> np.ndarray:
-    """Draw a board of 2048: [rows, columns] exponents, 0 for an empty tile."""
-    labels = np.where(exponents > 0, (2 ** exponents.astype(int)).astype(str), "")
-    full = np.minimum(exponents / 11, 1.0)[..., None]  # 2048 and more have the full colour
-    colours = (1 - full) * np.array([236, 232, 224]) + full * np.array(POLE)
-    return tiles(labels, colours)

@@ -16,9 +16,7 @@ from purerl.custom import give, is_custom, load
 from purerl.envs import (
     brax_suite,
     craftax_suite,
-    jumanji_suite,
     navix_suite,
-    pgx_suite,
     xminigrid_suite,
 )
 from purerl.envs.doors import Doors
@@ -39,8 +37,6 @@ SUITES: dict[str, Suite] = {
     "navix": navix_suite.SUITE,
     "xminigrid": xminigrid_suite.SUITE,
     "craftax": craftax_suite.SUITE,
-    "pgx": pgx_suite.SUITE,
-    "jumanji": jumanji_suite.SUITE,
 }
 """Suites of environments, `suite/name`, that an extra installs; all others are gymnax's."""
 

@@ -47,8 +47,6 @@ class Speaker(struct.PyTreeNode):
     """[2] uint32, key of the noise"""
     is_noise: jax.Array
     """[] bool, whether messages are noise instead of the network's outputs"""
-    dropout: jax.Array
-    """[] share of messages that are replaced by zeros"""
 
 
 def speak(messenger: Messenger) -> Channel:
@@ -56,13 +54,11 @@ def speak(messenger: Messenger) -> Channel:
 
     def channel(speaker: Speaker, obs: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(speaker.key)
-        message = jnp.where(
+        return jnp.where(
             speaker.is_noise,
             noise(key, obs, messenger.width),
             messenger.message(speaker.weights, obs),
         )
-        (number,) = noise(jax.random.fold_in(key, 1), obs, 1)  # uniform in [-1, 1]
-        return jnp.where((number + 1) / 2 < speaker.dropout, 0.0, message)
 
     return channel
 
@@ -113,17 +109,16 @@ HAND_WRITTEN: dict[str, Callable[[jax.Array, Weights], Weights]] = {
 """The weights of hand-written channels, from a key and weights of the same shapes."""
 
 
-def speaker(name: str, key: jax.Array, weights: Weights, dropout: float = 0.0) -> Speaker:
+def speaker(name: str, key: jax.Array, weights: Weights) -> Speaker:
     """Return a hand-written channel for one agent, or the given one under any other name.
 
     Args:
         name: element of `HAND_WRITTEN`, or another name for the given weights.
         key: for a constant, a random function and noise.
         weights: weights of the network, or an example.
-        dropout: share of messages that are replaced by zeros, drawn with the observation's bits.
     """
     own_key, noise_key = jax.random.split(key)
     if name in HAND_WRITTEN:
         weights = HAND_WRITTEN[name](own_key, weights)
     is_noise = jnp.array(name == "noise")
-    return Speaker(weights, jax.random.key_data(noise_key), is_noise, jnp.float32(dropout))
+    return Speaker(weights, jax.random.key_data(noise_key), is_noise)

@@ -78,14 +78,6 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
     return jax.tree.map_with_path(of_array, params)
 
 
-def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[str, Any]:
-    """Return the inputs of the activation functions [B, ..., units], by torso and layer.
-
-    `network` is one of `purerl.parts.networks`, and its inputs are [B, *obs_shape].
-    """
-    return _entering(_layer_outputs(network, params, obs))
-
-
 def _layer_outputs(network: Any, params: PyTree, obs: jax.Array) -> dict[str, Any]:
     """Return the outputs of all layers [B, ..., units], as flax captures them."""
     kinds = nn.Dense | nn.Conv | nn.LayerNorm

@@ -8,7 +8,6 @@ from metaevo.studies import run as runner
 CASES = {
     # a command line, and the setting or value that its complaint names
     "--strategy.populaton_size 8": "strategy.populaton_size",
-    "--learner dqn --strategy.algorithm meta_gradient": "strategy.algorithm",
     "--evolve formula --component.expression ().__class__ --component.constants {}": (
         "component: expression"
     ),

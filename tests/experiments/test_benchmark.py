@@ -122,7 +122,7 @@ SMALL = {
     "learned-rules": (
         ["--tasks", "GridWorlds", "--agents", "1", "--frames", "2560"], ["ours", "a2c"]
     ),
-    "dqn": (["--agents", "2", "--frames", "4000", "--only", "flat vmap"], ["ours", "flat vmap"]),
+    "dqn": (["--agents", "2", "--frames", "4000"], ["ours"]),
     "evolution": (
         ["--shape", "ppo", "blog", "--population", "4", "--agent-steps", "2048",
          "--generations", "1"],

@@ -31,7 +31,7 @@ component: {hidden_sizes: [4], start: random}
 fitness: {mean_return: 0.0, reward_per_step: 200.0}
 strategy: {population_size: 8, sigma: 0.5, learning_rate_decay: 0.999}
 evolution: {generations: 160, validation_every: 4, validation_seeds: 4, chunk_size: 1}
-evaluation: {seeds: 0, tuning_seeds: 2, ablation_seeds: 0}
+evaluation: {seeds: 0, tuning_seeds: 2}
 run: {checkpoint_every: 7}
 """
 

@@ -11,7 +11,6 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training import pbt
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from metaevo.tuning import figures, run
@@ -36,7 +35,6 @@ SCHEDULES = {
     "successive_halving": "--sweep.scheduler successive_halving --sweep.batch 6 --sweep.eta 3 "
     "--sweep.min_fraction 0.33",
     "hyperband": "--sweep.scheduler hyperband --sweep.sampler tpe --sweep.min_fraction 0.33",
-    "pbt": "--sweep.scheduler pbt --pbt.rounds 3 --pbt.truncation 0.34",
 }
 
 
@@ -116,19 +114,13 @@ def test_a_random_sweep_writes_all_files(finished):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
     path = sweep(tmp_path / "run", SCHEDULES[schedule])
-    rows, result = check_results(path, 6)
-    figure = "pbt.png" if schedule == "pbt" else "optimisation_history.png"
-    assert (path / "figures" / figure).read_bytes()[:4] == b"\x89PNG"
+    rows, _ = check_results(path, 6)
+    assert (path / "figures" / "optimisation_history.png").read_bytes()[:4] == b"\x89PNG"
     frames = [int(row["frames"]) for row in rows]
     if schedule == "successive_halving":  # 3 updates of 9 for all, the rest for some
         assert set(frames) == {2 * 300, 2 * 900}
         assert [row["outcome"] for row in rows].count("pruned") == frames.count(2 * 300)
         assert (path / "figures" / "rungs.png").exists()
-    elif schedule == "pbt":
-        assert frames == [2 * 900] * 6
-        assert len(result["variants"]) == 3
-        history = json.loads((path / "pbt.json").read_text())
-        assert np.shape(history["scores"]) == (3, 6)
 
 
 # --- Interrupted ----------------------------------------------------------------------------------
@@ -168,32 +160,6 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, ki
         assert (path / name).read_text() == (finished / name).read_text()
     logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
     assert logged == list(range(6))
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "count"),
-    [
-        (pbt.checkpoint, "save", 1),
-        (run.Study, "tell", 3),
-    ],
-    ids=["first round", "telling"],
-)
-def test_a_population_resumes_exactly(owner, name, count, sweep, population, tmp_path, killed_at):
-    path = tmp_path / "run"
-    with killed_at(owner, name, count):
-        sweep(path, SCHEDULES["pbt"])
-    sweep(path, resume=True)
-    ours, theirs = (json.loads((each / "pbt.json").read_text()) for each in (path, population))
-    assert ours == theirs
-    ours, theirs = ({row[RATE]: row["value"] for row in table(each)} for each in (path, population))
-    assert ours == theirs
-    numbers = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
-    assert len(set(numbers)) == len(numbers) == 6
-
-
-@pytest.fixture(scope="module")
-def population(sweep, tmp_path_factory):
-    return sweep(tmp_path_factory.mktemp("runs") / "population", SCHEDULES["pbt"])
 
 
 def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, capsys):

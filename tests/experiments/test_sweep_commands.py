@@ -35,14 +35,6 @@ def sweep(*argv):
 # --- Bad input ------------------------------------------------------------------------------------
 
 BAD = {
-    "pbt of static settings": (
-        "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
-        ["pbt", "train.num_steps"],
-    ),
-    "pbt with tpe": (
-        "--sweep.scheduler pbt --sweep.sampler tpe --pbt.rounds 3",
-        ["sweep.sampler = 'tpe'", "random, sobol"],
-    ),
     "halving with CMA-ES": (
         "--dry-run --sweep.sampler cma_es --sweep.scheduler successive_halving",
         ["sweep: sampler = 'cma_es'", "'successive_halving'", "tpe", "none"],
@@ -128,22 +120,6 @@ def test_a_worker_deletes_no_report(begun, monkeypatch):
     report = (begun / "report.html").read_bytes()
     assert sweep("--worker", "--run-dir", begun) == 0
     assert (begun / "report.html").read_bytes() == report
-
-
-def test_a_worker_opens_no_database_named_only_by_the_directory(
-    config, tmp_path, monkeypatch, capsys, error_of
-):
-    path, outside = tmp_path / "run", tmp_path / "outside.db"
-    url = f"sqlite:///{outside}"
-    assert sweep("--config", config, "--run-dir", path, "--sweep.trials", 2) == 0
-    saved = path / "config.yaml"
-    saved.write_text(saved.read_text().replace("storage: null", f"storage: {url}"))
-    capsys.readouterr()
-    assert "--confirm-destination" in error_of("--worker", "--run-dir", path)
-    assert not outside.exists()
-    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
-    assert "not begun" in error_of("--worker", "--run-dir", path, "--sweep.storage", url)
-    assert outside.exists()
 
 
 # --- Plans, and wandb's agents --------------------------------------------------------------------

@@ -48,11 +48,6 @@ def _replace_by_directory(file: Path) -> None:
     file.mkdir()
 
 
-def _replace_by_loop(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    path.symlink_to(path.name)
-
-
 def _replace_by_file(path: Path) -> None:
     shutil.rmtree(path)
     path.write_bytes(b"000000")
@@ -81,8 +76,6 @@ STRUCTURAL: dict[str, Callable[[Path], None]] = {
     "a directory for state.npz": lambda path: _replace_by_directory(state_file(path)),
     "a directory for metadata.json": lambda path: _replace_by_directory(path / "metadata.json"),
     "a file for the directory": _replace_by_file,
-    "a symlink loop for the directory": _replace_by_loop,
-    "a symlink loop for state.npz": lambda path: _replace_by_loop(state_file(path)),
     "a pickle for state.npz": _pickle,
 }
 """of a directory; none of them leaves anything that could be used"""

@@ -107,7 +107,7 @@ WORDS = [
     "", " ", "~", "nan", ".nan", "-.inf", "1e400", "true", "null", "-1", "0", "1e3", "/", "..",
     "../../x", "/etc/passwd", "\0", "a\nb", "\u2028", "\ud7ff", "\U0001f4a5", "x" * 300, "{", "[",
     "!!python/object:os.system", "&a [*a]", "<script>alert(1)</script>", "%s%n", "own", "auto",
-    "none", "index", "local", "sqlite:///x", "tanh", "relu", "grid", "pbt", "hyperband", "cma_es",
+    "none", "index", "local", "sqlite:///x", "tanh", "relu", "grid", "hyperband", "cma_es",
     "ppo", "dqn", "q_learning", "value_loss", "drift", "Open_ES", "CMA_ES", "PSO",
     "DiffusionEvolution", *envs.registry.names()[:12],
     *(name for slot in HAND_WRITTEN.values() for name in slot),

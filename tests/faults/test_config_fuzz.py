@@ -28,7 +28,6 @@ BUGS = [
         "--evolution.chunk_size 1000000 --strategy.population_size 1000000",
         "--strategy.algorithm CMA_ES --component.hidden_sizes [200,200]",
         "--component.error_scale 1e38",
-        "--run.track_wait .inf",
         "--" + ".".join("a" * 60) + " 1",
         "--run.seed 0x" + "f" * 5000,
         r"""--task.env '"\ud800"'""",

@@ -46,7 +46,7 @@ def mount(*arguments):
 
 
 def unmount(path):
-    for _ in range(50):  # a mirror or a thread may still look at it
+    for _ in range(50):  # a thread may still look at it
         if subprocess.run(["umount", str(path)], capture_output=True).returncode == 0:
             return
         time.sleep(0.1)

@@ -19,7 +19,7 @@ def test_a_run_survives_any_number_of_kills(name, kills, tmp_path):
 
 @pytest.mark.parametrize("name", ["shaping", "cheap_talk", "programs"])
 def test_other_evolutions_resume_after_a_kill(name, undisturbed, cache, tmp_path):
-    """In the middle; self-play needs the strategy's mean, and programs have ancestors."""
+    """In the middle."""
     work, run = WORKS[name], tmp_path / "run"
     process = work.start(run, cache)
     wait_for(lambda: count_records(run) > work.total // 2, process)

@@ -27,7 +27,7 @@ strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 
 evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8, block_seconds: 0.02,
             chunk_size: 8, generations: 400}
 evaluation: {seeds: 16, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 4, ablation_seeds: 4}
+             tuning_seeds: 4}
 run: {checkpoint_every: 5, keep_checkpoints: 12}
 """
 SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
@@ -48,7 +48,7 @@ sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
 SHAPING = """
 study: shaping
-opponent: {names: [self, naive]}
+opponent: {names: [lola, naive]}
 game: {steps: 50}
 policy: {hidden: 8}
 strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
@@ -170,7 +170,7 @@ class Work:
                 each for each in (run_dir / "checkpoints").iterdir() if each.name[0] != "."
             )
             found["checkpoint"] = newest.name, digest(state_file(newest))
-        for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "ancestors.json"):
+        for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "others.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
         if self.name == "sweep":  # the numbers of trials count the retries

@@ -108,7 +108,7 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     study, _ = _study_of(case)
     bounds = {
         name: measure_bounds(name, each)
-        for name, each in zip(case["tasks"], study.experiments, strict=True)
+        for name, each in zip(case["tasks"], study.seen.values() or [study.experiment], strict=True)
     }
     return {name: (each.random, each.reference) for name, each in bounds.items()}
 

@@ -16,7 +16,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.registry import find
 
 RUNS = sorted(path for path in (Path(__file__).parent / "games").iterdir() if path.is_dir())
-OWN_KEYS = "round_robin", "extortion", "coin_game", "victims", "networks", "steering"
+OWN_KEYS = "round_robin", "extortion"
 
 
 @pytest.fixture(params=RUNS, ids=lambda path: path.name)
@@ -42,13 +42,10 @@ def numbers(tree, path=""):
 
 
 def test_a_run_is_read_and_shown(run):
-    study, found, about, before = run
+    study, _, about, before = run
     assert {"generation": 4, **study.about()} == about
     first, *_ = study.tables(before)
     assert len(first.rows) > 1
-    if study.name != "shaping":  # whose findings play meta-episodes
-        (sentence, *_) = study.findings(found, before)
-        assert any(character.isdigit() for character in sentence)
 
 
 @pytest.mark.long

@@ -84,7 +84,7 @@ def run_tests(mutant: Mutant, scratch: Path, python: str, jobs: str, timeout: fl
     environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         python, "-m", "pytest", "-q", "-x", "-n", jobs, "-p", "no:cacheprovider", "--no-header",
-        "-m", "not slow and not faults and not postgres and not browser", *mutant.tests,
+        "-m", "not slow and not faults and not postgres", *mutant.tests,
     ]  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:

@@ -86,58 +86,9 @@ def craftax_loop(name, limit, params):
     return reset, step
 
 
-def pgx_loop(name, limit, params):
-    import pgx
-
-    env = pgx.make(name)
-
-    def reset(key):
-        state = env.init(key)
-        return state.observation, state
-
-    def step(key, state, action):
-        state = env.step(state, action, key)
-        cut = (state._step_count >= limit) & ~state.terminated  # pgx has no limits
-        return state.observation, state, state.rewards[0], state.terminated | cut, cut
-
-    return reset, step
-
-
-def jumanji_loop(name, limit, params):
-    import jumanji
-
-    version = next(each for each in jumanji.registered_environments() if each.startswith(name))
-    has_clock = name not in ("Game2048", "Minesweeper")
-    env = jumanji.make(version, **({"time_limit": limit} if has_clock else {}))
-
-    def seen(obs):
-        if name == "Snake":
-            return obs.grid
-        return (obs.board if name == "Game2048" else obs.board + 1)[..., None]
-
-    def reset(key):
-        state, timestep = env.reset(key)
-        return seen(timestep.observation), (state, timestep)
-
-    def step(key, both, action):
-        state, before = both
-        move = jnp.stack([action // 10, action % 10]) if name == "Minesweeper" else action
-        # what is drawn is drawn by a key in the state; ours by the step's
-        state, after = env.step(state.replace(key=key), move)
-        is_late = state.step_count >= limit
-        # it says only that the episode is over: by its clock, if nothing else can have ended it
-        ended = ~before.observation.action_mask[action] if name == "Snake" else after.last()
-        done = after.last() | is_late
-        return seen(after.observation), (state, after), after.reward, done, is_late & ~ended
-
-    return reset, step
-
-
 LOOPS = {
     "brax": brax_loop,
     "navix": navix_loop,
     "xminigrid": xminigrid_loop,
     "craftax": craftax_loop,
-    "pgx": pgx_loop,
-    "jumanji": jumanji_loop,
 }

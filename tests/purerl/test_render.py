@@ -83,13 +83,6 @@ def test_an_environment_of_the_user_draws_itself():
     [
         ("navix/Empty-5x5", (0, 1, 2)),
         ("xminigrid/Empty-5x5", (0, 1, 2)),
-        ("pgx/2048", (0, 1, 2, 3)),
-        ("pgx/minatar-breakout", (1, 1)),
-        ("jumanji/Snake", (0, 1)),
-        ("jumanji/Maze", (0, 1, 2, 3)),
-        ("jumanji/Game2048", (0, 1, 2, 3)),
-        ("jumanji/SlidingTilePuzzle", (0, 1, 2, 3)),
-        ("jumanji/Minesweeper", (7, 55)),
         ("brax/fast", ()),
         pytest.param("brax/inverted_pendulum", (1, 1), marks=pytest.mark.long),
         pytest.param("craftax/Classic-Symbolic", (1, 2, 3, 4), marks=pytest.mark.long),

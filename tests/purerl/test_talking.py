@@ -125,16 +125,3 @@ def test_no_message_is_appended_to_images_or_state_numbers():
     ):
         with pytest.raises(ValueError, match="message"):
             Talking(env, MESSENGER.message, width)
-
-
-def test_messages_that_are_dropped_are_zeros():
-    obs, said = spoken("learned")
-    for dropout in (0.0, 0.3, 1.0):
-        speaker = channels.speaker("learned", jax.random.key(0), WEIGHTS, dropout)
-        left = np.asarray(SPEAK(speaker, obs))
-        silent = (left == 0).all(axis=1)
-        np.testing.assert_array_equal(left[~silent], said[~silent])
-        assert (
-            abs(silent.mean() - dropout) < 4 * np.sqrt(0.25 / len(obs)) * (0 < dropout < 1) + 1e-9
-        )
-        np.testing.assert_array_equal(left, np.asarray(SPEAK(speaker, obs)))

@@ -173,9 +173,7 @@ PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
     "evolve-drift": (_evolution("evolve_drift/ppo"), (64,)),
     "evolve-lpg": (_evolution("evolve_lpg/lpg"), (64,)),
     "shaping": (_evolution("shaping/ipd"), (128,)),
-    "coin": (_evolution("shaping/coin"), (64,)),
     "cheap-talk": (_evolution("cheap_talk/cartpole"), (64,)),
-    "steering": (_evolution("cheap_talk/cartpole_test_time"), (64,)),
 }
 """By name: the program, and the numbers of agents or candidates to compile it for."""
 NEEDS = {"ppo-ant": "brax"}

@@ -8,7 +8,7 @@ import numpy as np
 
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
-from metaevo.statistics import Estimate, FloatArray, iqm
+from metaevo.statistics import FloatArray, iqm
 
 Score = Literal["final", "area", "best"]
 Curve = tuple[FloatArray, FloatArray]
@@ -17,8 +17,6 @@ FINAL_FRACTION = 0.1
 POINTS = 120
 """maximum number of points of a curve"""
 RESAMPLES = 400
-_THRESHOLD = 0.9
-"""The default threshold: from the worst to the best point of any group's middle curve."""
 
 
 def default_axis(seeds: Sequence[SeedRun]) -> str:
@@ -97,11 +95,9 @@ class Middle:
     iqm: FloatArray
     low: FloatArray
     high: FloatArray
-    resampled: FloatArray
-    """[resamples, points]"""
 
 
-def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES) -> Middle:
+def middle(x: FloatArray, aligned: FloatArray) -> Middle:
     """Return the IQM over seeds [seeds, points] and its 95% interval.
 
     Points before the last seed starts or after the first one ends are left out; seeds without any
@@ -112,64 +108,9 @@ def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES) -> Mi
     values = aligned[:, inside]
     if not values.size:
         empty = np.empty(0)
-        return Middle(empty, empty, empty, empty, np.empty((0, 0)))
+        return Middle(empty, empty, empty, empty)
     rng = np.random.default_rng(0)
-    drawn = rng.integers(len(values), size=(resamples, len(values)))
+    drawn = rng.integers(len(values), size=(RESAMPLES, len(values)))
     resampled = np.stack([iqm(values[rows], axis=0) for rows in drawn])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    return Middle(x[inside], iqm(values, axis=0), low, high, resampled)
-
-
-@dataclass(frozen=True)
-class Efficiency:
-    """Sample efficiency: when a group first reaches the threshold on a task."""
-
-    group: str
-    task: str
-    threshold: float
-    reached_at: Estimate
-    """where the middle curve first reaches it; infinity for never"""
-    seeds: int
-    seeds_that_reach: int
-    middle: Middle
-
-
-def efficiency(
-    task: str,
-    groups: dict[str, list[Curve]],
-    threshold: float | None,
-    *,
-    lower_is_better: bool = False,
-) -> list[Efficiency]:
-    """Return the sample efficiency of all groups, given their curves by label, on a task.
-
-    The default threshold is 90% of the way to the best point of any middle curve. If
-    `lower_is_better`, it is reached from above.
-    """
-    points = grid([each for curves in groups.values() for each in curves])
-    middles = {
-        label: middle(points, align(curves, points)) for label, curves in groups.items() if curves
-    }
-    sign = -1 if lower_is_better else 1
-    levels = [sign * part.iqm for part in middles.values() if len(part.iqm)]
-    if not levels:
-        return []
-    if threshold is None:
-        worst, best = min(map(np.min, levels)), max(map(np.max, levels))
-        threshold = float(sign * (worst + _THRESHOLD * (best - worst)))
-    level = sign * threshold
-    rows = []
-    for label, part in middles.items():
-        reached = [first_reach(part.x, sign * each, level) for each in part.resampled]
-        # Nearest, because interpolation between a step and infinity is undefined.
-        low, high = np.quantile(reached or [np.inf], [0.025, 0.975], method="nearest")
-        at = Estimate(first_reach(part.x, sign * part.iqm, level), (float(low), float(high)))
-        reaching = sum(bool(np.any(sign * y >= level)) for _, y in groups[label])
-        rows.append(Efficiency(label, task, threshold, at, len(groups[label]), reaching, part))
-    return rows
-
-
-def first_reach(x: FloatArray, y: FloatArray, threshold: float) -> float:
-    """Return the first x where y is at least the threshold; infinity if there is none."""
-    above = np.flatnonzero(y >= threshold)
-    return float(x[above[0]]) if len(above) else np.inf
+    return Middle(x[inside], iqm(values, axis=0), low, high)

@@ -1,219 +1,219 @@
-"""The interactive page of a comparison of runs: one file without server or network."""
+"""The table of a comparison, and one page with the table and Plotly's figures."""
 
-import itertools
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from itertools import cycle
 from pathlib import Path
-from typing import get_args
 
-import numpy as np
-from plotly.offline import get_plotlyjs
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from metaevo.comparison.compare_runs import curves, figures
-from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
-from metaevo.comparison.compare_runs.results import RunComparison, TableName
-from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun
-from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
+from metaevo.comparison.compare_runs.analysis import COMPARED, RunComparison
+from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.config import files
 from metaevo.reports import page as report
-from metaevo.reports.numbers import counted
-from metaevo.statistics import FloatArray
+from metaevo.reports import plots
+from metaevo.reports.numbers import MISSING, counted, estimate, p_value
+from metaevo.reports.page import Table
+from metaevo.statistics import Estimate
 
-# The browser loads no other file, even if a name in the data or a later Plotly requests one.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; form-action 'none'; base-uri 'none'"
-)
-_MOST_BARS = 12
-"""Groups in the plot of intervals."""
-_MOST_GROUPINGS, _MOST_GROUPS = 10, 60
-"""Single settings to group by, and groups with middle curves."""
-_RESAMPLES = 200
-_CSS = """
-.controls { display: flex; flex-wrap: wrap; gap: .6rem 1.4rem; margin: 0 0 .6rem; }
-.controls label { color: var(--soft); font-size: .9rem; max-width: 100%; }
-.controls label[hidden] { display: none; }
-.controls select { display: block; font: inherit; color: var(--ink); background: var(--panel);
-  border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
-.plot { width: 100%; min-height: 120px; }
-.wide table { font-size: .86rem; }
-.wide th, .wide td { padding: .35rem .6rem; }
-td:not(.number) { overflow-wrap: break-word; min-width: 7rem; max-width: 24rem; }
-"""
+_COLORS = plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY
+_COLUMNS = 2
+"""Panels side by side."""
+_PANEL, _ROW = 400, 34
+"""Heights in pixels: of a panel with curves, and of a group in the plots of scores."""
+_LEGEND = 22
+"""Height in pixels of a line of the legend."""
+_GREY = "#7d838c"
+"""Of texts, readable on a light and on a dark page."""
+_GRID = "rgba(125, 131, 140, 0.25)"
 
 
-# --- Data ---------------------------------------------------------------------------------------
+def quantity(result: RunComparison) -> str:
+    """Describe the compared score, such as "mean return, mean of the last tenth of a run"."""
+    chosen = result.selection
+    scale = ", scaled on each task from 0 to 1" if len(result.tasks) > 1 else ""
+    if chosen.is_evaluation:
+        variant = chosen.metric.partition(":")[2]
+        return f"scores of evaluation.json{f' ({variant})' if variant else ''}{scale}"
+    name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
+    how = {
+        "final": "mean of the last tenth of a run",
+        "area": "mean over a whole run (area under the curve)",
+        "best": f"{'lowest' if chosen.lower_is_better else 'highest'} point of a run",
+    }
+    return f"{name}, {how[result.score]}{scale}"
 
 
-def views(result: RunComparison) -> dict[str, object]:
-    """Return the data that page.js draws: seeds with curves, and groupings with middle curves."""
-    seeds, chosen = result.seeds, result.selection
-    number = {seed: index for index, seed in enumerate(seeds)}
-    tasks = sorted({seed.task for seed in seeds})
-    axes = [axis for axis in AXES if all(axis in seed.axes for seed in seeds)]
-    points: dict[str, dict[str, FloatArray]] = {axis: {} for axis in axes}
-    aligned: dict[tuple[str, SeedRun], FloatArray] = {}
-    for axis, task in itertools.product(axes, tasks):
-        own = [seed for seed in seeds if seed.task == task]
-        raw = [curves.curve(seed, chosen.metric, axis) for seed in own]
-        points[axis][task] = curves.grid(raw)
-        rows = curves.align(raw, points[axis][task])
-        aligned |= {(axis, seed): row for seed, row in zip(own, rows, strict=True)}
+# --- Table --------------------------------------------------------------------------------------
 
-    def middle(members: Group, axis: str, task: str) -> object:
-        own = [aligned[axis, seed] for seed in members.on(task)]
-        if not own:
-            return None
-        part = curves.middle(points[axis][task], np.stack(own), _RESAMPLES)
-        named = {"x": part.x, "y": part.iqm, "low": part.low, "high": part.high}
-        return {name: _rounded(values) for name, values in named.items()}
-
-    def middles(members: Group) -> object:
-        return {axis: {task: middle(members, axis, task) for task in tasks} for axis in axes}
-
-    return {
-        "what": compared_quantity(result, scaled=False),
-        "metric": chosen.metric.replace("_", " "),
-        "seeds": [
-            {"name": f"{seed.run} seed {seed.seed}", "task": seed.task,
-             "score": result.scores[seed],
-             "curves": {axis: _rounded(aligned[axis, seed]) for axis in axes}}
-            for seed in seeds
-        ],
-        "groupScale": compared_quantity(result),
-        "groups": [
-            {"label": each.label, "iqm": each.iqm.value, "interval": each.iqm.interval}
-            for each in result.groups[:_MOST_BARS]
-        ],
-        "tasks": tasks,
-        "points": {
-            axis: {task: _rounded(values) for task, values in by_task.items()}
-            for axis, by_task in points.items()
-        },
-        "groupings": [
-            {
-                "name": name,
-                "groups": [
-                    {"label": each.label, "seeds": [number[seed] for seed in each.seeds],
-                     "middles": middles(each) if len(groups) <= _MOST_GROUPS else None}
-                    for each in groups
-                ],
-            }
-            for name, groups in _groupings(result, seeds).items()
-        ],
-        "axisNames": AXES,
-        "axis": chosen.axis,
-    }  # fmt: skip
+_FORMATS: dict[str, Callable[..., str]] = {
+    "difference": partial(estimate, sign=True),
+    "probability_of_improvement": partial(estimate, decimals=2),
+    "p": p_value,
+}
+"""Formats of columns; others have the default."""
+_NAMES = {"iqm": "IQM", "probability_of_improvement": "P(better)"}
 
 
-def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, Sequence[Group]]:
-    """Return the groupings that the page offers, starting with the grouping in the tables."""
-    every, run = "all settings that differ", "run"
-    own = [known_key(key, seeds) for key in result.options.group_by or ()]
-    found: dict[str, Sequence[Group]] = {", ".join(own) or every: result.groups}
-    if own:
-        found.setdefault(every, group(seeds))
-    for key in list(differing(seeds))[:_MOST_GROUPINGS]:
-        found.setdefault(key, group(seeds, [key]))
-    if len({seed.run for seed in seeds}) > 1:
-        found.setdefault(run, group(seeds, [run]))
-    return found
+def table(result: RunComparison) -> Table:
+    """Return the table of groups, best first."""
+    rows = result.rows()
+    columns = list(rows[0])
+    if len(rows) == 1:
+        columns = [name for name in columns if name not in COMPARED]
+    cells = [[_cell(name, row[name]) for name in columns] for row in rows]
+    note = (
+        "IQM: mean of the middle half of the seeds. Intervals: 95%, stratified bootstrap. "
+        "Difference: from the baseline. P(better): probability that a seed is better than a seed "
+        "of the baseline. p: rank test, adjusted by Holm's method for all groups."
+    )
+    names = [_NAMES.get(name, name) for name in columns]
+    marked = [at for at, row in enumerate(rows) if row["verdict"] == "baseline"]
+    return Table(quantity(result), names, cells, note, highlight=marked if len(rows) > 1 else [])
 
 
-def _rounded(values: FloatArray) -> list[float | None]:
-    """Round to six digits; JSON has no NaN."""
-    return [float(f"{each:.6g}") if np.isfinite(each) else None for each in values.tolist()]
+def _cell(name: str, value: object) -> object:
+    if value is None:
+        return MISSING
+    if isinstance(value, Estimate):
+        return _FORMATS.get(name, estimate)(value.value, *value.interval)
+    return _FORMATS[name](value) if name in _FORMATS else value
 
 
-# --- HTML ---------------------------------------------------------------------------------------
+def terminal(result: RunComparison) -> str:
+    """Return the table and the notes as text, without control characters."""
+    parts = [table(result).text(), "\n".join(f"note: {note}" for note in result.notes)]
+    text = "\n\n".join(part for part in parts if part)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+
+
+# --- Figures ------------------------------------------------------------------------------------
+
+
+def colors(result: RunComparison) -> dict[str, str]:
+    """Return the color of each group."""
+    return dict(zip([each.label for each in result.groups], cycle(_COLORS), strict=False))
+
+
+def draw_curves(result: RunComparison) -> go.Figure:
+    """Draw the middle curve of every group with its interval, with a panel for each task."""
+    tasks = list(result.middles)
+    titles = [_text(task) for task in tasks] if len(tasks) > 1 else None
+    columns = min(_COLUMNS, len(tasks))
+    height = -(-len(tasks) // columns)
+    figure = make_subplots(height, columns, subplot_titles=titles)
+    metric = result.selection.metric.replace("_", " ")
+    named: set[str] = set()
+    for at, task in enumerate(tasks):
+        place = {"row": at // columns + 1, "col": at % columns + 1}
+        for label, color in colors(result).items():
+            part = result.middles[task].get(label)
+            if part is None or not len(part.x):
+                continue
+            common = {"legendgroup": label, "name": _text(label)}
+            figure.add_scatter(
+                x=[*part.x, *part.x[::-1]], y=[*part.low, *part.high[::-1]], fill="toself",
+                fillcolor=color, opacity=0.18, line={"width": 0}, mode="lines", hoverinfo="skip",
+                showlegend=False, **place, **common,
+            )  # fmt: skip
+            figure.add_scatter(
+                x=part.x, y=part.iqm, mode="markers" if len(part.x) == 1 else "lines",
+                line={"color": color, "width": 2.5}, showlegend=label not in named,
+                **place, **common,
+            )  # fmt: skip
+            named.add(label)
+    figure.update_yaxes(title_text=_text(metric), col=1)
+    figure.update_xaxes(title_text=AXES[result.selection.axis], row=height)
+    legend = _LEGEND * len(named)
+    _style(figure, _PANEL * height + legend)
+    figure.update_layout(legend={"y": 0, "yref": "container", "yanchor": "bottom", "x": 0})
+    figure.update_layout(margin_b=60 + legend)
+    return figure
+
+
+def draw_scores(result: RunComparison) -> go.Figure:
+    """Draw the score of every group, and its difference from the baseline, with intervals."""
+    compared = any(each.difference for each in result.groups)
+    titles = ["score", f"difference from {_text(result.baseline)}"][: 1 + compared]
+    figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles)
+    for each in reversed(result.groups):  # the first one on top
+        color = colors(result)[each.label]
+        values = [each.iqm, each.difference.value if each.difference else None]
+        for column, value in enumerate(values[: len(titles)], start=1):
+            if value is None:
+                continue
+            low, high = value.interval
+            figure.add_scatter(
+                x=[value.value], y=[_text(each.label)], mode="markers", showlegend=False,
+                marker={"size": 10, "color": color}, row=1, col=column,
+                error_x={"array": [high - value.value], "arrayminus": [value.value - low],
+                         "symmetric": False, "thickness": 3, "width": 0},
+            )  # fmt: skip
+    if compared:
+        figure.add_vline(x=0, line={"color": _GREY, "dash": "dot"}, row=1, col=2)
+    labels = [_text(each.label) for each in reversed(result.groups)]
+    figure.update_yaxes(categoryorder="array", categoryarray=labels)
+    _style(figure, 150 + _ROW * len(labels))
+    return figure
+
+
+def _text(label: str) -> str:
+    """Escape a name, because Plotly reads some tags in texts."""
+    return escape(label, quote=False)
+
+
+def _style(figure: go.Figure, height: float) -> None:
+    clear = "rgba(0, 0, 0, 0)"
+    figure.update_layout(
+        height=height, font={"color": _GREY, "family": "system-ui, sans-serif"},
+        paper_bgcolor=clear, plot_bgcolor=clear, margin={"l": 60, "r": 20, "t": 60, "b": 50},
+        modebar={"bgcolor": clear, "color": _GREY, "activecolor": _GREY},
+    )  # fmt: skip
+    for update in (figure.update_xaxes, figure.update_yaxes):
+        update(gridcolor=_GRID, zeroline=False, automargin=True)
+
+
+# --- Page ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Plots:
-    """Controls, plots, data and program."""
+class _Plot:
+    """A figure under a heading; the first one on a page brings Plotly's program along."""
 
-    data: dict[str, object]
+    heading: str
+    figure: go.Figure
+    is_first: bool
 
     def html(self) -> str:
-        data = json.dumps(self.data, allow_nan=False, separators=(",", ":"))
-        data = data.replace("<", "\\u003c")  # a name cannot end the script element
-        script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
-        return (
-            '<div id="groups" class="plot"></div>\n<p class="note">IQM and 95% interval of each '
-            'group.</p>\n<div id="controls" class="controls"></div>\n'
-            '<div id="curves-part"><h2>Curves</h2>\n'
-            '<div id="curves-controls" class="controls"></div>\n'
-            '<div id="curves" class="plot"></div>\n'
-            '<p class="note">Line: interquartile mean over seeds, up to the end of the shortest '
-            "seed; band: 95% bootstrap interval. Click a name to hide it, double-click to isolate "
-            "it; drag to zoom, double-click the plot to reset.</p></div>\n"
-            '<h2>Scores of single seeds</h2>\n<div id="scores" class="plot"></div>\n'
-            '<h2>Performance profile</h2>\n<div id="profile" class="plot"></div>\n'
-            '<p class="note">The share of seeds with more than this score. A group with the higher '
-            "curve everywhere is better by any statistic.</p>\n"
-            f'<script type="application/json" id="comparison-data">{data}</script>\n'
-            f"<script>{get_plotlyjs()}</script>\n<script>{script}</script>\n"
+        plot = self.figure.to_html(
+            full_html=False,
+            include_plotlyjs=self.is_first,
+            config={
+                "displaylogo": False,
+                "modeBarButtons": [["toImage", "resetScale2d"]],
+                "responsive": True,
+            },
         )
+        return f"<h2>{escape(self.heading)}</h2>\n{plot}\n"
 
 
-def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:
-    """Write the page, the figure and comparison.json; return the path of the page.
-
-    For `--watch`, the page reloads itself every `reload_seconds`.
+def save(result: RunComparison, path: Path) -> Path:
+    """Write the page, one file that needs no network; return its path.
 
     Raises:
-        ConfigError: if a file cannot be written.
+        ConfigError: if the file cannot be written.
     """
+    sections: list[report.Section] = [table(result)]
+    if result.middles:
+        sections.append(_Plot("Curves", draw_curves(result), is_first=True))
+    sections.append(_Plot("Groups", draw_scores(result), is_first=not result.middles))
+    if result.notes:
+        sections.append(report.Text("Notes", result.notes))
+    groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
     try:
-        files.write_json_atomic(folder / "comparison.json", _content(result))
-        if result.efficiency:
-            figures.draw_curves(result, folder / "figures" / "curves.png")
-        head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        if reload_seconds is not None:
-            seconds = max(1, round(reload_seconds))
-            head += f'<meta http-equiv="refresh" content="{seconds}">\n'
-        head += f"<style>{_CSS}</style>\n"
-        groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
-        subtitle = f"{compared_quantity(result)}: {groups}, {seeds}"
-        return report.write_report(
-            folder / "index.html", "Comparison of runs", subtitle, _sections(result), head=head
-        )
+        return report.write_report(path, "Comparison of runs", f"{groups}, {seeds}", sections)
     except OSError as error:
-        raise files.unwritable(folder, error) from None
-
-
-def _sections(result: RunComparison) -> list[report.Section]:
-    first, *others = tables(result)
-    notes = [report.Text("Notes", result.notes)] if result.notes else []
-    return [
-        report.Text("Conclusion", conclusion(result)),
-        *notes,
-        first,
-        _Plots(views(result)),
-        *others,
-        report.KeyValues("How this was computed", vars(result.options)),
-    ]
-
-
-def _content(result: RunComparison) -> dict[str, object]:
-    """Return the content of comparison.json."""
-    chosen = result.selection
-    return {
-        "compared": compared_quantity(result),
-        "metric": chosen.metric,
-        "axis": chosen.axis,
-        "judged_at": chosen.ends,
-        "options": asdict(result.options),
-        "conclusions": [conclusion(result)],
-        "notes": result.notes,
-        "comparisons": result.comparisons,
-        "optimum": result.optimum,
-        "optimum_is": result.optimum_is,
-        **{name: result.table(name) for name in get_args(TableName)},
-        "curves": [
-            {"group": row.group, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
-             "low": row.middle.low, "high": row.middle.high}
-            for row in result.efficiency
-        ],
-    }  # fmt: skip
+        raise files.unwritable(path, error) from None

@@ -76,7 +76,7 @@ def read(path: Path) -> Source:
             seeds = _agents(seed, records, notes) if kind == "update" else [seed]
             progress = _progress(config, kind, seed, len(records))
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
-    return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
+    return Source(str(run.path), seeds, _state(run), progress, notes)
 
 
 def _agents(run: SeedRun, records: Records, notes: list[str]) -> list[SeedRun]:
@@ -161,7 +161,7 @@ def _state(run: RunDirectory) -> str:
 def _is_locked(path: Path) -> bool:
     """Whether another process writes to the run. The shared lock can only delay a start."""
     try:
-        with files.open_file(path) as file:
+        with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -137,8 +137,6 @@ class Source:
     """A run with its seeds and its progress."""
 
     name: str
-    kind: str
-    """run directory, wandb, wandb offline, or mlflow"""
     seeds: list[SeedRun]
     state: str
     """finished, still going on, stopped, failed, ..."""

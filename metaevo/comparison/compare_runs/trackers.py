@@ -59,7 +59,6 @@ def without_means(sources: list[Source]) -> list[Source]:
 
 def _source(
     name: str,
-    kind: str,
     config: PlainMapping,
     rows: Sequence[PlainMapping],
     identity: str,
@@ -67,7 +66,7 @@ def _source(
 ) -> Source:
     settings = {key: _literal(value) for key, value in flatten(dict(config)).items()}
     seed = seed_run(name, settings, rows, identity)
-    return Source(name, kind, [seed] if seed else [], _STATES.get(state.lower(), state))
+    return Source(name, [seed] if seed else [], _STATES.get(state.lower(), state))
 
 
 def _literal(value: Any) -> Any:
@@ -98,7 +97,7 @@ def _read_wandb(text: str) -> list[Source]:
     for run in [api.run(where)] if len(parts) == 3 else api.runs(where):
         name = f"{WANDB}{parts[0]}/{parts[1]}/{run.id}"
         rows = list(run.scan_history())
-        found.append(_source(name, "wandb", run.config, rows, run.id, run.state))
+        found.append(_source(name, run.config, rows, run.id, run.state))
     return found
 
 
@@ -127,7 +126,7 @@ def _from_file(path: Path) -> Source:
             case "exit":
                 state = "failed" if record["exit"].get("exit_code", 0) else "finished"
     name, identity = f"{WANDB}{path.parent}", path.stem.removeprefix("run-")
-    return _source(name, "wandb offline", config, rows, identity, state)
+    return _source(name, config, rows, identity, state)
 
 
 def _records(path: Path) -> Iterator[PlainDict]:
@@ -194,4 +193,4 @@ def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
         name = f"{parent.info.run_name}/{name}"
     name = f"{MLFLOW}{experiment}/{name}"
     ordered = [rows[step] for step in sorted(rows)]
-    return _source(name, "mlflow", config, ordered, run.info.run_id, run.info.status)
+    return _source(name, config, ordered, run.info.run_id, run.info.status)

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metaevo import statistics
 from metaevo.comparison.generality import result
-from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of, settings_of
+from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark, benchmark, read_references
+from metaevo.components import discovery
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
@@ -43,8 +44,6 @@ class GeneralityResult:
     slot: str
     score: Estimate | None
     """normalised interquartile mean over the unseen tasks of version 1; None if there are none"""
-    tuned: Estimate | None
-    """the same with all hyperparameters tuned; None if they were not"""
     complete: bool
     """whether all tasks of the benchmark were measured"""
     better_than_ppo: float
@@ -85,8 +84,6 @@ class Job(NamedTuple):
     """scores of random play and tuned PPO by task"""
     unable: Sequence[str] = ()
     """tasks on which the rule's learner cannot be trained"""
-    all_tuned: bool = False
-    """whether to tune all hyperparameters, too"""
 
 
 def generality(
@@ -94,8 +91,8 @@ def generality(
     *,
     tasks: Sequence[str] | None = None,
     learning_rates: Sequence[float] | None = None,
-    all_tuned: bool = False,
-    trust_source: bool = False,
+    other_keys: bool = False,
+    code: Any = (),
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO, or how well a learner trains, on a list of small tasks.
 
@@ -113,21 +110,21 @@ def generality(
             component.
         tasks: names of tasks; by default all.
         learning_rates: four values to tune over; defaults to the benchmark's values.
-        all_tuned: then also tune the clip, the entropy bonus and the trace, within 16 settings for
-            each task: four times the budget.
-        trust_source: execute the source code that the directory has saved.
+        other_keys: tune and score agents of other random keys, and score 32 of each task: a second
+            measurement, because a high score can be due to the benchmark's keys.
+        code: as for `metaevo.load`.
 
     Raises:
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid, or if
             the rule was evolved on all tasks.
     """
+    discovery.use(code)
     names = None if tasks is None else listed(tasks)
     job = prepare(
         str(rule),
         tasks=names,
         learning_rates=learning_rates,
-        all_tuned=all_tuned,
-        trust_source=trust_source,
+        other_keys=other_keys,
     )
     return judge(job)
 
@@ -137,8 +134,7 @@ def prepare(
     *,
     tasks: Sequence[str] | None,
     learning_rates: Sequence[float] | None,
-    trust_source: bool,
-    all_tuned: bool = False,
+    other_keys: bool = False,
 ) -> Job:
     """Find the rule and the tasks, and check without compiling that they are compatible.
 
@@ -147,12 +143,8 @@ def prepare(
     """
     found = benchmark()
     chosen = found.chosen(tasks)
-    bound = rule_of(rule, trust_source=trust_source)
+    bound = rule_of(rule)
     rates = rates_of(found, bound, learning_rates)
-    if all_tuned and bound.learner != LEARNER:
-        raise ConfigError(
-            f"{rule}: trains {bound.learner}; all hyperparameters are tuned of {LEARNER} only"
-        )
     references = read_references()["tasks"]
     for task in chosen:
         kept = references.get(task)
@@ -165,7 +157,8 @@ def prepare(
             f"tasks = {', '.join(able)}: {rule} was evolved on all of these, so it would have no "
             "score; add a task that it has not seen"
         )
-    return Job(found, able, bound, rates, references, unable, all_tuned)
+    measured = found.with_other_keys() if other_keys else found
+    return Job(measured, able, bound, rates, references, unable)
 
 
 def _unable(found: Benchmark, tasks: Sequence[str], rule: Rule) -> list[str]:
@@ -196,40 +189,27 @@ def judge(
         check_stop: called between chunks of agents; raises an exception to stop.
     """
     benchmark, specs = job.benchmark, job.benchmark.tasks
-    measured: dict[bool, PlainDict] = {each: {} for each in sorted({False, job.all_tuned})}
-    trials = {False: len(job.rates), True: benchmark.trials}
-    agents = {each: trials[each] * benchmark.tuning_seeds + benchmark.seeds for each in measured}
+    agents = len(job.rates) * benchmark.tuning_seeds + benchmark.seeds
     frames_of = {task: benchmark.frames[specs[task].horizon] for task in job.tasks}
-    total = sum(frames_of.values()) * sum(agents.values())
+    measured: PlainDict = {}
     done = 0
     with Progress(
-        total=total, desc="", unit="frame", unit_scale=True, check_stop=check_stop
-    ) as bar:
+        total=sum(frames_of.values()) * agents,
+        desc="", unit="frame", unit_scale=True, check_stop=check_stop,
+    ) as bar:  # fmt: skip
         for number, task in enumerate(job.tasks, start=1):
+            bar.stage(f"{task}, {number} of {len(job.tasks)}")
+            check_stop()
             bench = Bench(benchmark, task, job.rule)
-            for all_tuned, found in measured.items():
-                what = ", all tuned" if all_tuned else ""
-                bar.stage(f"{task}, {number} of {len(job.tasks)}{what}")
-                check_stop()
-                settings = settings_of(benchmark, task, job.rates, all_tuned=all_tuned)
-                file = folder and folder / f"{task}{'-all-tuned' if all_tuned else ''}.json"
-                found[task] = measure(bench, settings, file, bar.update)
-                done += frames_of[task] * agents[all_tuned]
-                bar.update(done - bar.n)  # of a kept result, all at once
-    content = result.result(
-        benchmark,
-        job.rule,
-        job.rates,
-        measured[False],
-        job.references,
-        job.unable,
-        measured.get(True),
-    )
+            file = folder and folder / f"{task}.json"
+            measured[task] = measure(bench, job.rates, file, bar.update)
+            done += frames_of[task] * agents
+            bar.update(done - bar.n)  # of a kept result, all at once
+    content = result.result(benchmark, job.rule, job.rates, measured, job.references, job.unable)
     return GeneralityResult(
         content["rule"],
         content["slot"],
         _estimate(content["score"]),
-        _estimate(content.get("tuned")),
         content["complete"],
         content["better_than_ppo"],
         tuple(

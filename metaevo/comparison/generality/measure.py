@@ -1,8 +1,7 @@
 """A rule measured on one task: its learning rate tuned, then fresh agents trained and scored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,15 +23,11 @@ from metaevo.training.task import with_changes
 from metaevo.tuning.objective import Progress
 from purerl.types import Hyperparams
 
-Setting = Mapping[str, float]
-"""Hyperparameters that differ from the task's, the learning rate among them."""
-
 
 @dataclass(frozen=True)
 class _Kept:
     key: Text
     learning_rate: Number
-    others: dict[str, Number]
     tuning: list[Measure]
     scores: Annotated[list[Measure], Len(2)]
 
@@ -47,13 +42,11 @@ class Bench:
             ConfigError: naming the task, if it cannot be built.
         """
         self.benchmark, self.task, self.rule = benchmark, task, rule
-        self._version = benchmark.tasks[task].since
+        self._keys = benchmark.keys_of(task)
         raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
             settings: Any = from_dict(training_class(raw), raw)
-            bound, meta_params = make_task(
-                settings, trust_source=rule.trust_source, given=rule.given
-            )
+            bound, meta_params = make_task(settings, given=rule.given)
         except ConfigError as error:
             raise ConfigError(f"task {task}: {error}") from None
         self.hyperparams: Hyperparams = settings.hyperparams
@@ -65,32 +58,30 @@ class Bench:
             agents=benchmark.seeds,
         )
 
-    def tune(self, settings: Sequence[Setting], progress: Progress | None = None) -> np.ndarray:
-        """Return the mean score of every setting [settings]; NaN where no agent has one."""
-        keys = keys_for(self._version, Purpose.TUNING, self.benchmark.tuning_seeds)
-        scores = self._train(keys, settings, progress)
+    def tune(self, rates: Sequence[float], progress: Progress | None = None) -> np.ndarray:
+        """Return the mean score of every learning rate [rates]; NaN where no agent has one."""
+        keys = keys_for(self._keys, Purpose.TUNING, self.benchmark.tuning_seeds)
+        scores = self._train(keys, rates, progress)
         filled = statistics.fill_missing({"": scores.T})[""]
         return np.where(np.isfinite(scores).any(axis=1), filled.mean(axis=0), np.nan)
 
     def score(
         self,
-        setting: Setting,
+        rate: float,
         purpose: Purpose = Purpose.HELD_OUT,
         progress: Progress | None = None,
     ) -> np.ndarray:
         """Return the scores of fresh agents [seeds]; NaN where one diverged."""
-        keys = keys_for(self._version, purpose, self.benchmark.seeds)
-        return self._train(keys, [setting], progress)[0]
+        keys = keys_for(self._keys, purpose, self.benchmark.seeds)
+        return self._train(keys, [rate], progress)[0]
 
     def random(self) -> np.ndarray:
         """Return the scores [seeds] of agents that never learn."""
-        keys = keys_for(self._version, Purpose.NORMALISATION, self.benchmark.seeds)
+        keys = keys_for(self._keys, Purpose.NORMALISATION, self.benchmark.seeds)
         return np.asarray(self.population.train(keys, [self.hyperparams.random_play()]).scores)[0]
 
-    def _train(
-        self, keys: Any, changes: Sequence[Setting], progress: Progress | None
-    ) -> np.ndarray:
-        settings = [with_changes(self.hyperparams, each) for each in changes]
+    def _train(self, keys: Any, rates: Sequence[float], progress: Progress | None) -> np.ndarray:
+        settings = [with_changes(self.hyperparams, {"learning_rate": rate}) for rate in rates]
         return np.asarray(self.population.train(keys, settings, progress=progress).scores)
 
 
@@ -113,67 +104,42 @@ def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) ->
     return rates
 
 
-def settings_of(
-    benchmark: Benchmark, task: str, rates: Sequence[float], *, all_tuned: bool = False
-) -> list[dict[str, float]]:
-    """Return the settings that a rule may try on a task.
-
-    Args:
-        benchmark: the list.
-        task: name of the task; it seeds the draw from the list's space.
-        rates: the rule's learning rates.
-        all_tuned: whether to return as many settings as the list allows, instead of the rates.
-    """
-    settings = [{"learning_rate": rate} for rate in rates]
-    if all_tuned:
-        grid = [
-            dict(zip(benchmark.space, each, strict=True))
-            for each in product(*benchmark.space.values())
-        ]
-        rng = np.random.default_rng([benchmark.tasks[task].since, *task.encode()])
-        drawn = rng.choice(len(grid), benchmark.trials - len(rates), replace=False)
-        settings += [
-            {"learning_rate": rates[number % len(rates)], **grid[at]}
-            for number, at in enumerate(drawn)
-        ]
-    return settings
-
-
 def measure(
     bench: Bench,
-    settings: Sequence[Setting],
+    rates: Sequence[float],
     file: Path | None,
     progress: Progress | None = None,
 ) -> PlainDict:
     """Return the scores of a rule on a task, from an earlier measurement if the file has one.
 
     Returns:
-        `learning_rate` and the `others` of the best setting, `tuning` (the mean score of each
-        setting) and `scores` [seeds], null for agents without a score.
+        the best `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null
+        for agents without a score.
     """
     rule = bench.rule
-    about = [key_of(bench.benchmark, bench.task, rule.learner), rule.slot, rule.key, *settings]
+    about = [key_of(bench.benchmark, bench.task, rule.learner), rule.slot, rule.key, *rates]
     key = digest_of_text(str(about))
 
     def work() -> PlainDict:
-        tuned = bench.tune(settings, progress)
-        best = best_of(settings, tuned)
-        scores = bench.score(best, progress=progress)
-        others = {name: value for name, value in best.items() if name != "learning_rate"}
-        found = {"learning_rate": best["learning_rate"], "others": others}
-        return {**found, "tuning": tuned, "scores": scores}
+        tuned = bench.tune(rates, progress)
+        best = best_of(rates, tuned)
+        return {
+            "learning_rate": best,
+            "tuning": tuned,
+            "scores": bench.score(best, progress=progress),
+        }
 
     found: PlainDict = cached_in(file, _Kept, key, work)
     return found
 
 
-def best_of(settings: Sequence[Setting], tuned: np.ndarray) -> Setting:
-    """Return the setting with the highest mean score [settings]; the first if none has one."""
-    return settings[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
+def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
+    """Return the rate with the highest mean score [rates]; the first if none has one."""
+    return rates[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
 
 
 def key_of(benchmark: Benchmark, task: str, learner: str = LEARNER) -> str:
     """Return a digest of everything in the benchmark that trainings on a task depend on."""
     settings = benchmark.settings(task, learner)
-    about = [benchmark.tasks[task].since, benchmark.seeds, benchmark.tuning_seeds, settings]
+    about = [benchmark.keys_of(task), benchmark.seeds, benchmark.tuning_seeds, settings]
     return digest_of_text(str(about))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from metaevo import statistics
 from metaevo.comparison.cache import cached_in
-from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of, settings_of
+from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark, Reference
 from metaevo.config import ConfigError, files
@@ -39,12 +39,11 @@ def measure_references(
 
             def work(name: str = name) -> PlainDict:
                 bench = Bench(benchmark, name, rule)
-                settings = settings_of(benchmark, name, rates)
-                tuned = bench.tune(settings, lambda frames: check_stop())
-                best = best_of(settings, tuned)
+                tuned = bench.tune(rates, lambda frames: check_stop())
+                best = best_of(rates, tuned)
                 ends = {"random": bench.random(), "tuned": bench.score(best, Purpose.NORMALISATION)}
                 scores = statistics.fill_missing(ends)
-                return {"learning_rates": rates, **best, "tuning": tuned, **scores}
+                return {"learning_rates": rates, "learning_rate": best, "tuning": tuned, **scores}
 
             file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
             tasks[name] = cached_in(file, Reference, key, work)

@@ -45,36 +45,14 @@ def result(
     measured: Mapping[str, PlainMapping],
     references: Mapping[str, PlainMapping],
     unable: Sequence[str] = (),
-    tuned: Mapping[str, PlainMapping] | None = None,
 ) -> PlainDict:
-    """Return the content of result.json: a row of the benchmark's table.
+    """Return the content of result.json.
 
-    All scores, also of families and horizons, pool the tasks of version 1 that the rule's evolution
-    did not see. `added` is the score of the unseen tasks of later versions. Seen tasks
-    count in `all` only. On the tasks `unable` it cannot be trained. `tuned` is measured as
-    `measured` is, but with all hyperparameters tuned. Other arguments as for `normalised`.
+    On the tasks `unable` the rule cannot be trained. Other arguments as for `normalised`.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
-    first = [name for name in scores if benchmark.tasks[name].since == CORE]
-    core = [name for name in first if name not in seen]
-    later = [name for name in scores if name not in (*first, *seen)]
-
     frames = sum(benchmark.frames[benchmark.tasks[name].horizon] for name in scores)
-
-    def of(names: Iterable[str]) -> PlainDict | None:
-        strata = [scores[name] for name in names]
-        return _pooled(strata) if strata else None
-
-    all_tuned: PlainDict = {}
-    if tuned is not None and core:
-        table = normalised(tuned, references)
-        all_tuned["tuned"] = {
-            **_pooled([table[name] for name in core]),
-            "tuning_frames": frames * benchmark.trials * benchmark.tuning_seeds,
-            "by_task": _by_task(tuned, table),
-        }
-
     return {
         "version": benchmark.version,
         "rule": rule.text if rule.text.startswith("zoo:") else rule.name,
@@ -87,9 +65,34 @@ def result(
         "complete": len(scores) + len(unable) == len(benchmark.tasks),
         "unable": list(unable),
         "seen": seen,
+        **pooled(benchmark, scores, seen),
+        "tasks": _by_task(measured, scores),
+    }
+
+
+def pooled(
+    benchmark: Benchmark, scores: Mapping[str, FloatArray], seen: Sequence[str]
+) -> PlainDict:
+    """Return the score of a rule, its parts and their intervals, from `normalised` scores.
+
+    `score`, also of `families` and `horizons`, pools the tasks of version 1 that the rule's
+    evolution did not see. `added` is the score of the unseen tasks of later versions. Seen tasks
+    count in `all` only. Parts without tasks are None.
+    """
+    first = [name for name in scores if benchmark.tasks[name].since == CORE]
+    core = [name for name in first if name not in seen]
+    later = [name for name in scores if name not in (*first, *seen)]
+
+    def of(names: Iterable[str]) -> PlainDict | None:
+        strata = [scores[name] for name in names]
+        if not strata:
+            return None
+        value, interval = statistics.estimate(strata)
+        return {"iqm": value, "interval": interval, "tasks": len(strata)}
+
+    return {
         "score": of(core),
         "added": of(later),
-        **all_tuned,
         "all": of(first),
         "families": {
             family: of(name for name in core if benchmark.tasks[name].family == family)
@@ -100,14 +103,7 @@ def result(
             for horizon in HORIZONS
         },
         "better_than_ppo": float(np.mean([np.mean(scores[name] > 1) for name in first or scores])),
-        "tasks": _by_task(measured, scores),
     }
-
-
-def _pooled(strata: Sequence[FloatArray]) -> PlainDict:
-    """Return the score over tasks with its interval."""
-    value, interval = statistics.estimate(strata)
-    return {"iqm": value, "interval": interval, "tasks": len(strata)}
 
 
 def _by_task(
@@ -117,10 +113,8 @@ def _by_task(
     found = {}
     for name, each in scores.items():
         value, interval = statistics.estimate([each])
-        others = measured[name].get("others")
         found[name] = {
             "learning_rate": measured[name]["learning_rate"],
-            **({"others": others} if others else {}),
             "scores": measured[name]["scores"],
             "normalised": each.tolist(),
             "iqm": value,
@@ -145,8 +139,6 @@ def table(found: PlainMapping, benchmark: Benchmark) -> page.Table:
     ]
     if found["added"]:
         parts.append(f"added in later versions {interval_of(found['added'])}")
-    if "tuned" in found:
-        parts.append(f"all hyperparameters tuned {interval_of(found['tuned'])}")
     beaten = f"Agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}"
     notes = ["; ".join(parts), beaten] if parts else [beaten]
     columns = ["task", "family", "horizon", "learning rate", "IQM [95%]"]

@@ -1,5 +1,7 @@
-"""The rules entered into the benchmark: their rows, and a table of all rows."""
+"""The rules on record: their scores on every task, and a table of all of them."""
 
+import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NotRequired
@@ -7,93 +9,84 @@ from typing import Annotated, NotRequired
 from annotated_types import Len
 from typing_extensions import TypedDict
 
-from metaevo.comparison.generality.result import interval_of
+from metaevo.comparison.generality.result import interval_of, normalised, pooled
+from metaevo.comparison.generality.tasks import benchmark, read_references
 from metaevo.config import files
 from metaevo.config.checks import Index, Measure, Number, Text
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import page
-from metaevo.runs.schema import Interval
 
 NOTE = (
     "Scores: 0 is random play, 1 is tuned PPO. They leave out tasks that the rule was evolved on "
     "or cannot be trained on. All rules are measured with the same random keys, and a lead of up "
-    "to 0.1 can be due to chance. added: score on the tasks of later versions; tuned: score with "
-    "all hyperparameters tuned instead of only the learning rate."
+    "to 0.1 can be due to chance. added: score on the tasks of later versions."
 )
-FOLDER = Path(__file__).parent / "rows"
-"""Folder with one file per rule: the result.json written by the command."""
+FILE = Path(__file__).with_name("rows.json")
 
 
-class Part(TypedDict):
-    """The score over some of the tasks."""
-
-    iqm: Number
-    interval: Interval
-    tasks: Index
-    """their number"""
-
-
-class TaskRow(TypedDict):
-    """The result on a task."""
+class TaskScores(TypedDict):
+    """The scores on a task."""
 
     learning_rate: Number
-    others: NotRequired[dict[str, Number]]
-    """other hyperparameters that tuning has chosen"""
+    """tuned"""
     scores: Annotated[list[Measure], Len(2)]
-
-
-class Tuned(Part):
-    """The score with all hyperparameters tuned."""
-
-    by_task: dict[str, TaskRow]
+    """[seeds] of the agents; null where one diverged"""
 
 
 class Row(TypedDict):
-    """result.json: the keys that are read; see `metaevo.comparison.generality.result.result`."""
+    """A rule and its scores by task."""
 
-    version: Index
-    rule: Text
     slot: Text
     key: Text
-    learning_rates: Annotated[list[Number], Len(1)]
+    """digest of the rule, see `metaevo.comparison.generality.rules.Rule`"""
+    version: Index
+    """of the list of tasks"""
     seeds: Index
     seen: list[Text]
-    score: Part
-    added: NotRequired[Part | None]
-    tuned: NotRequired[Tuned]
-    families: dict[str, Part | None]
-    horizons: dict[str, Part | None]
-    tasks: dict[str, TaskRow]
+    unable: list[Text]
+    weights: NotRequired[PlainDict]
+    """where a published rule comes from"""
+    commit: Text
+    tasks: dict[str, TaskScores]
 
 
-def entered() -> list[Row]:
-    """Return the rows of all rules that were entered, the highest score first."""
-    rows: list[Row] = [files.read_json(path, Row) for path in FOLDER.glob("*.json")]
+def recorded() -> dict[str, Row]:
+    """Return the rows of all rules on record by the names of the rules."""
+    rows: dict[str, Row] = files.read_json(FILE, dict[str, Row])
+    return rows
+
+
+def scored() -> list[PlainDict]:
+    """Return all rows with `rule` and the scores of `result.pooled`, the highest score first."""
+    found, ends = benchmark(), read_references()["tasks"]
+    rows = [
+        {"rule": rule, **row, **pooled(found, normalised(row["tasks"], ends), row["seen"])}
+        for rule, row in recorded().items()
+    ]
     return sorted(rows, key=lambda row: (-row["score"]["iqm"], row["rule"]))
 
 
-def row_of(rule: str) -> Row | None:
-    """Return the row of a rule, if it was entered.
+def line_of(content: PlainMapping) -> str:
+    """Return a row as a line of the file, from the content of result.json."""
+    row = {name: content[name] for name in Row.__annotations__ if name in content}
+    row["tasks"] = {
+        name: {"learning_rate": each["learning_rate"], "scores": [*map(_rounded, each["scores"])]}
+        for name, each in content["tasks"].items()
+    }
+    return f"{json.dumps(content['rule'])}: {json.dumps(row)}"
 
-    Args:
-        rule: name of the rule as in the rows: `adam`, `zoo:NAME`.
-    """
-    return next((row for row in entered() if row["rule"] == rule), None)
 
-
-def parts_of(row: PlainMapping) -> dict[str, str]:
-    """Return a row's scores by families and horizons of tasks, of added tasks, and all tuned."""
-    parts = {**row["families"], **row["horizons"]}
-    parts |= {name: row.get(name) for name in ("added", "tuned")}
-    return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
+def _rounded(score: float | None) -> float | None:
+    return None if score is None or not math.isfinite(score) else float(f"{score:.6g}")
 
 
 def table(rows: Iterable[PlainMapping]) -> page.Table:
-    """Return rows as a table."""
+    """Return rows with scores as a table."""
     columns, cells = ["rule", "score [95%]", "tasks"], []
     for row in rows:
-        parts = parts_of(row)
+        parts = {**row["families"], **row["horizons"], "added": row["added"]}
         columns[3:] = parts
+        numbers = ["" if part is None else f"{part['iqm']:.2f}" for part in parts.values()]
         score = row["score"]
-        cells.append([row["rule"], interval_of(score), str(score["tasks"]), *parts.values()])
+        cells.append([row["rule"], interval_of(score), str(score["tasks"]), *numbers])
     return page.Table("", columns, cells, note=NOTE)

@@ -34,7 +34,6 @@ class Rule(NamedTuple):
     """environments that the rule was evolved on"""
     learner: str = LEARNER
     """name of the learner that trains"""
-    trust_source: bool = False
     weights: Published | None = None
     """where it comes from, if its authors have published it"""
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None
@@ -55,14 +54,13 @@ class Rule(NamedTuple):
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 
-def rule_of(text: str, *, trust_source: bool = False) -> Rule:
+def rule_of(text: str) -> Rule:
     """Return the rule with this name.
 
     Args:
         text: a hand-written function for a slot, `zoo:NAME`, a run's directory, a file of
             published weights, a learner, or a component's file, which is executed and has the
             meta-parameters that its `init` draws.
-        trust_source: execute the component's source code saved in the run.
 
     Raises:
         ConfigError: if there is no such rule, or no learner has its slot.
@@ -72,7 +70,7 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     for slot, learner in slots.items():
         if text in HAND_WRITTEN[slot]:
             return Rule(text, slot, digest_of_text(f"{slot} {text}"), (), learner)
-    if text in LEARNERS or (is_custom(text) and not zoo.is_name(text)):
+    if text in LEARNERS or is_custom(text):
         return Rule(text, WHOLE, _key_of_learner(text), (), text)
     if zoo.is_name(text):
         card = zoo.find(text).card
@@ -81,7 +79,7 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         weights = published.find(text)
         slot, key = published.SLOT, key_of_weights(weights)
     elif os.path.isdir(text) or text.endswith(".py"):
-        evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
+        evolved, meta_params = discovery.load_all(text)
         if evolved.is_dict:
             names = ", ".join(evolved.parts)
             raise ConfigError(f"{text} holds several parts ({names}); the benchmark takes one")
@@ -106,9 +104,9 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     learner = slots[slot]
     if given is not None:
         return Rule(text, slot, key, (), learner, given=given)
-    filling.fill(slot, text, learner, trust_source=trust_source)
+    filling.fill(slot, text, learner)
     environments = seen.environments(seen.by_rule(text))
-    return Rule(text, slot, key, environments, learner, trust_source, weights)
+    return Rule(text, slot, key, environments, learner, weights)
 
 
 def _slots() -> dict[str, str]:
@@ -117,12 +115,6 @@ def _slots() -> dict[str, str]:
     for learner in LEARNERS:
         slots = dict.fromkeys(filling.slots_of(learner), learner) | slots
     return slots
-
-
-def is_own(text: str) -> bool:
-    """Whether a name is of one of metaevo's rules: a function, a learner or an entry of the zoo."""
-    is_function = any(text in HAND_WRITTEN[slot] for slot in _slots())
-    return is_function or text in LEARNERS or zoo.is_name(text)
 
 
 def key_of_weights(rule: Published) -> str:

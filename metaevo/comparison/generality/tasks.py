@@ -1,7 +1,7 @@
 """The benchmark's tasks and its reference scores: random play and tuned PPO on each task."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,8 @@ Family = Literal["control", "grids", "arcade"]
 Horizon = Literal["short", "medium", "long", "very long"]
 FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
 """Of the tasks of version 1."""
+OTHER_KEYS, MORE_SEEDS = 100, 32
+"""Random keys and agents of a second measurement."""
 CORE = 1
 """The score pools this version's tasks; the score of later tasks is reported next to it."""
 
@@ -71,10 +73,8 @@ class Benchmark:
     tasks: dict[str, TaskSpec]
     learners: dict[str, LearnerSpec] = field(default_factory=dict)
     """other learners by their names"""
-    trials: Annotated[int, Gt(0)] = 1
-    """settings that a rule may try on a task, if all hyperparameters are tuned"""
-    space: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """values of these hyperparameters, other than the learning rate"""
+    keys: int | None = None
+    """replaces a task's version in its random keys"""
 
     def settings(self, task: str, learner: str = LEARNER) -> PlainDict:
         """Return the settings of a training on a task, without the rule, as plain data."""
@@ -93,6 +93,14 @@ class Benchmark:
             "train": {**train, **frames},
             "hyperparams": hyperparams,
         }
+
+    def with_other_keys(self) -> "Benchmark":
+        """Return the benchmark with other random keys and more agents, for a second measurement."""
+        return replace(self, keys=OTHER_KEYS, seeds=MORE_SEEDS)
+
+    def keys_of(self, task: str) -> int:
+        """Return the number that seeds the random keys of a task."""
+        return self.tasks[task].since if self.keys is None else self.keys
 
     def of_version(self, version: int) -> list[str]:
         """Return the names of the tasks that a version of the list has."""

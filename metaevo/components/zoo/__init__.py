@@ -2,16 +2,15 @@
 
 `metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
 
-An entry is a folder, sealed by digests that are checked on loading. It has `meta_params/` with the
-arrays, as a run has, `component/` with the component's source (as text, not as a module of the
-package), its card `entry.json`, and optionally `picture.png`. A published closed form has a card
-only, which names a hand-written function.
+An entry is a folder with `README.md`, `meta_params/` with the arrays, as a run has, `component/`
+with the component's source (as text, not as a module of the package) and its card `entry.json`,
+whose digests are checked on loading. A published closed form has only a card, which names a
+hand-written function.
 """
 
 import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
 """The package's own entries."""
 CARD = "entry.json"
+README = "README.md"
 FORMAT = 3
-"""Of the cards that this version reads and writes."""
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+"""Of the cards that this version reads."""
 
 
 class _Format(TypedDict):
@@ -43,7 +42,7 @@ class Entry:
     path: Path
     """of its folder, which is laid out as a run"""
     card: PlainDict
-    """the content of entry.json, as `metaevo.discovery.zoo_add` writes it"""
+    """content of entry.json: slot, learner, component and its settings, origin, comparison"""
 
     @property
     def name(self) -> str:
@@ -54,15 +53,6 @@ class Entry:
     def function(self) -> str | None:
         """The name of the hand-written function, for a published closed form."""
         return None if self.card["function"] is None else str(self.card["function"])
-
-    @property
-    def repeats(self) -> dict[str, PlainDict]:
-        """Reproducible scores, with `experiment`, `seeds`, `mean`, `std`, by what they measure."""
-        repeat = self.card["repeat"]
-        if "tasks" in repeat:
-            return {f"score on {name}": each for name, each in repeat["tasks"].items()}
-        task = repeat["experiment"].get("task")
-        return {f"score on {task['env']}" if task else self.card["held_out"]["env"]: repeat}
 
     def source(self) -> tuple[bytes, Path]:
         """Return the source of the component, and the file that holds it."""
@@ -123,19 +113,6 @@ def is_same(name: str, copy: Path) -> bool:
     if short not in names() or not os.path.lexists(copy / CARD):
         return False
     return bool(files.read_json(copy / CARD) == find(name).card)
-
-
-def seal(path: Path, card: PlainDict) -> Entry:
-    """Write the card of an entry after its other files are written; return the entry.
-
-    The card is given without `format`, `files` and `digest`.
-    """
-    others = sorted(each for each in path.rglob("*") if each.is_file() and each.name != CARD)
-    digests = {each.relative_to(path).as_posix(): _sha256(files.read(each)) for each in others}
-    content = {"format": FORMAT, **card, "files": digests}
-    content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
-    files.write_json_atomic(path / CARD, {**content, "digest": _digest(content)})
-    return _read(path)
 
 
 def _digest(content: PlainDict) -> str:

@@ -106,7 +106,7 @@ class Archive:
             return
         try:
             files.drop_unfinished_line(path)
-            with files.open_file(path) as file:
+            with open(path, "rb") as file:
                 for number, line in enumerate(file, start=1):
                     where = f"{path}, line {number}"
                     record = check(Record, files.parse_line(line, where), where)

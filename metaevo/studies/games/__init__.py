@@ -1,1 +1,1 @@
-"""Games between learners: opponent shaping, the Coin Game and cheap talk."""
+"""Games between learners: opponent shaping and cheap talk."""

@@ -7,9 +7,10 @@ every channel: the victim of the evolution, and unseen ones.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +18,26 @@ import numpy as np
 
 from metaevo.config import to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.problem import Evaluation
+from metaevo.config.sections import specialised
+from metaevo.evolution.problem import TASK, Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots, plots
-from metaevo.reports.page import Table
-from metaevo.studies.games import network_diagnostics, victims
+from metaevo.studies.games import victims
 from metaevo.studies.games.comparison import (
     FreshAgents,
     GameResult,
+    GameStudy,
     ScoresFormat,
     mean,
 )
 from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.studies.games.victims import Victim
-from metaevo.studies.study import CAPTION, subtitle
+from metaevo.studies.study import CAPTION, TRAINING, subtitle
+from metaevo.training import sampling
+from metaevo.training.checks import check_agents
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
+from metaevo.training.task import learner_sections, with_changes
+from metaevo.training.tasks import with_drawn
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.learners import num_frames
 from purerl.parts import channels, masks
@@ -42,7 +48,6 @@ from purerl.types import EpisodeSums, Hyperparams
 PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
 CURVE_POINTS = 64
-R = TypeVar("R")
 WHEN = {"mean_return": "over training", "last_quarter": "in its last quarter"}
 """Measures of a victim, in words."""
 SIGNS = {"adversary": -1.0, "ally": 1.0}
@@ -60,8 +65,10 @@ SCORES = ScoresFormat(
 )
 
 
-class CheapTalk(victims.TalkProblem):
+class CheapTalk:
     """A `MetaProblem`: train a victim that hears a candidate."""
+
+    """False, because actions are sampled"""
 
     def __init__(self, settings: CheapTalkSettings):
         """Build the victim.
@@ -69,17 +76,30 @@ class CheapTalk(victims.TalkProblem):
         Raises:
             ConfigError: if the observations of the victim or of the environment are not vectors.
         """
-        super().__init__(settings)
+        self.task = victims.make_task(settings, victims.trained_victim(settings))
+        self.hyperparams, self.messenger = settings.hyperparams, settings.channel.messenger
+        self.frames = num_frames(settings.train)
+        self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
+        params = self.task.env_params.env
+        (self.obs_size,) = self.task.learner.env.env.observation_space(params).shape
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
         self.sample = victims.read_sample(settings)
 
     def init(self, key: jax.Array) -> Weights:
         """Draw the weights of a channel."""
-        return self.init_messenger(key, self.obs_size)
+        weights: Weights = self.messenger.init(key, jnp.zeros(self.obs_size))
+        return weights
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Train one victim from scratch, with parameters drawn from `sample`."""
-        result = self.train_victim(key, meta_params)
+        task, hyperparams = victims.with_channel(self.task, meta_params), self.hyperparams
+        if self.sample:
+            values = sampling.draw_all(self.sample, jax.random.fold_in(key, TASK))
+            changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
+            hyperparams = with_changes(hyperparams, changes)
+            params = task.env_params.replace(env=with_drawn(task.env_params.env, values))
+            task = task._replace(env_params=params)
+        result = train(task, key, hyperparams, None)
         victim = fitness_of(self.fitness, self.task, result)
         metrics = {f"victim_{name}": value for name, value in measures(result.episodes).items()}
         metrics["victim_last_quarter"] = victims.last_quarter(result.episodes)
@@ -100,10 +120,10 @@ class VictimResult(NamedTuple):
     diverged: Any
 
 
-class CheapTalkStudy(victims.TalkStudy):
+class CheapTalkStudy(GameStudy):
     """Cheap talk in training, as a study."""
 
-    Settings, free = CheapTalkSettings, (*victims.FREE, "fitness.")
+    Settings, free = CheapTalkSettings, (*TRAINING, "channel.scale", "fitness.")
     scores = SCORES
     metrics = "victim_mean_return", "victim_last_quarter"
     captions: Mapping[str, str] = {
@@ -111,8 +131,6 @@ class CheapTalkStudy(victims.TalkStudy):
         "mean and 95% interval.",
         "messages.png": "Messages of the channel over the two coordinates of the observation along "
         "which they change most; the others have their median in random play.",
-        "networks.png": "Diagnostics of the networks of fresh victims while they learn: mean and "
-        "95% interval.",
         **CAPTION,
     }
 
@@ -121,6 +139,24 @@ class CheapTalkStudy(victims.TalkStudy):
         super().__init__(settings)
         self.name = f"cheap_talk_{settings.role}"
         self.victims = victims.all_victims(settings)
+
+    @classmethod
+    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[Any]:
+        """Return the class of the settings, with `train` and `hyperparams` of the victim."""
+        learner = raw.get("learner", "ppo")
+        order = tuple(each.name for each in fields(cls.Settings))
+        return specialised(
+            cls.Settings, learner_sections(learner), {"learner": learner}, order=order
+        )
+
+    @property
+    def agents(self) -> Any:
+        """The problem."""
+        return self._problem
+
+    def check(self) -> None:
+        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
+        check_agents(self.agents, [self.agents.task], self.settings)
 
     def make_problem(self, settings: CheapTalkSettings) -> CheapTalk:
         """Return the problem."""
@@ -156,42 +192,33 @@ class CheapTalkStudy(victims.TalkStudy):
         """Evaluate evolved and hand-written channels on fresh victims."""
         settings = self.settings
         weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
-        programs: dict[tuple[Any, ...], FreshAgents[Any]] = {}
+        programs: dict[tuple[Any, ...], FreshAgents[VictimResult]] = {}
 
-        def results_of(
-            victim: Victim, measure: Callable[[Task, jax.Array, Hyperparams], R], count: int
-        ) -> dict[str, R]:
+        def results_of(victim: Victim) -> dict[str, VictimResult]:
             """Return the results [victims] by channel."""
-            program = victim.learner, victim.train, measure
+            program = victim.learner, victim.train
             if program not in programs:  # learning rates share a program
                 task = victims.make_task(settings, victim, speaks=True)
                 programs[program] = FreshAgents(
                     settings,
                     weights,
-                    lambda key, row: measure(
+                    lambda key, row: self._measure(
                         victims.with_channel(task, row["speaker"]), key, row["hyperparams"]
                     ),
                     frames=num_frames(victim.train),
                     bytes_per_agent=working_set(task, victim.hyperparams, None),
-                    seeds=count,
                 )
 
             def make_row(key: jax.Array, name: str) -> PlainDict:
-                own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
-                speaker = channels.speaker(name, own_key, weights[name], dropout)
+                own_key = jax.random.fold_in(key, 0x7A1C)
+                speaker = channels.speaker(name, own_key, weights[name])
                 hyperparams = jax.tree.map(jnp.float32, victim.hyperparams)
                 return {"speaker": speaker, "hyperparams": hyperparams}
 
             return programs[program](make_row, f"comparing: {victim.name}", check_stop)
 
-        seeds, first = settings.evaluation.seeds, self.victims[0]
-        results = {victim.name: results_of(victim, self._measure, seeds) for victim in self.victims}
-        networks, config = {}, first.train
-        if network_diagnostics.supports(config):
-            few = min(network_diagnostics.SEEDS, seeds)
-            traces = results_of(first, network_diagnostics.trace, few)
-            networks = network_diagnostics.summarise(traces, config.frames_per_update, figures)
-        trained = results[first.name]
+        results = {victim.name: results_of(victim) for victim in self.victims}
+        config, trained = settings.train, results[self.victims[0].name]
         plots.plot_learning_curves(
             {name: mean_returns(each.curve) for name, each in trained.items()},
             Windows.at_most(CURVE_POINTS, config.num_updates).ends() * config.frames_per_update,
@@ -209,11 +236,7 @@ class CheapTalkStudy(victims.TalkStudy):
             {name: sign * np.asarray(each.fitness, np.float64) for name, each in trained.items()},
             "Silence, constants, random networks and noise have no settings to tune.",
             sum(num_frames(each.train) for each in self.victims),
-            {
-                "role": settings.role,
-                "networks": networks,
-                **SCORES.to_plain(list(results), cells),
-            },
+            {"role": settings.role, **SCORES.to_plain(list(results), cells)},
             diverged={name: int(each.diverged.sum()) for name, each in trained.items()},
         )
 
@@ -245,10 +268,6 @@ class CheapTalkStudy(victims.TalkStudy):
             for measure, text in WHEN.items()
         ]
         return [f"Fresh victims that hear it have a mean return of {' and '.join(returns)}."]
-
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the returns of victims with every channel, and diagnostics of their networks."""
-        return [*super().tables(result), *network_diagnostics.tables(result)]
 
     @cached_property
     def _observations(self) -> np.ndarray:

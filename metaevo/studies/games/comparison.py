@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import jax
 import numpy as np
@@ -19,7 +19,6 @@ from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut
 from metaevo.studies.study import Study, StudySettings
-from metaevo.training.checks import check_agents
 
 R = TypeVar("R")
 Estimate = Sequence[float]
@@ -38,23 +37,6 @@ def interquartile_mean(values: np.ndarray) -> Estimate:
     """Return the interquartile mean of values [seeds]; missing ones count as the worst."""
     found = statistics.summarise(statistics.fill_missing({0: values})[0])
     return [found.iqm, *found.interval]
-
-
-def estimates_table(
-    title: str,
-    corner: str,
-    rows: Mapping[str, Mapping[str, Estimate]],
-    *,
-    note: str = "",
-    digits: int = 2,
-) -> Table:
-    """Return a table of estimates, by row and column; the first row has all columns."""
-    columns = list(next(iter(rows.values())))
-    cells = [
-        [name, *(estimate(*row[column], decimals=digits) for column in columns)]
-        for name, row in rows.items()
-    ]
-    return Table(title, [corner, *columns], cells, note=note)
 
 
 @dataclass(frozen=True)
@@ -90,12 +72,12 @@ class ScoresFormat:
         opponents, cells = self.read(result)
         tables: list[Table] = []
         for measure, title in self.titles.items() if opponents else ():
-            rows = {
-                opponent: {name: row[place][measure] for name, row in cells.items()}
-                for place, opponent in enumerate(opponents)
-            }
+            rows = []
+            for place, opponent in enumerate(opponents):
+                found = [row[place][measure] for row in cells.values()]
+                rows.append([opponent, *(estimate(*each, decimals=self.digits) for each in found)])
             note = "" if tables else self.note
-            tables.append(estimates_table(title, self.corner, rows, note=note, digits=self.digits))
+            tables.append(Table(title, [self.corner, *cells], rows, note=note))
         return tables
 
 
@@ -121,15 +103,6 @@ class GameStudy(Study):
 
     scores: ScoresFormat
     """format of the scores in evaluation.json"""
-
-    @property
-    def agents(self) -> Any:
-        """The problem."""
-        return self._problem
-
-    def check(self) -> None:
-        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
-        check_agents(self.agents, [self.agents.task], self.settings)
 
     def judge(
         self,
@@ -189,14 +162,13 @@ class FreshAgents(Generic[R]):
         *,
         frames: int,
         bytes_per_agent: int,
-        seeds: int | None = None,
     ):
-        """Choose the seeds: `seeds` for each contender, by default `evaluation.seeds`.
+        """Choose the seeds.
 
         `run` maps the key of an agent and its row, the parameters of a contender, to results.
         """
         self.contenders, self.frames = list(contenders), frames
-        count = settings.evaluation.seeds if seeds is None else seeds
+        count = settings.evaluation.seeds
         self.keys = keys_for(settings.run.seed, Purpose.HELD_OUT, count)
         self.agents = len(self.contenders) * count
         chunk_size, num_devices = settings.evolution.chunk_size, settings.evolution.num_devices

@@ -1,8 +1,7 @@
 """Settings of the game studies."""
 
-import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Gt, Interval, MinLen
@@ -13,8 +12,6 @@ from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tuning.config import MOST
-from purerl import ppo
-from purerl.envs.coin_game import CoinGame, CoinParams, Player
 from purerl.games import Game
 from purerl.types import Hyperparams
 
@@ -61,7 +58,7 @@ class OpponentConfig:
 
     names: str | Names = "naive"
     """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
-    win_stay_lose_shift, zero_determinant, self (the mean of the strategy), a player of your own
+    win_stay_lose_shift, zero_determinant, a player of your own
     (my_players.py:Momentum), the directory of a run that evolved a meta-policy, or zoo:NAME; of a
     list each meta-episode draws one"""
     learning_rate: Annotated[float, Gt(0)] = 1.0
@@ -115,69 +112,6 @@ class ShapingSettings(StudySettings):
 
 
 @dataclass(frozen=True)
-class CoinPolicyConfig:
-    """Meta-policy network, from features of a move and the past to a preference for the move."""
-
-    hidden: Annotated[int, Interval(ge=3, le=4096)] = 16
-    """tanh units"""
-    start: Literal["grim", "uniform"] = "grim"
-    """where evolution begins: with a player that cooperates until its opponent steals in an
-    episode, or with a player that chooses uniformly"""
-
-
-@dataclass(frozen=True)
-class CoinEvaluation(HeldOutConfig):
-    """Settings of the final comparison."""
-
-    seeds: Seeds = 64
-    """fresh opponents of every contender; 0 for no comparison"""
-    learning_rates: Factors = (0.5, 2.0)
-    """learning rates of further opponents, as factors on the learning rate of evolution"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoinSettings(StudySettings):
-    """Settings of an evolution of a player."""
-
-    study: Literal["coin_game"] = "coin_game"
-    train: ppo.Config = field(
-        default_factory=lambda: ppo.Config(
-            total_timesteps=8192, num_envs=8, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
-        )
-    )
-    """settings of the opponent, which learns after every episode of num_steps steps"""
-    hyperparams: ppo.Hyperparams = field(
-        default_factory=lambda: ppo.Hyperparams(
-            learning_rate=0.02, final_learning_rate=1.0, gamma=0.96
-        )
-    )
-    """hyperparameters of the opponent"""
-    policy: CoinPolicyConfig = field(default_factory=CoinPolicyConfig)
-    evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.train.recurrent_size:
-            raise ValueError(
-                f"train.recurrent_size = {self.train.recurrent_size}: must be 0, as learners that "
-                "meet in the Coin Game have no memory"
-            )
-
-    def learner(self, player: Player) -> ppo.PPO:
-        """Return the opponent of a player."""
-        return ppo.PPO(self.train, CoinGame(player))
-
-    def env_params(self, player: Any) -> CoinParams:
-        """Return the parameters of the game with this player."""
-        return CoinParams(player, self.train.num_steps)
-
-    @property
-    def step(self) -> float:
-        """Length of a step as a share of the meta-episode."""
-        return 1.0 / (self.train.num_updates * self.train.num_steps)
-
-
-@dataclass(frozen=True)
 class VictimConfig:
     """An unseen victim, described by its differences from the victim of the evolution."""
 
@@ -187,8 +121,6 @@ class VictimConfig:
     """changes of the section train"""
     hyperparams: PlainDict = field(default_factory=dict)
     """changes of the section hyperparams"""
-    message_dropout: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    """share of messages that it does not hear: zeros instead"""
 
 
 @dataclass(frozen=True)
@@ -202,71 +134,20 @@ class TalkEvaluation(HeldOutConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalkSettings(StudySettings, LearnerSettings):
-    """Settings shared by both kinds of cheap talk."""
+class CheapTalkSettings(StudySettings, LearnerSettings):
+    """Settings of an evolution of a channel."""
 
+    study: Literal["cheap_talk"] = "cheap_talk"
+    role: Literal["adversary", "ally"] = "adversary"
+    """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
     learner: str = "ppo"
     """the victim"""
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     train: LearnerConfig
     hyperparams: Hyperparams
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheapTalkSettings(TalkSettings):
-    """Settings of an evolution of a channel."""
-
-    study: Literal["cheap_talk"] = "cheap_talk"
-    role: Literal["adversary", "ally"] = "adversary"
-    """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
     sample: PlainDict = field(default_factory=dict)
     """distributions of env_params.NAME and hyperparams.NAME, drawn anew for each victim of the
     evolution, with the rules of a search space"""
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: TalkEvaluation = field(default_factory=TalkEvaluation)
-
-
-@dataclass(frozen=True)
-class SteeringConfig:
-    """Settings of the steering of a frozen victim.
-
-    Raises:
-        ValueError: if the lowest goal is not below the highest.
-    """
-
-    by: Literal["evolution", "ppo"] = "evolution"
-    """origin of the steering network: evolved together with the channel, or trained by PPO for
-    each victim (the oracle)"""
-    low: float = -1.5
-    """the lowest goal"""
-    high: float = 1.5
-    """the highest goal"""
-    steps: Annotated[int, Interval(gt=0, le=100_000)] = 200
-    """length of an episode; steps after an early end count as 0"""
-    episodes: Annotated[int, Interval(gt=0, le=65_536)] = 64
-    """number of episodes that score a victim, each with its own goal"""
-    oracle_frames: Annotated[int, Interval(ge=2048, le=1_000_000_000)] = 65_536
-    """steps for which PPO trains, in evolution (by: ppo) and in the comparison"""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"low = {self.low:g} must be below high = {self.high:g}")
-
-
-@dataclass(frozen=True)
-class SteeringEvaluation(HeldOutConfig):
-    """Settings of the final comparison."""
-
-    seeds: Victims = 32
-    """fresh victims of every channel; 0 for no comparison"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringSettings(TalkSettings):
-    """Settings of an evolution of a channel and of the network that steers."""
-
-    study: Literal["steering"] = "steering"
-    channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(scale=math.pi))
-    steering: SteeringConfig = field(default_factory=SteeringConfig)
-    evaluation: SteeringEvaluation = field(default_factory=SteeringEvaluation)

@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import players
-from metaevo.components.players import SELF, Opponent, Weights
+from metaevo.components.players import Opponent, Weights
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.evolution.strategies import has_mean
 from metaevo.reports import game_plots
 from metaevo.reports.game_plots import Line, Reach
 from metaevo.runs.run_directory import RunDirectory
@@ -46,20 +45,15 @@ class Shaping:
         self.met, self.rate = list(met), settings.opponent.learning_rate
         self.hidden = settings.policy.hidden
         self.working_set_bytes = 4 * (3 * LOGITS * self.hidden + 256)
-        if any(each.player is None for each in self.met):
-            self.evaluate_against = self._evaluate
 
     def init(self, key: jax.Array) -> Weights:
         """Draw a meta-policy."""
         return players.init_weights(key, self.hidden)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
-        """Play a meta-episode; in self-play the opponent is the candidate itself."""
-        return self._evaluate(key, meta_params, meta_params)
-
-    def _evaluate(self, key: jax.Array, meta_params: Weights, mean: Weights) -> Evaluation:
+        """Play a meta-episode."""
         start_key, who_key = jax.random.split(key)
-        met = [players.shaper(mean) if each.player is None else each.player for each in self.met]
+        met = [each.player for each in self.met]
         who = jax.random.randint(who_key, (), 0, len(met))
         episode = opponents.play(
             self.game,
@@ -101,26 +95,20 @@ class ShapingStudy(GameStudy):
         **CAPTION,
     }
 
-    def __init__(
-        self, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
-    ):
+    def __init__(self, settings: ShapingSettings, run_path: Path | None = None):
         """Find the opponents; arguments and errors are those of `players.find`."""
         self.game = settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
-        if SELF in others:
-            raise ConfigError("evaluation.opponents: self is always among them; leave it out")
         self.met, self.others = (
-            players.find(names, key, self.game, run_path, trust_source=trust_source)
+            players.find(names, key, self.game, run_path)
             for names, key in zip((names, others), players.SETTINGS, strict=True)
         )
         super().__init__(settings)
 
     @classmethod
-    def make(
-        cls, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
-    ) -> Self:
+    def make(cls, settings: ShapingSettings, run_path: Path | None = None) -> Self:
         """Return the study of the settings."""
-        return cls(settings, run_path, trust_source=trust_source)
+        return cls(settings, run_path)
 
     def make_problem(self, settings: ShapingSettings) -> Shaping:
         """Return the problem."""
@@ -134,21 +122,11 @@ class ShapingStudy(GameStudy):
                 f"opponent.names: {', '.join(settings.opponent.all)} has no gradient to follow and "
                 "never changes: at least one opponent must learn, such as naive or lola"
             )
-        if SELF in settings.opponent.all and not has_mean(settings.strategy):
-            raise ConfigError(
-                f"opponent.names: self is the mean of the strategy, which "
-                f"{settings.strategy.algorithm} does not have; take Open_ES"
-            )
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
-
-    def measure(self) -> PlainDict:
-        """Return the digests of the user's own players."""
-        digests = players.digests([*self.met, *self.others])
-        return {players.SOURCES: digests} if digests else {}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy the meta-policies of other runs and the user's own players."""
-        players.keep(directory.path, [*self.met, *self.others], measured.get(players.SOURCES))
+        players.keep(directory.path, [*self.met, *self.others])
 
     def about(self) -> PlainDict:
         """Return the size of the meta-policy, which `metaevo.load` reads."""
@@ -226,8 +204,7 @@ class ShapingStudy(GameStudy):
         @partial(jax.vmap, in_axes=(None, 0))
         def play(weights, key):
             start, ours = opponents.draw_start(jax.random.split(key)[0]), players.shaper(weights)
-            theirs = self.met[0].player or ours
-            found = opponents.play(game, ours, theirs, start, rates=rates, steps=steps)
+            found = opponents.play(game, ours, self.met[0].player, start, rates=rates, steps=steps)
             policies = found.policies[np.array(shown) - 1, 0]
             return found, jax.vmap(jax.vmap(against, (None, 0)), (0, None))(policies, rivals)
 

@@ -72,7 +72,7 @@ class Tournament:
             name: players.shaper(jax.tree.map(jnp.asarray, weights))
             for name, weights in learned.items()
         }
-        known = {each.label: each.player for each in (*met, *others) if each.player is not None}
+        known = {each.label: each.player for each in (*met, *others)}
         own = {each.label: known[each.label] for each in (*met, *others) if each.source is not None}
         self.learners = {"naive": opponents.naive, "lola": opponents.lola, **own}
         self.players = evolved | self.learners | known | {LEARNED: evolved[self.learned[0]]}

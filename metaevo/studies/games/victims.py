@@ -1,11 +1,9 @@
 """Victims: learners that hear a channel, in evolution and in comparisons of channels."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import learners
@@ -13,33 +11,22 @@ from metaevo.components.channels import talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import specialised
-from metaevo.evolution.problem import TASK
-from metaevo.studies.games.comparison import GameStudy
-from metaevo.studies.games.settings import CheapTalkSettings, TalkSettings, VictimConfig
-from metaevo.studies.study import TRAINING
+from metaevo.studies.games.settings import CheapTalkSettings, VictimConfig
 from metaevo.training import sampling
 from metaevo.training.checks import check_training
 from metaevo.training.task import (
     LearnerConfig,
     LearnerSettings,
-    learner_sections,
     make_environment,
     make_learner,
-    with_changes,
 )
-from metaevo.training.tasks import check_env_params, check_hyperparams, with_drawn
-from metaevo.training.train_learner import Task, train, working_set
+from metaevo.training.tasks import check_env_params, check_hyperparams
+from metaevo.training.train_learner import Task
 from metaevo.tuning.ranges import Entry
 from purerl.envs.talking import TalkParams
-from purerl.learners import num_frames
 from purerl.parts import channels
-from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
-from purerl.types import EpisodeSums, Hyperparams, TrainResult
-
-FREE = *TRAINING, "channel.scale"
-"""Settings that may differ when channels are judged again."""
+from purerl.types import EpisodeSums, Hyperparams
 
 
 @dataclass(frozen=True)
@@ -50,60 +37,9 @@ class Victim(LearnerSettings):
     learner: str
     train: LearnerConfig
     hyperparams: Hyperparams
-    message_dropout: float = 0.0
 
 
-class TalkStudy(GameStudy):
-    """Base of the studies that evolve a channel."""
-
-    @classmethod
-    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[Any]:
-        """Return the class of the settings, with `train` and `hyperparams` of the victim."""
-        learner = raw.get("learner", "ppo")
-        order = tuple(each.name for each in fields(cls.Settings))
-        return specialised(
-            cls.Settings, learner_sections(learner), {"learner": learner}, order=order
-        )
-
-
-class TalkProblem:
-    """Base of the meta-problems that train a victim with the channel of a candidate."""
-
-    differentiable = False
-    """False, because actions are sampled"""
-    sample: Mapping[str, Entry] = {}
-    """distributions of environment parameters and hyperparameters, drawn for each victim"""
-
-    def __init__(self, settings: TalkSettings):
-        """Build the victim.
-
-        Raises:
-            ConfigError: if the observations of the victim or of the environment are not vectors.
-        """
-        self.task = make_task(settings, trained_victim(settings))
-        self.hyperparams, self.messenger = settings.hyperparams, settings.channel.messenger
-        self.frames = num_frames(settings.train)
-        self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
-        params = self.task.env_params.env
-        (self.obs_size,) = self.task.learner.env.env.observation_space(params).shape
-
-    def init_messenger(self, key: jax.Array, inputs: int) -> Weights:
-        """Draw the weights of a network of messages."""
-        return self.messenger.init(key, jnp.zeros(inputs))
-
-    def train_victim(self, key: jax.Array, channel: Weights) -> TrainResult:
-        """Train a victim from scratch, with parameters drawn from `sample`."""
-        task, hyperparams = with_channel(self.task, channel), self.hyperparams
-        if self.sample:
-            values = sampling.draw_all(self.sample, jax.random.fold_in(key, TASK))
-            changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
-            hyperparams = with_changes(hyperparams, changes)
-            params = task.env_params.replace(env=with_drawn(task.env_params.env, values))
-            task = task._replace(env_params=params)
-        return train(task, key, hyperparams, None)
-
-
-def make_task(settings: TalkSettings, victim: Victim, *, speaks: bool = False) -> Task:
+def make_task(settings: CheapTalkSettings, victim: Victim, *, speaks: bool = False) -> Task:
     """Bind a victim to its environment and a silent channel.
 
     The channel's parameters are weights, or a `channels.Speaker` if it `speaks`.
@@ -154,12 +90,12 @@ def last_quarter(episodes: EpisodeSums) -> jax.Array:
     return mean_return(jax.tree.map(lambda sums: sums[-count:], episodes))
 
 
-def title_of(settings: TalkSettings) -> str:
+def title_of(settings: CheapTalkSettings) -> str:
     """Return the learner and the environment of the victim, for titles."""
     return f"{settings.learner.upper().replace('_', '-')} on {settings.task.env}"
 
 
-def trained_victim(settings: TalkSettings) -> Victim:
+def trained_victim(settings: CheapTalkSettings) -> Victim:
     """Return the victim of the evolution."""
     return Victim(settings.learner, settings.learner, settings.train, settings.hyperparams)
 
@@ -188,7 +124,7 @@ def _changed(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Vi
     for section, kind in (("train", entry.config), ("hyperparams", entry.hyperparams)):
         same = getattr(settings, section) if learner == settings.learner else kind()
         built[section] = from_dict(kind, merge(to_dict(same), getattr(change, section)))
-    victim = Victim(name, learner, **built, message_dropout=change.message_dropout)
+    victim = Victim(name, learner, **built)
     task = make_task(settings, victim, speaks=True)
     check_training("evaluation.seeds", task, victim.hyperparams, None, kept=1, at_once=1)
     return victim

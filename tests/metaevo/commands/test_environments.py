@@ -30,7 +30,7 @@ def test_names_suites_and_patterns():
     assert "navix/DoorKey-8x8" in command.select(["navix/DoorKey*"])
 
 
-@pytest.mark.parametrize("name", ["nothing*", "brax/antt", "jumanji/Sokoban", "craftax"])
+@pytest.mark.parametrize("name", ["nothing*", "brax/antt", "pgx/2048", "craftax"])
 def test_unknown_names_are_refused_in_one_line(refused, monkeypatch, name):
     monkeypatch.setattr(command, "find_spec", lambda suite: None)
     refused(command.main, [name], description=None)

@@ -182,7 +182,6 @@ def test_one_seen_environment_may_be_text(tmp_path):
 
 def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "IMPORTED", {})
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file, run = tmp_path / "mine.py", tmp_path / "run"
     shutil.copy(Path(__file__).parents[3] / "examples" / "scheduled_adam.py", file)
     slot, drawn = "make_optimizer", {"start": jnp.zeros(()), "end": jnp.zeros(())}
@@ -191,6 +190,9 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
         filling.fill("value_loss", str(file), "ppo")
     assert filling.seen_by(slot, str(file)) == []
     filling.keep(run, slot, str(file))
-    file.unlink()  # a run needs no other file
     registry.IMPORTED.clear()
     assert_same(filling.fill(slot, str(file), "ppo", run)[1], drawn)
+    file.write_text(file.read_text() + "\n# changed\n")
+    registry.IMPORTED.clear()
+    with pytest.raises(ConfigError, match="has changed since the run began; name the run's copy"):
+        filling.fill(slot, str(file), "ppo", run)

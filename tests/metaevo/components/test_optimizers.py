@@ -1,13 +1,11 @@
-"""Learned optimizers: trainings, ablations, and learners that they fit."""
+"""Learned optimizers: the arguments that they get, and learners that they fit."""
 
 import jax
-import numpy as np
 import optax
 import pytest
 
-from metaevo.components import discovery, filling, optimizer, parts, signals
+from metaevo.components import discovery, filling, parts
 from metaevo.components import open as open_component
-from metaevo.components.component import LEARNED, Found
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo
@@ -37,33 +35,6 @@ def test_learners_pass_the_registered_extra_arguments(learner):
     train = make_train(config, env, make_optimizer=make_optimizer)
     jax.eval_shape(train, jax.random.key(0), LEARNERS[learner].hyperparams(), None, env_params)
     assert {name for name, value in seen.items() if value is not None} == LEARNERS[learner].told
-
-
-@pytest.mark.parametrize(
-    ("module", "config", "inputs"),
-    [
-        (
-            optimizer,
-            optimizer.Config(memory_size=2),
-            [*signals.FEATURES, *signals.TIMES, "memory"],
-        ),
-        (open_component, open_component.Config(), open_component.INPUTS),
-    ],
-)
-def test_an_ablation_takes_away_one_input(module, config, inputs):
-    made, entry = module.make(config), LEARNERS["ppo"]
-    meta_params = jax.device_get(drawn(made))
-    found = Found(made.apply, meta_params, entry, entry.hyperparams(), lambda: np.zeros((2, 1)))
-    (ablation,) = module.ablations(found)
-    first, *rows = ablation.rows
-    assert first.function == LEARNED
-    assert [row.labels["without"] for row in rows] == list(inputs)
-    before = jax.flatten_util.ravel_pytree(meta_params)[0]
-    for row in rows:
-        after = jax.flatten_util.ravel_pytree(row.meta_params)[0]
-        changed = before != after
-        assert changed.any()
-        assert (after[changed] == 0).all()
 
 
 def test_an_optimizer_that_needs_an_argument_its_learner_lacks(tmp_path):

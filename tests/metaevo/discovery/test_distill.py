@@ -2,21 +2,18 @@
 
 import json
 import shutil
-import sys
 
-import jax
 import numpy as np
 import pytest
 
 from metaevo.commands.distill import main
 from metaevo.commands.train import main as train
-from metaevo.components import seen
+from metaevo.components import find, registry
 from metaevo.components.discovery import load
-from metaevo.components.parts import Evolved
-from metaevo.config import ConfigError, dump_yaml
-from metaevo.discovery import distill, networks
-from tests.metaevo.discovery.test_networks import part_of
-from tests.metaevo.evolving import evolve
+from metaevo.components.parts import Evolved, Part
+from metaevo.config import ConfigError, dump_yaml, parse_yaml
+from metaevo.discovery import distill
+from tests.metaevo.evolving import evolve, settings_of
 
 TINY = """
 evolve: value_loss
@@ -28,7 +25,7 @@ fitness: {mean_return: 0, reward_per_step: 10}
 strategy: {population_size: 8, sigma: 0.1}
 evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
 evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 2, ablation_seeds: 0}
+             tuning_seeds: 2}
 """
 
 TINY_PPO = """
@@ -60,15 +57,20 @@ def test_other_directories_are_refused(tmp_path, capsys):
         refused(capsys, *argv)
 
 
+def part_of(name, **settings):
+    module = find(name)
+    config = module.Config(**settings)
+    return Part(name, module, registry.slot_of(module, config), config, module.make(config))
+
+
 def test_parts_that_can_be_distilled(tmp_path):
     def chosen(slot, *parts):
         return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
 
     both = [part_of(name) for name in ("value_loss", "drift", "lpg")]
     assert chosen("policy_loss", *both).name == "drift"
-    assert chosen(None, part_of("schedule"))
     assert chosen(None, part_of("optimizer"))
-    other = part_of("optimizer", memory_size=2), part_of("open"), part_of("lpg")
+    other = part_of("optimizer", memory_size=2), *map(part_of, ("open", "lpg", "schedule"))
     for slot, parts in [(None, both), ("schedule", both), *((None, [each]) for each in other)]:
         with pytest.raises(ConfigError):
             chosen(slot, *parts)
@@ -113,35 +115,6 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
 
 
 @pytest.mark.long
-def test_a_rule_of_several_tasks_becomes_a_smaller_network(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "STEPS", 300)
-    monkeypatch.setattr(networks, "STARTS", 1)
-    monkeypatch.setitem(sys.modules, "pyoperon", None)  # which no network needs
-    tasks = """
-tasks:
-  near: {env: GridWorld, env_params: {size: 2}}
-  far: {env: GridWorld, train: {total_timesteps: 200}, sample: {updates: {integer: [2, 10]}}}
-"""
-    settings = "\n".join(line for line in TINY.splitlines() if not line.startswith("task:"))
-    run = evolve(tmp_path, settings + tasks)
-    argv = [str(run), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
-    assert main(argv, description="") == 0
-    found = json.loads((run / "distill/small/distilled.json").read_text())
-    assert (found["into"], set(found["tasks"])) == (["network"], {"near", "far"})
-    for result in found["tasks"].values():
-        (network,) = result["networks"]  # with 4 units it would not be smaller
-        assert (network["name"], network["numbers"]) == ("network of 2", 7)
-        assert len(network["scores"]) == len(result["learned"]["scores"]) == 4
-        assert result["learned"]["numbers"] == 10
-        assert {each["name"] for each in result["hand_written"]} >= {"squared", "huber"}
-    folder = run / "distill/small/network_of_2"
-    assert [each.name for each in seen.by_rule(folder)] == ["near", "far"]
-    value_loss, meta_params = load(folder)
-    assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
-    assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
-
-
-@pytest.mark.long
 def test_an_optimizer_becomes_a_formula(tmp_path):
     pytest.importorskip("pyoperon")
     run = evolve(tmp_path, TINY_PPO)
@@ -155,11 +128,21 @@ def test_an_optimizer_becomes_a_formula(tmp_path):
     load(folder, slot="make_optimizer", learner="dqn")
 
 
+def test_rules_of_several_tasks_are_refused(tmp_path):
+    pytest.importorskip("pyoperon")
+    raw = parse_yaml(TINY, "TINY")
+    del raw["task"]
+    tasks = {"near": {"env": "GridWorld", "env_params": {"size": 2}}, "far": {"env": "GridWorld"}}
+    settings = settings_of({**raw, "tasks": tasks})
+    with pytest.raises(ConfigError, match="several tasks"):
+        distill.distill(settings, settings, tmp_path, None, None, distill.Search(1, 1))
+
+
 @pytest.mark.long
 def test_invalid_options_are_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
     for flag, value in {
-        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0, "--into": "net"
+        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0
     }.items():  # fmt: skip
         assert flag.removeprefix("--") in refused(capsys, evolved, flag, value)
     shutil.rmtree(evolved / "meta_params")

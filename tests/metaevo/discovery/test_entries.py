@@ -1,4 +1,4 @@
-"""Every entry of the zoo: sealed, loaded, put into its slot, and one number of it repeated."""
+"""Every entry of the zoo: sealed, loaded, and put into its slot."""
 
 import hashlib
 import json
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.__main__ import main
 from metaevo.components import channels, filling, optimizer, players, registry, zoo
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
-from metaevo.discovery.zoo_repeat import repeat, repeat_one
 from purerl import envs, ppo
 from purerl.learners import LEARNERS
 from purerl.types import Context
@@ -43,26 +43,23 @@ def test_an_entry_fills_its_slot(name):
     SLOTS[card["slot"]].rehearse(entry.name, function, meta_params, hyperparams)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
-def test_one_number_of_each_entry_is_reproduced(name):
-    entry = zoo.find(name)
-    known = next(iter(entry.repeats.values()))  # of a rule of several tasks, on the first one
-    assert repeat_one(entry, known, 16).distance < 4.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [each for each in NAMES if len(zoo.find(each).repeats) > 1])
-def test_the_numbers_on_all_tasks_are_reproduced(name):
-    assert max(each.distance for each in repeat(zoo.find(name), 16).values()) < 4.5
-
-
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A zoo of a test's own: a copy of the package's, which may be damaged."""
     shutil.copytree(zoo.FOLDER, tmp_path / "entries")
     monkeypatch.setattr(zoo, "FOLDER", tmp_path / "entries")
     return tmp_path / "entries"
+
+
+def test_entries_are_listed_and_shown(capsys, refused):
+    assert main(["zoo"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed[: len(NAMES)]] == [f"zoo:{name}" for name in NAMES]
+    for name in NAMES:
+        assert main(["zoo", "show", f"zoo:{name}"]) == 0
+        assert zoo.find(name).card["slot"] in capsys.readouterr().out
+    for line in (["show"], ["show", "ppo-optimiser"], ["list", "dpo"], ["add", "runs/x"]):
+        refused(main, ["zoo", *line])
 
 
 def test_an_entry_fits_its_own_slot_only():

@@ -37,7 +37,7 @@ def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    found = record(study.experiments, meta_params, part, TARGETS["policy_loss"], lambda: None)
+    found = record(study.experiment, meta_params, part, TARGETS["policy_loss"], lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
@@ -47,35 +47,6 @@ def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     assert np.mean(np.abs(log_ratio) > 1e-6) > 0.5
     expected = log_ratio - np.exp(log_ratio) * advantage
     np.testing.assert_allclose(found.wanted, expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.long
-def test_all_tasks_have_an_equal_share_and_their_own_settings(monkeypatch):
-    monkeypatch.setattr(records, "AGENTS", 2)
-    monkeypatch.setattr(records, "TIMES", 2)
-    monkeypatch.setattr(records, "SAMPLES", 80)
-    tasks = {
-        "short": {"env": "CartPole-v1", "train": {"total_timesteps": 32}},
-        "Catch-bsuite": {"hyperparams": {"clip_epsilon": 0.1}},
-    }
-    raw = PPO | {"tasks": tasks}
-    study = study_of(raw)
-    (part,) = study.evolved.parts.values()
-    meta_params = part.component.init(jax.random.key(0))
-    target = TARGETS["policy_loss"]._replace(
-        value_of=lambda part: (
-            lambda meta_params, scalars, context: (
-                context.hyperparams.clip_epsilon * context.num_updates
-            )
-        )
-    )
-    found = record(study.experiments, meta_params, part, target, lambda: None)
-    first, second = slice(0, 40), slice(40, 80)
-    assert len(found.scalars) == 80
-    assert set(found.contexts.num_updates[first]) == {2}
-    assert set(found.contexts.num_updates[second]) == {4}
-    np.testing.assert_allclose(found.wanted[first], 2 * 0.2)
-    np.testing.assert_allclose(found.wanted[second], 4 * 0.1)
 
 
 def test_recording_does_not_change_the_loss(study):
@@ -107,7 +78,7 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
     target = TARGETS["make_optimizer"]
-    found = record(study.experiments, meta_params, part, target, lambda: None)
+    found = record(study.experiment, meta_params, part, target, lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs(target)
     assert len(found.wanted) == 2 * 2 * 4 * 21

@@ -8,7 +8,6 @@ import pytest
 
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
-from metaevo.components.signals import FEATURES
 from metaevo.config import ConfigError
 from metaevo.discovery import regression
 from metaevo.discovery.records import Records
@@ -116,17 +115,6 @@ def test_only_inputs_that_matter_are_searched_in(records):
     drift = Records(records.scalars[:, :2], records.contexts, records.scalars[:, 0])
     assert set(mattering(POLICY_LOSS, drift, lambda records: records.scalars[:, 0], 0)) == {
         "log_ratio", "ratio", "advantage"}  # fmt: skip
-
-
-def test_the_length_of_training_is_an_input_where_tasks_differ_in_it(records):
-    def length(records):
-        return np.log(records.contexts.num_updates)
-
-    scalars, updates = np.zeros((600, len(FEATURES))), np.repeat(np.float32([8, 64]), 300)
-    varied = Records(scalars, records.contexts.replace(num_updates=updates), np.log(updates))
-    assert list(mattering(TARGETS["make_optimizer"], varied, length, 0)) == ["length"]
-    same = varied._replace(contexts=records.contexts)
-    assert "length" not in mattering(TARGETS["make_optimizer"], same, length, 0)
 
 
 def test_a_formula_is_found(records):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.trouble import trouble
 from tests.metaevo.toy import (
@@ -313,23 +312,6 @@ def test_another_chunk_size_keeps_seed_and_step_sizes():
     smaller = changed.with_chunk_size(2)
     assert smaller.chunk_size == 2
     assert smaller.traced == changed.traced != first.traced
-
-
-class SelfPlay(Quadratic):
-    """Fitness is how far a candidate is beyond the strategy's mean."""
-
-    def evaluate_against(self, key, meta_params, mean):
-        return Evaluation(meta_params["bias"] - mean["bias"], {"mean": mean["bias"]})
-
-
-def test_self_play_is_passed_the_mean():
-    """Validation plays the mean against itself; candidates play against it."""
-    this = evolution(SelfPlay(), {"validation_seeds": 2, "validation_every": 1})
-    before = this.init()
-    state, metrics = run(this, 3, state=before)
-    np.testing.assert_array_equal(metrics["fitness_of_mean"], 0.0)
-    np.testing.assert_allclose(metrics["mean"][0], this.result(before)["bias"], rtol=1e-6)
-    assert metrics["mean"][0] < metrics["mean"][-1] < this.result(state)["bias"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.commands import sync
 from metaevo.commands.run_options import run_parser
 from metaevo.comparison.compare_runs import sources
 from metaevo.config import ConfigError
@@ -35,7 +34,6 @@ def test_it_is_the_run_that_began_last(runs):
     runs("elsewhere/d", 5)
     assert run_path("latest") == latest
     assert run_parser("train", None).parse_args(["--run-dir", "latest"]).run_dir == latest
-    assert sync._paths(["latest"]) == [latest]
     runs("runs/train/e", 6)
     assert run_path("latest") == Path("runs/train/e")
     assert run_path("runs/c") == Path("runs/c")

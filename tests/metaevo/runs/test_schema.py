@@ -6,7 +6,6 @@ import pytest
 
 from metaevo.comparison.compare_runs.run_directories import read
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.runs import schema
 from metaevo.runs.run_directory import RunDirectory
 
 CONFIG = {
@@ -76,9 +75,3 @@ def test_a_value_of_another_kind_is_refused_in_one_line(tmp_path, name, path, va
     assert len(str(refused.value).splitlines()) == 1
     file = {"config": "config.yaml", "record": "metrics.jsonl", "evaluation": "evaluation.json"}
     assert file[name] in str(refused.value)
-
-
-@pytest.mark.parametrize("line", [[], {"child": "a"}, {"child": "a", "records": [1]}])
-def test_a_tracked_line_of_another_kind_is_refused(line):
-    with pytest.raises(ConfigError, match="tracked"):
-        schema.check_child(line, "tracked.jsonl")

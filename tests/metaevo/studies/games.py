@@ -24,16 +24,7 @@ SHAPING = {
     },
     "run": {"checkpoint_every": 2},
 }  # fmt: skip
-COIN = {
-    "study": "coin_game",
-    "train": {**TRAIN, "total_timesteps": 192, "num_envs": 4, "num_steps": 16,
-              "num_minibatches": 1, "hidden_sizes": [4]},
-    "policy": {"hidden": 4},
-    "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": EVOLUTION,
-    "evaluation": {"seeds": 4, "learning_rates": [0.5]},
-    "run": {"checkpoint_every": 1},
-}  # fmt: skip
+
 DQN = {
     "learner": "dqn",
     "train": {
@@ -52,15 +43,6 @@ TALK = {
     },
     "run": {"checkpoint_every": 1},
 }  # fmt: skip
-STEERING = {
-    "study": "steering",
-    "channel": {"hidden_sizes": [8], "scale": 3.0},
-    "steering": {"steps": 12, "episodes": 3, "oracle_frames": 2048},
-    "train": {**TRAIN, "total_timesteps": 128},
-    "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": EVOLUTION,
-    "evaluation": {"seeds": 3},
-}
 
 
 def merged(base, changes):

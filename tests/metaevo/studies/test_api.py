@@ -138,7 +138,7 @@ def test_a_finished_run_can_be_extended(through, tmp_path):
 def test_a_changed_problem_cannot_be_resumed(through, monkeypatch):
     source = registry.class_source
     monkeypatch.setattr(registry, "class_source", lambda cls: source(cls) + b"# changed")
-    with pytest.raises(ConfigError, match="cannot resume with other code: Quadratic"):
+    with pytest.raises(ConfigError, match="cannot continue with other code: Quadratic"):
         evolve(through.path, 36, resume=True)
     monkeypatch.setattr(registry, "class_source", lambda cls: None)  # as in a notebook
     assert len(evolve(through.path, 24, resume=True).metrics) == 24

@@ -87,7 +87,7 @@ def test_every_channel_gets_the_same_fresh_victims(directory):
     _, *hand_written = (victims["channels"][name][2] for name in names)
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
     figures = {path.name for path in (directory / "figures").iterdir()}
-    assert figures >= {"messages.png", "networks.png", "victims.png"}
+    assert figures >= {"messages.png", "victims.png"}
     _, about = checkpoint.load_tree(directory / "meta_params")
     config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
     assert (about["role"], about["learner"]) == ("adversary", "ppo")

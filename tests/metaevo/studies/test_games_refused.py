@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.metaevo.studies.games import COIN, SHAPING, STEERING, TALK, merged, run
+from tests.metaevo.studies.games import SHAPING, TALK, merged, run
 
 SHAPING_CASES = {
     "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs"),
@@ -18,10 +18,6 @@ SHAPING_CASES = {
          "evaluation": {"opponents": ["zero_determinant"]}},
         "evaluation.opponents: zero_determinant",
     ),
-    "self without a mean": (
-        {"opponent": {"names": "self"}, "strategy": {"algorithm": "SimpleGA"}}, "SimpleGA"
-    ),
-    "self is unseen": ({"evaluation": {"opponents": ["self"]}}, "evaluation.opponents: self"),
     "a component as a study": ({"study": "value_loss"}, "evolve: value_loss"),
     "a learner": ({"learner": "ppo"}, "'learner'"),
 }  # fmt: skip
@@ -46,20 +42,11 @@ TALK_CASES = {
     "a channel to draw": ({"sample": {"channel.scale": {"uniform": [1, 2]}}}, "sample"),
     "a typo to draw": ({"sample": {"env_params.lenght": {"uniform": [0.2, 2]}}}, "lenght"),
     "out of bounds": ({"sample": {"hyperparams.gamma": {"uniform": [0.5, 1.5]}}}, "sample"),
-    "gradients": ({"strategy": {"algorithm": "meta_gradient"}}, "differentiable"),
 }  # fmt: skip
-STEERING_CASES = {
-    "too far": ({"steering": {"high": 3}}, "steering.high = 3"),
-    "too far left": ({"steering": {"low": -2.5}}, "steering.low = -2.5"),
-    "no range": ({"steering": {"low": 1, "high": 1}}, "low = 1"),
-    "no place": ({"task": {"env": "Acrobot-v1"}}, "task.env = 'Acrobot-v1'"),
-    "a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size"),
-}
-COIN_CASES = {"a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size")}
 CASES = [
     pytest.param(base, *case, id=f"{base['study']}: {name}")
     for base, cases in (
-        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES), (STEERING, STEERING_CASES), (COIN, COIN_CASES)
+        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES)
     )
     for name, case in cases.items()
 ]  # fmt: skip

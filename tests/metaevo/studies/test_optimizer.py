@@ -25,7 +25,7 @@ hyperparams: {learning_rate: 1e-3}
 strategy: {population_size: 4, sigma: 0.5}
 evolution: {generations: 1, validation_seeds: 2, chunk_size: 1, num_devices: 1}
 evaluation: {seeds: 2, sampler: grid, space: {learning_rate: [1e-3, 1e-2]},
-             tuning_seeds: 1, final_seeds: 2, ablation_seeds: 0}
+             tuning_seeds: 1, final_seeds: 2}
 """
 
 

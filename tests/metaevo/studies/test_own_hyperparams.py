@@ -54,7 +54,7 @@ SETTINGS = {
     "train": {"total_timesteps": 200, "num_steps": 100},
     "strategy": {"population_size": 4, "sigma": 0.5},
     "evolution": {"generations": 1, "validation_seeds": 2, "chunk_size": 2, "num_devices": 1},
-    "evaluation": {"seeds": 2, "ablation_seeds": 0},
+    "evaluation": {"seeds": 2},
 }
 
 
@@ -131,7 +131,7 @@ def test_they_are_tuned_with_the_learner_and_saved(place):
     assert {row["function"] for row in tuned} == {"learned", "squared", "huber", "sloped_squared"}
     assert all(row["settings"]["component.weight"] in (0.25, 1.0, 4.0) for row in tuned)
     # What a learner without them is given has those of the run.
-    function, _ = metaevo.load("run", trust_source=True)
+    function, _ = metaevo.load("run", code="penalty.py")
     found = function({"scale": 0.0}, Context(None), 3.0, 1.0, 0.0)
     np.testing.assert_allclose(found, 2.0, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Players of the user's own: the example of the documentation, trust, and refused ones."""
+"""Players of the user's own: the example of the documentation, and refused ones."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_players.py").write_text(source)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(SMALL))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("purerl.custom._LOADED", set())
     return tmp_path
 
 
@@ -102,7 +102,7 @@ def test_other_objects_are_refused_as_players(case, folder):
 
 
 @pytest.mark.long
-def test_a_run_executes_its_player_only_when_named_or_trusted(folder, refused):
+def test_a_run_executes_its_player_only_when_named(folder, refused, monkeypatch):
     assert main(["--config", "config.yaml", "--run-dir", "run"]) == 0
     result = json.loads(Path("run/evaluation.json").read_text())
     robin = result["round_robin"]
@@ -112,21 +112,16 @@ def test_a_run_executes_its_player_only_when_named_or_trusted(folder, refused):
     assert Path("run/players/my_players.py").read_bytes() == source
 
     resume = ["--resume", "--run-dir", "run", "--evaluation.seeds", "0", "--generations"]
-    assert main([*resume, "3"]) == 0  # the user has named exactly this file
-
-    Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
 
     def line_of(command, *argv):
+        monkeypatch.setattr("purerl.custom._LOADED", set())
         return refused(command, [*argv], description=None)
 
-    assert "only the run directory names" in line_of(main, *resume, "4")
+    assert f"add --code {OWN}" in line_of(main, *resume, "3")
     argv = ["--run-dir", "run", "--opponent.learning_rate", "2", "--evaluation.seeds", "4"]
-    assert "only the run directory names" in line_of(evaluate, *argv)
-    line = line_of(main, *resume, "4", "--opponent.names", OWN)
-    assert "my_players changed since the run began" in line
-    Path("my_players.py").unlink()  # the trusted copy is enough
-    assert main([*resume, "4", "--trust-source"]) == 0
-
-    Path("run/players/my_players.py").write_bytes(source + b"\nraise SystemExit(9)\n")
-    line = line_of(main, *resume, "5", "--trust-source")
-    assert "is not what its run began with" in line
+    assert f"add --code {OWN}" in line_of(evaluate, *argv)
+    assert main([*resume, "3", "--code", OWN]) == 0
+    Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
+    for command in ([*resume, "4"], argv):
+        line = line_of(main if command is not argv else evaluate, *command, "--opponent.names", OWN)
+        assert f"{OWN} changed since the run began" in line

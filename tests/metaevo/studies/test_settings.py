@@ -74,8 +74,9 @@ def test_a_class_is_not_stored_in_a_run(own, tmp_path):
     discovery.save(run, evolved, {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
     registry.IMPORTED.pop(own)
-    with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass the class"):
-        metaevo.load(run.path, trust_source=True)
+    with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass it"):
+        metaevo.load(run.path)
+    assert callable(metaevo.load(run.path, code=Loss)[0])
 
 
 def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
@@ -85,7 +86,7 @@ def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
     for known in (before, {}):  # earlier versions kept none
         discovery.keep_sources(run, evolved, known)
     monkeypatch.setattr(registry, "class_source", lambda cls: b"changed")
-    with pytest.raises(ConfigError, match="cannot resume with other code: Loss"):
+    with pytest.raises(ConfigError, match="cannot continue with other code: Loss"):
         discovery.keep_sources(run, evolved, before)
 
 

@@ -31,7 +31,7 @@ def settings_of(count, **evaluation):
         "strategy": {"population_size": 4, "sigma": 0.5},
         "evolution": {"generations": 3, "validation_every": 2, "validation_seeds": 2,
                       "chunk_size": 4, "num_devices": 1},
-        "evaluation": {"seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0,
+        "evaluation": {"seeds": 8, "tuning_seeds": 1,
                        "sampler": "grid", "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
         "run": {"seed": 3, "evolution_seeds": count},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Two evolved parts, one from a custom file: comparison, loading, trust, resuming."""
+"""Two evolved parts, one from a custom file: comparison, loading, resuming."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.evolve import main
-from metaevo.components import registry
+from metaevo.components import discovery, registry
 from metaevo.config import ConfigError, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -27,8 +27,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from metaevo.components import Ablation, Component, Row
-from metaevo.reports.page import Table
+from metaevo.components import Component
 
 SLOT = "value_loss"
 CAPTIONS = {"mine.txt": "not shown"}
@@ -53,15 +52,8 @@ def draw(found, figures):
     (figures / "mine.txt").write_text(str(float(found.meta_params["scale"])))
 
 
-def ablations(found):
-    return [Ablation("coefficients", [
-        Row({"coefficient": each}, settings={"vf_coef": each}) for each in (0.25, 1.0)
-    ])]
-
-
-def tables(result, learner):
-    rows = [[row["coefficient"], row["iqm"]] for row in result.get("coefficients", [])]
-    return [Table("Ablation: my own", ["coefficient", "IQM"], rows)]
+def observe(found):
+    return {"scale": float(found.meta_params["scale"])}
 '''
 SETTINGS = """
 learner: ppo
@@ -73,7 +65,7 @@ train: {total_timesteps: 96, num_envs: 2, num_steps: 16, update_epochs: 1, num_m
 hyperparams: {learning_rate: 2e-2}
 strategy: {population_size: 8, sigma: 0.5}
 evolution: {generations: 2, validation_seeds: 2, chunk_size: 1, num_devices: 1}
-evaluation: {seeds: 3, ablation_seeds: 2}
+evaluation: {seeds: 3}
 """
 
 
@@ -97,7 +89,7 @@ def workspace(folder, monkeypatch):
     return folder
 
 
-def test_contenders_and_ablations_of_each_part(folder):
+def test_contenders_vary_one_part_at_a_time(folder):
     result = json.loads((folder / "run" / "evaluation.json").read_text())
     assert [row["function"] for row in result["variants"]] == [
         "learned",
@@ -106,14 +98,9 @@ def test_contenders_and_ablations_of_each_part(folder):
         "clipped_surrogate + clipped_squared",
         "clipped_surrogate + huber",
     ]
-    assert [(row["part"], row["replaced by"]) for row in result["without"]] == [
-        ("drift", "clipped_surrogate"),
-        ("scaled", "squared"),
-    ]
-    assert [row["seeds"] for row in result["without"]] == [2, 2]
 
 
-def test_a_module_draws_and_ablates_itself(folder):
+def test_a_module_draws_and_describes_itself(folder):
     run = folder / "run"
     figures = {path.name for path in (run / "figures").iterdir()}
     assert figures == {
@@ -124,16 +111,16 @@ def test_a_module_draws_and_ablates_itself(folder):
     assert set(found) == {"drift", "scaled"}
     assert float((run / "figures" / "mine.txt").read_text()) == found["scaled"]["scale"]
     result = json.loads((run / "evaluation.json").read_text())
-    assert [row["coefficient"] for row in result["coefficients"]] == [0.25, 1.0]
+    assert result["observed"]["scaled"] == {"scale": found["scaled"]["scale"]}
 
 
 def test_the_parts_load_and_train(folder):
     load = {
-        slot: metaevo.load(folder / "run", slot=slot, trust_source=True)
+        slot: metaevo.load(folder / "run", slot=slot, code=folder / "scaled.py")
         for slot in ("policy_loss", "value_loss")
     }
     with pytest.raises(ConfigError, match="policy_loss and value_loss: say which"):
-        metaevo.load(folder / "run", trust_source=True)
+        metaevo.load(folder / "run", code=folder / "scaled.py")
     function, meta_params = load["value_loss"]
     scale = np.exp(meta_params["scale"])
     assert function(meta_params, None, 3.0, 1.0, 0.0) == pytest.approx(8.0 * scale)
@@ -144,31 +131,37 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_an_unchanged_file_of_the_user_needs_no_trust(workspace, monkeypatch):
-    registry.IMPORTED.clear()
-    assert callable(metaevo.load("run", slot="value_loss")[0])
-    registry.IMPORTED.clear()
-    try:
-        (workspace / "scaled.py").write_text(SCALED + "\n# changed")
-        with pytest.raises(ConfigError, match="--trust-source"):
-            metaevo.load("run", slot="value_loss")
-    finally:
-        (workspace / "scaled.py").write_text(SCALED)
-
-
-def test_code_of_a_run_is_executed_only_if_trusted(workspace, tmp_path, refused, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
-    run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
-    source = run / "component" / "scaled.py"
+def test_the_parts_load_with_their_code_only(workspace, tmp_path):
     for slot in ("policy_loss", "value_loss"):
-        with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
-            metaevo.load(run, slot=slot)
-    line = refused(main, ["--resume", "--run-dir", str(run)])
-    assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
-    source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
-    with pytest.raises(ConfigError, match="is not what its run began with"):
-        metaevo.load(run, slot="value_loss", trust_source=True)
+        with pytest.raises(ConfigError, match=r"does not name.* add --code scaled\.py"):
+            metaevo.load("run", slot=slot)
     assert "scaled.py" not in registry.IMPORTED
+    changed = tmp_path / "scaled.py"
+    changed.write_text(SCALED + "\n# changed")
+    with pytest.raises(ConfigError, match=r"has changed .*--code run/component/scaled\.py"):
+        metaevo.load("run", slot="value_loss", code=changed)
+    assert callable(metaevo.load("run", slot="value_loss", code="run/component/scaled.py")[0])
+    run = Path(shutil.copytree("run", tmp_path / "run"))
+    copy = run / "component" / "scaled.py"
+    copy.write_text(copy.read_text() + "\n# changed")
+    registry.IMPORTED.clear()
+    with pytest.raises(ConfigError, match="has changed since the run began"):
+        metaevo.load(run, slot="value_loss", code=copy)
+
+
+def test_a_command_names_the_code_of_a_run(workspace, refused):
+    line = refused(main, ["--resume", "--run-dir", "run"])
+    assert "--code scaled.py" in line
+    assert "scaled.py" not in registry.IMPORTED
+    resume = ["--resume", "--run-dir", "run"]
+    ways = (
+        ["--evolve", "[drift,scaled.py]"],
+        ["--code", "run/component/scaled.py"],
+        ["--config", "tiny.yaml"],
+    )
+    for named in ways:
+        registry.IMPORTED.clear()
+        assert main([*resume, *named]) == 0
 
 
 def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
@@ -180,7 +173,7 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
         line = refused(main, resume)
     finally:
         (workspace / "scaled.py").write_text(SCALED)
-    assert line.startswith("error: cannot resume with other code: scaled changed")
+    assert line.startswith("error: cannot continue with other code: scaled changed")
     registry.IMPORTED.clear()
     assert main(resume) == 0
     assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
@@ -191,7 +184,7 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
     }
 
 
-def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
+def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
     raw = load_yaml(workspace / "tiny.yaml")
     raw |= {
@@ -200,20 +193,19 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path, monkeypatch):
         "value_loss": str(workspace / "run"),
     }
     settings = settings_of(raw)
-    with monkeypatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of a user who has not executed it
-        with pytest.raises(ConfigError, match="from outside metaevo"):
-            study_of(raw)
-    study = LearnerStudy(settings, trust_source=True)
+    with pytest.raises(ConfigError, match="from outside metaevo"):
+        study_of(raw)
+    discovery.use("scaled.py")
+    study = LearnerStudy(settings)
     function = study.experiment.fixed["value_loss"]
-    own, meta_params = metaevo.load(workspace / "run", slot="value_loss", trust_source=True)
+    own, meta_params = metaevo.load(workspace / "run", slot="value_loss")
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)
     run = RunDirectory.create(tmp_path / "run", "")
     study.keep(run, study.measure())
     copy = run.path / "losses" / "value_loss"
     assert (copy / "component" / "scaled.py").read_text() == SCALED
-    moved = LearnerStudy(settings, run.path, trust_source=True)
+    moved = LearnerStudy(settings, run.path)
     assert moved.experiment.fixed["value_loss"](None, *arguments) == function(None, *arguments)
 
 

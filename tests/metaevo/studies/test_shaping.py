@@ -57,19 +57,6 @@ def test_a_meta_episode_against_a_naive_learner():
     np.testing.assert_allclose(found.metrics["opponent"], np.mean(earned, axis=0)[1], atol=1e-4)
 
 
-def test_self_play_meets_the_mean():
-    """A candidate plays against the mean of the strategy, not against itself."""
-    problem, key = problem_of(opponent={"names": "self"}), jax.random.key(3)
-    candidate, mean = weights_of(0), weights_of(1)
-    (own, other), earned = start_of(key), []
-    for _ in range(8):
-        own, other = moved(candidate, own, other), moved(mean, other, own)
-        earned.append(0.04 * total(problem.game, own, other))
-    found = jax.jit(problem.evaluate_against)(key, candidate, mean)
-    np.testing.assert_allclose(found.fitness, np.mean(earned), atol=1e-4)
-    assert not hasattr(problem_of(), "evaluate_against")
-
-
 @pytest.mark.parametrize("hidden", [4, 100])
 def test_moves_match_the_network(hidden):
     """Few rows are summed one by one, many are a product."""

@@ -110,7 +110,7 @@ def test_other_hyperparams_and_lengths_do_not_recompile(population, counting, ke
     population.advance(population.init(keys, settings(RATES)), 2)
     traces = counting.traces
     agents = population.advance(population.init(keys, settings([0.3, 0.9, 0.01, 0.2, 0.6])), 9)
-    population.advance(population.with_hyperparams(agents, settings(RATES)), 3)
+    population.advance(agents, 3)
     # `init` asks for the shapes of an update, which traces it but compiles nothing.
     assert counting.traces - traces <= 0
 
@@ -128,18 +128,6 @@ def test_the_chunk_does_not_matter(population, task, keys):
         )
         again = other.advance(other.init(keys, settings(RATES)), 9)
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
-
-
-def test_hyperparams_may_change_in_mid_training(population, task, keys):
-    agents = population.advance(population.init(keys, settings([0.1])), 5)
-    agents = population.advance(population.with_hyperparams(agents, settings([0.9])), 5)
-    learner, others = task.learner, (None, task.env_params)
-    rewards, update = 0.0, jax.jit(learner.update)
-    state = learner.init(keys[0], *settings([0.1]), *others)
-    for rate in [0.1] * 5 + [0.9] * 5:
-        state, sums, _ = update(state, *settings([rate]), *others)
-        rewards += float(sums.rewards)
-    assert agents.rows.episodes.rewards[0].sum() == pytest.approx(rewards, abs=1e-6)
 
 
 # --- Of a given number of agents, and whole trainings -------------------------------------------

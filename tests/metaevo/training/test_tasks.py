@@ -5,7 +5,6 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import metaevo
@@ -21,7 +20,6 @@ from metaevo.training.fitness import measures
 from metaevo.training.tasks import updates_of
 from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
-from purerl.parts.reparametrisation import reparametrised
 from purerl.types import EpisodeSums
 from tests.metaevo import evolving
 
@@ -30,7 +28,6 @@ SAMPLE = {
     "hyperparams.gamma": {"choice": [0.9, 0.99]},
     "updates": {"log_uniform": [2, 4]},
     "reward_scale": {"log_uniform": [0.1, 10]},
-    "parameter_scale": {"log_uniform": [0.1, 10]},
 }
 SETTINGS = {
     "learner": "ppo",
@@ -57,8 +54,7 @@ LEARNS = {
 """Trainings that are better than random play."""
 STRATEGY = {"population_size": 4}
 EVOLUTION = {
-    "generations": 2, "across_tasks": "worst_third", "validation_seeds": 2, "reference_seeds": 3,
-    "chunk_size": 1,
+    "generations": 2, "validation_seeds": 2, "chunk_size": 1,
 }  # fmt: skip
 
 
@@ -121,14 +117,8 @@ def test_python_and_yaml_distributions_are_equal(monkeypatch):
 def training_by_hand(study, drawn, **functions):
     """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
     sample = study.distributions[0].sample
-    drawn_key = jax.random.wrap_key_data(drawn.key)
-    values = sampling.draw_all(sample, drawn_key)
+    values = sampling.draw_all(sample, jax.random.wrap_key_data(drawn.key))
     scale = values["reward_scale"]
-    if "parameter_scale" in sample:
-        functions["make_optimizer"] = reparametrised(
-            functions["make_optimizer"],
-            lambda _, tree: sampling.draw_scales(sample["parameter_scale"], drawn_key, tree),
-        )
     env, env_params = envs.make("CartPole-v1")
     env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
     learner = ppo.PPO(study.experiment.settings.train, ScaledRewards(env), **functions)
@@ -146,8 +136,7 @@ def training_by_hand(study, drawn, **functions):
 
 def test_drawn_values_are_used_in_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
-    rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
-    tasks = {"poles": {"env": "CartPole-v1", "sample": rules}}
+    tasks = {"poles": {"env": "CartPole-v1", "sample": SAMPLE}}
     study = study_of(tasks=tasks, evolve="value_loss")
     problem = study.problem({})
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
@@ -185,19 +174,6 @@ def test_scaled_rewards():
         state = expected[1]
 
 
-def test_gradient_descent_in_other_parameters():
-    """With theta = s phi, a step of size a on phi is a step of size a s^2 on theta."""
-    params = gradients = {"a": jnp.ones(3), "b": jnp.ones(2)}
-    make = reparametrised(
-        lambda meta_params, context: optax.with_extra_args_support(optax.sgd(0.1)),
-        lambda meta_params, tree: {"a": 10.0, "b": 0.5},
-    )
-    optimizer = make(None, None)
-    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
-    np.testing.assert_allclose(updates["a"], -0.1 * 100)
-    np.testing.assert_allclose(updates["b"], -0.1 * 0.25)
-
-
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -207,7 +183,6 @@ def test_gradient_descent_in_other_parameters():
         ({"tasks": None, "tasks_per_generation": 1}, "tasks_per_generation = 1"),
         ({"tasks": {"CartPol": {}}}, "tasks.CartPol"),
         ({"tasks": {"a/b": {"env": "CartPole-v1"}}}, "a/b"),
-        ({"evolution": {"reference_seeds": -1}}, "evolution.reference_seeds = -1"),
         ({"tasks": {"CartPole-v1": {"train": {"num_steps": 1000}}}}, "tasks.CartPole-v1"),
         ({"evaluation": {"seeds": 4, "unseen": {"Catch-bsuite": {}}}}, "evaluation.unseen.Catch"),
     ],
@@ -230,8 +205,8 @@ def test_tasks_that_do_not_fit(changes, where):
         ("updates", {"log_uniform": [0.01, 4]}, "updates"),
         ("reward_scale", {"uniform": [-1, 1]}, "reward_scale"),
         ("reward_scale", {"choice": ["large"]}, "reward_scale"),
-        ("parameter_scale", {"fixed": 2.0}, "parameter_scale"),
-        ("parameter_scale", 3, "parameter_scale"),
+        ("reward_scale", {"fixed": 2.0}, "reward_scale"),
+        ("reward_scale", 3, "reward_scale"),
         ("train.num_envs", {"choice": [2, 4]}, "train.num_envs"),
     ],
 )
@@ -242,14 +217,10 @@ def test_distributions_that_do_not_fit(name, rule, where):
     assert "tasks.poles.sample" in str(error.value)
 
 
-def test_static_parameters_and_learners_without_an_optimizer_are_refused():
+def test_static_parameters_are_refused():
     tasks = {"sea": {"env": "DeepSea-bsuite", "sample": {"env_params.size": {"choice": [4, 5]}}}}
     with pytest.raises(ConfigError, match="static"):
         study_of(tasks=tasks)
-    tasks = {"FourRooms-misc": {"sample": {"parameter_scale": {"uniform": [1, 2]}}}}
-    train = {"total_timesteps": 64, "num_steps": 16}
-    with pytest.raises(ConfigError, match="q_learning"):
-        study_of(tasks=tasks, learner="q_learning", evolve="value_loss", train=train)
 
 
 @pytest.mark.parametrize(("length", "is_seen"), [(0.5, True), (1.5, False)])
@@ -295,7 +266,7 @@ def tuning_frames(judged):
 def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
-        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8, "ablation_seeds": 0,
+        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8,
         "contenders": ["squared"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
@@ -315,9 +286,7 @@ def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     for name in ("poles", "Catch-bsuite"):
-        assert np.isfinite(
-            [generations[0][f"{name}/{key}"] for key in ("fitness", "reference")]
-        ).all()
+        assert np.isfinite(generations[0][f"{name}/fitness"])
     frames = np.diff([0, *(each["frames"] for each in generations)])
     assert len(generations) == 3
     assert 12 * 4096 < frames[0] < 2 * 12 * 4096

@@ -32,11 +32,11 @@ EVOLUTION = {
 }
 OTHERS = {
     "shaping": {"game": {"steps": 5}},
-    "steering": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+    "cheap_talk": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
 }
 TRIED = {
     "shaping": "opponent.learning_rate",
-    "steering": "channel.scale",
+    "cheap_talk": "channel.scale",
 }
 
 

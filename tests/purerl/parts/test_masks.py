@@ -14,7 +14,6 @@ from purerl import acting, dqn, envs, lpg, ppo, q_learning
 from purerl.envs.features import Features
 from purerl.envs.gymnasium_adapter import GymnasiumEnv
 from purerl.envs.state_index import StateIndex
-from purerl.envs.steering import Steering
 from purerl.envs.talking import Talking, TalkParams
 from purerl.parts import evaluation, masks, policies
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
@@ -305,8 +304,6 @@ def test_unsupported_masks_are_refused():
     tabular = StateIndex(ENV, 16, lambda obs: jnp.int32(obs[0]))
     with pytest.raises(ValueError, match="Gated has illegal actions, which Q-learning would take"):
         q_learning.QLearning(q_learning.Config(), tabular)
-    with pytest.raises(ValueError, match="Gated has illegal actions, which its victim would take"):
-        Steering(ENV, lambda *_: 0, lambda obs: obs[0], width=1, steps=2)
 
 
 def test_adapters_pass_masks_on():

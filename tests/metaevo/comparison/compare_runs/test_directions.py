@@ -6,7 +6,6 @@ import pytest
 
 from metaevo import compare_runs
 from metaevo.comparison.compare_runs.seed_run import direction
-from metaevo.comparison.compare_runs.words import conclusion
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS
 from purerl.metrics import BETTER
@@ -65,42 +64,35 @@ def trainings(tmp_path):
 
 def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
     result = compare_runs(trainings, metric="value_loss")
-    (pair,) = result.pairs
     assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
-    assert (pair.first, pair.verdict) == ("learning_rate=0.1", "undecided")
+    assert result.groups[1].difference.verdict == "undecided"
     diverged = [result.scores[seed] for seed in result.groups[1].seeds]
     assert diverged == [1.0, 1.1] + [pytest.approx(5.9)] * 8
 
 
 def test_missing_values_without_a_direction_are_undecided(trainings):
     result = compare_runs(trainings, metric="entropy")
-    (pair,) = result.pairs
-    assert pair.verdict == "undecided"
+    assert result.groups[1].difference.verdict == "undecided"
     assert {row.label: len(row.seeds) for row in result.groups} == {
         "learning_rate=0.1": 10, "learning_rate=0.5": 2,
     }  # fmt: skip
-    assert result.effects == []
-    assert "Undecided" in conclusion(result)
+    assert any("entropy" in note for note in result.notes)
 
 
-def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
+def test_a_lower_loss_is_better(tmp_path):
     paths = [
         training(tmp_path / f"{rate}-{seed}", rate=rate, seed=seed,
                  values={"value_loss": level + seed / 100})
         for rate, level in [(0.1, 5.0), (0.5, 2.0)] for seed in range(6)
     ]  # fmt: skip
-    result = compare_runs(paths, metric="value_loss", threshold=3.0)
-    (pair,) = result.pairs
-    assert (pair.first, pair.verdict) == ("learning_rate=0.5", "better")
-    assert pair.difference.value == pytest.approx(-3, abs=0.01)
-    assert pair.probability.value == 1.0
-    assert pair.difference.interval[1] < 0
-    assert result.optimum["CartPole-v1"] == 2.0
-    by_label = {row.label: row for row in result.groups}
-    assert by_label["learning_rate=0.1"].gap.value == pytest.approx(3.025, abs=1e-6)
-    reached = {row.group: row.seeds_that_reach for row in result.efficiency}
-    assert reached == {"learning_rate=0.1": 0, "learning_rate=0.5": 6}
-    assert {row.value for row in result.effects if row.p is None} == {"0.5"}
+    result = compare_runs(paths, metric="value_loss")
+    best, base = result.groups
+    assert (best.label, base.label) == ("learning_rate=0.5", result.baseline)
+    assert best.difference.verdict == "better"
+    assert best.difference.value.value == pytest.approx(-3, abs=0.01)
+    assert best.difference.probability.value == 1.0
+    assert best.difference.value.interval[1] < 0
+    assert base.iqm.value == pytest.approx(5.025)
     best = compare_runs(paths, metric="value_loss", score="best")
     assert best.groups[0].iqm.value == pytest.approx(2.025)
 
@@ -131,9 +123,9 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     low, high = np.linspace(10, 11, 8).tolist(), np.linspace(20, 21, 8).tolist()
     paths = [evolution(tmp_path / "a", 0.1, low, 99.0), evolution(tmp_path / "b", 0.5, high, 1.0)]
     result = compare_runs(paths)
-    (pair,) = result.pairs
-    assert (pair.first, pair.verdict) == ("sigma=0.5", "better")
-    assert pair.difference.value == pytest.approx(10)
+    best = result.groups[0]
+    assert (best.label, best.difference.verdict) == ("sigma=0.5", "better")
+    assert best.difference.value.value == pytest.approx(10)
     assert [len(row.seeds) for row in result.groups] == [8, 8]
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
     result = compare_runs(paths)

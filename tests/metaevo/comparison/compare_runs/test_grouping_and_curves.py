@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.grouping import group
+from metaevo.comparison.compare_runs.grouping import change_together, group
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.statistics import iqm
@@ -42,6 +42,14 @@ def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
     assert [g.label for g in group(seeds[:4], ["b", "a"])] == [
         "b=x, a=9", "b=x, a=10", "b=y, a=9", "b=y, a=10",
     ]  # fmt: skip
+
+
+def test_settings_that_change_together():
+    seeds = [
+        seed(**{"learner": learner, "h.rate": rate, "h.e": e})
+        for learner, rate in (("ppo", 0.1), ("dqn", 0.5)) for e in (1, 2)
+    ]  # fmt: skip
+    assert change_together(seeds) == [["learner", "h.rate"]]
 
 
 @pytest.mark.parametrize(
@@ -103,5 +111,3 @@ def test_the_middle_is_the_iqm_up_to_the_shortest_seed():
     np.testing.assert_allclose(part.iqm, iqm(aligned[:, :4], axis=0))
     assert np.all(part.low <= part.iqm)
     assert np.all(part.iqm <= part.high)
-    assert curves.first_reach(part.x, np.array([0, 5, 3, 9.0]), 4) == 1
-    assert curves.first_reach(part.x, np.zeros(4), 4) == np.inf

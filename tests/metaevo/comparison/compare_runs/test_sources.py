@@ -14,8 +14,8 @@ from metaevo.comparison.compare_runs import run_directories, sources, trackers
 from metaevo.comparison.compare_runs.seed_run import Source, seed_run
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.destination import destinations
-from metaevo.runs.tracking.tracker import mirrored
+from metaevo.runs.settings import RecordConfig
+from metaevo.runs.trackers import Trackers
 from tests.metaevo.comparison.compare_runs.conftest import write_records
 
 
@@ -163,15 +163,17 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "seeds": 4,
         "hyperparams": {"lr": 0.1},
     }
-    run.write_config(config, {"run_id": "0123456789abcdef"})
-    with mirrored(run, destinations(config["run"]), wait=60.0):
-        for index in range(3):
-            frames, seconds = 40 * (index + 1), 0.5
-            record = {"kind": "update", "update": index, "frames": frames, "seconds": seconds}
-            run.append_metrics({**record, "mean_return": 2.0 * index, "returns": [1.0]})
-        run.report_path.write_text("finished", encoding="utf-8")
+    run.write_config(config, {"run_id": "0123456789abcdef", "job_type": "train"})
+    tracked = Trackers(run, RecordConfig(**config["run"]))
+    for index in range(3):
+        place = {"kind": "update", "update": index, "frames": 40 * (index + 1), "seconds": 0.5}
+        record = {**place, "mean_return": 2.0 * index, "returns": [1.0]}
+        run.append_metrics(record)
+        tracked.log(record)
+    run.report_path.write_text("finished", encoding="utf-8")
+    tracked.close()
     (source,) = sources.read_all([f"wandb:{tmp_path}"])[0]
-    assert (source.kind, source.state) == ("wandb offline", "finished")
+    assert source.state == "finished"
     (seed,) = source.seeds
     assert (seed.seed, seed.default) == ("5", "mean_return")
     assert seed.config["hyperparams.lr"] == 0.1
@@ -245,7 +247,7 @@ def test_agents_of_a_tracker_are_the_seeds_of_their_run():
         ),
         seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
     ]
-    found = trackers.without_means([Source(run.run, "wandb", [run], "finished") for run in runs])
+    found = trackers.without_means([Source(run.run, [run], "finished") for run in runs])
     assert [source.name for source in found] == ["0", "1", "other"]
     seeds = [source.seeds[0] for source in found]
     assert [seed.seed for seed in seeds] == ["5/0", "5/1", "5"]

@@ -1,0 +1,114 @@
+"""Code of the user's own, named in settings: what cannot be loaded, and whose code runs."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import metaevo
+from metaevo.commands.sweep import main as sweep
+from metaevo.commands.train import main as train
+from metaevo.components import learners, players
+from metaevo.config import ConfigError, code
+from metaevo.evolution import strategies
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import registry
+from metaevo.training.task import TaskConfig, make_environment
+from purerl.games import Game
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+GAME = Game.of([[-1, -3], [0, -2]], None, 0.96)
+PLAYER = """
+class Still:
+    init = staticmethod(lambda policy: ())
+    step = staticmethod(lambda game, rate, own, other, state: (own, state))
+"""
+
+
+def find_strategy(name):
+    strategies.checked(StrategyConfig(algorithm=name, population_size=4), jnp.zeros(3))
+
+
+KINDS = {
+    "environment": ("corridor.py", "Corridor", lambda n: make_environment(TaskConfig(n), "ppo")),
+    "learner": ("sac.py", "sac", learners.find),
+    "strategy": ("random_search.py", "RandomSearch", find_strategy),
+    "study": ("my_study.py", "Throwing", lambda name: registry.find({"study": name})),
+    "player": (None, "Still", lambda name: players.find([name], "opponent.names", GAME)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_cannot_be_loaded(kind, tmp_path):
+    example, name, find = KINDS[kind]
+    path = tmp_path / "custom.py"
+    path.write_text((EXAMPLES / example).read_text() if example else PLAYER)
+    find(f"{path}:{name}")
+    for wrong in (f"{path}:{name[:-1]}", f"nowhere.py:{name}", f"no_such_package.a:{name}"):
+        with pytest.raises(ConfigError) as error:
+            find(wrong)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"study": "a.py:B"},
+        {"learner": "a.py:B", "run": {"wandb_project": "not:code"}},
+        {"task": {"env": "a.py:B"}},
+        {"tasks": {"a.py:B": {}}},
+        {"evaluation": {"unseen": {"x": {"env": "a.py:B"}}}},
+        {"opponent": {"names": ["lola", "a.py:B"]}},
+        {"space": {"task.env": {"choice": ["CartPole-v1", "a.py:B"]}}},
+        {"value_loss": "a.py", "make_optimizer": "zoo:ppo"},
+        {"evolve": ["drift", "a.b"]},
+        {"strategy": {"algorithm": "a.b:C"}},
+    ],
+)
+def test_code_is_found_wherever_settings_name_it(settings):
+    (name,) = code.names_in(settings)
+    path = Path("run")
+    with pytest.raises(ConfigError, match=f"^run: .* add --code {name} "):
+        code.require_named(path, settings, {}, {"task": {"env": "CartPole-v1"}})
+    code.require_named(path, settings, {}, [{"other": name}])
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A training that names an environment, of which this process knows nothing."""
+    mark, path = tmp_path / "executed", tmp_path / "walk.py"
+    source = (EXAMPLES / "corridor.py").read_text()
+    path.write_text(f"{source}\n\nopen({str(mark)!r}, 'a').close()\n")
+    monkeypatch.setattr("purerl.custom._LOADED", set())
+    settings = {"learner": "ppo", "task": {"env": f"{path}:Corridor"}}
+    directory = RunDirectory.create(tmp_path / "run", "")
+    directory.write_config(settings, {"run_id": "a", "code": code.digests(settings)})
+    assert not mark.exists()
+    return directory, f"{path}:Corridor", mark
+
+
+@pytest.mark.parametrize("command", [train, sweep])
+def test_code_that_only_a_run_names_does_not_run(command, run, refused):
+    directory, name, mark = run
+    argv = ["--resume", "--run-dir", str(directory.path)]
+    assert f"--code {name}" in refused(command, argv, description=None)
+    with pytest.raises(ConfigError, match="does not name"):
+        metaevo.load_training(directory.path)
+    assert not mark.exists()
+    with pytest.raises(ConfigError, match="holds no policies"):
+        metaevo.load_training(directory.path, code=[name])
+    assert mark.exists()
+
+
+def test_code_that_has_changed_since_its_run_began_does_not_run(run, refused):
+    directory, name, mark = run
+    path = Path(name.removesuffix(":Corridor"))
+    path.write_text(path.read_text() + "\n# changed\n")
+    resume = ["--resume", "--run-dir", str(directory.path)]
+    for named in (["--code", name], ["--task.env", name]):
+        line = refused(train, [*resume, *named], description=None)
+        assert f"{name} changed since the run began" in line
+    with pytest.raises(ConfigError, match="changed since the run began"):
+        metaevo.load_training(directory.path, code=[name])
+    assert not mark.exists()
