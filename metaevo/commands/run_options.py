@@ -53,7 +53,7 @@ def run_parser(command: str, description: str | None) -> Parser:
     parser.add_argument(
         "--confirm-destination",
         action="store_true",
-        help="with --resume or --worker: use the servers that the settings of the run name",
+        help="with --resume: use the servers that the settings of the run name",
     )
     return parser
 
@@ -68,9 +68,7 @@ def with_trackers(settings: S, args: argparse.Namespace) -> S:
     return dataclasses.replace(settings, run=run)
 
 
-def settings_to_resume(
-    command: str, args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
-) -> PlainDict:
+def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
     Raises:
@@ -91,11 +89,10 @@ def settings_to_resume(
         consent.trust_names()
     if args.confirm_destination:
         return saved
-    if is_mirrored:
-        own = saved.get("run", {})
-        given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
-        given.update(_section(overrides, "run"))
-        check_confirmed(run.path, {name: own[name] for name in own.keys() - given})
+    own = saved.get("run", {})
+    given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
+    given.update(_section(overrides, "run"))
+    check_confirmed(run.path, {name: own[name] for name in own.keys() - given})
     _check_storage(run.path, _section(saved, "sweep"), _section(overrides, "sweep"))
     return saved
 

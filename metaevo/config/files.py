@@ -113,10 +113,8 @@ def _irregular(path: str | Path) -> OSError:
     return OSError(errno.EINVAL, "is a folder, a link or a pipe, not a regular file", str(path))
 
 
-def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
+def lock(path: Path, *, wait: bool) -> int:
     """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
-
-    A `shared` lock excludes only exclusive locks.
 
     Raises:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
@@ -124,8 +122,7 @@ def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
     """
     descriptor = _open(path, os.O_RDWR | os.O_CREAT)
     try:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BaseException:
         os.close(descriptor)
         raise

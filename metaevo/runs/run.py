@@ -98,9 +98,9 @@ class Run(Generic[S]):
         return mirrored(self.directory, to, wait=settings.track_wait)
 
     @contextlib.contextmanager
-    def working(self, *, is_mirrored: bool = True) -> Iterator[None]:
+    def working(self) -> Iterator[None]:
         """Mirror the directory; after a signal, print the command to continue."""
-        with self.mirrored() if is_mirrored else contextlib.nullcontext():
+        with self.mirrored():
             try:
                 yield
             except StopRequestedError:
@@ -213,7 +213,6 @@ def open_run(
     *,
     run_dir: Path | None,
     resume: bool,
-    exclusively: bool = True,
     alone: bool = True,
 ) -> Iterator[Run[S]]:
     """Open and lock a run's directory, and handle signals and device errors until the end.
@@ -223,7 +222,6 @@ def open_run(
         settings: settings of the run.
         run_dir: defaults to a new directory under `runs/`.
         resume: continue the run in this directory.
-        exclusively: prevent other processes from writing to the directory.
         alone: whether this process may exit by itself; `hosts.multi_process` ends several.
 
     Raises:
@@ -232,7 +230,7 @@ def open_run(
     """
     directory = find_directory(run_dir, kind.name, resume=resume)
     resume_hint = f"continue with: {how_to_continue(directory, settings)}"
-    with directory.held(f"finished work is saved; {resume_hint}", exclusively=exclusively):
+    with directory.held(f"finished work is saved; {resume_hint}"):
         saved = directory.read_config() if resume else None
         failing = _device_errors(directory, settings) if alone else contextlib.nullcontext()
         with StopOnSignal(resume_hint) as stop, failing:
