@@ -168,7 +168,7 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
     own.write_text((ROOT / "examples" / "tilted.py").read_text(encoding="utf-8"))
     for command in commands_of(TEXTS[name], "evolve", "train", "sweep"):
         verb, *argv = [str(own) if word == "my_loss.py" else word for word in command]
-        if any(word in ("--resume", "--worker", "FILE") or "$" in word for word in argv):
+        if any(word in ("--resume", "FILE") or "$" in word for word in argv):
             continue
         if any(re.match(r"runs/|RUN$", word) for word in after_flags(argv)):  # of an earlier run
             continue

@@ -214,15 +214,18 @@ def tune(
 
     def first_round(this: Round) -> list[float | None]:
         """Return scores of all settings, which the sampler chooses by the scores before."""
+        if sweep.sampler == "grid":
+            candidates.update(enumerate(map(_short, space.grid(GRID_POINTS))))
+            return train(range(plan.settings), this, 0)
         scores: dict[int, float | None] = {}
         at_once = ADAPTIVE_BATCH if sweep.sampler in ADAPTIVE else trials
         with Study(None, sweep, space, seed=seed, name="tuning") as study:
             while batch := study.ask(at_once):
-                candidates.update({trial.index: _short(trial.params) for trial in batch})
+                candidates.update({trial.number: _short(trial.params) for trial in batch})
                 left = sorted(candidates.keys() - scores.keys())
                 scores |= zip(left, train(left, this, 0), strict=True)
                 for trial in batch:
-                    value = scores[trial.index]
+                    value = scores[trial.number]
                     study.tell(trial, Outcome("pruned" if value is None else "complete", value))
         return [scores[each] for each in range(plan.settings)]
 

@@ -82,10 +82,8 @@ def reason(error: Exception) -> str:
 # --- Locking --------------------------------------------------------------------------------------
 
 
-def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
+def lock(path: Path, *, wait: bool) -> int:
     """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
-
-    A `shared` lock excludes only exclusive locks.
 
     Raises:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
@@ -93,8 +91,7 @@ def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BaseException:
         os.close(descriptor)
         raise

@@ -215,7 +215,6 @@ def open_run(
     *,
     run_dir: Path | None,
     resume: bool,
-    exclusively: bool = True,
     alone: bool = True,
 ) -> Iterator[Run[S]]:
     """Open and lock a run's directory, and handle signals and device errors until the end.
@@ -225,7 +224,6 @@ def open_run(
         settings: settings of the run.
         run_dir: defaults to a new directory under `runs/`.
         resume: continue the run in this directory.
-        exclusively: prevent other processes from writing to the directory.
         alone: whether this process may exit by itself; `hosts.multi_process` ends several.
 
     Raises:
@@ -234,7 +232,7 @@ def open_run(
     """
     directory = find_directory(run_dir, kind.name, resume=resume)
     resume_hint = f"continue with: {how_to_continue(directory)}"
-    with directory.held(f"finished work is saved; {resume_hint}", exclusively=exclusively):
+    with directory.held(f"finished work is saved; {resume_hint}"):
         saved = directory.read_config() if resume else None
         failing = _device_errors(directory) if alone else contextlib.nullcontext()
         with StopOnSignal(resume_hint) as stop, failing:

@@ -98,19 +98,18 @@ class RunDirectory:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def held(self, resume_hint: str, *, exclusively: bool = True) -> Iterator[None]:
+    def held(self, resume_hint: str) -> Iterator[None]:
         """Lock the directory while a run writes to it.
 
         Args:
             resume_hint: instructions to continue after a disk error, for the error message.
-            exclusively: whether to exclude other processes from writing to the directory.
 
         Raises:
             DiskError: if the directory can no longer be written.
             ConfigError: if another run holds the lock.
         """
         try:
-            with self.locked() if exclusively else contextlib.nullcontext():
+            with self.locked():
                 yield
         except OSError as error:
             if not files.is_of_disk(error) and not self._owns(error.filename):

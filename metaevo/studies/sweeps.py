@@ -228,14 +228,13 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     return with_named_functions(SweepSettings, raw, ("learner",))
 
 
-def make_objective(settings: SearchSettings, space: Space | None = None) -> Trainings | Evolutions:
-    """Return the objective of a sweep; `space` replaces the one in the settings.
+def make_objective(settings: SearchSettings) -> Trainings | Evolutions:
+    """Return the objective of a sweep.
 
     Raises:
         ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
-    if space is None:
-        space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
+    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     if isinstance(settings, EvolutionSweepSettings):
         if settings.sweep.scheduler != "none":
             raise ConfigError(

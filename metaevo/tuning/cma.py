@@ -28,7 +28,7 @@ class CmaSampler(RandomSampler):
     as enough of its trials are; further trials of the same generation are ignored.
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, seed: int | None) -> None:
         """Begin at the centre of a space with at least one range."""
         super().__init__(seed)
         self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}

@@ -30,7 +30,7 @@ class SweepConfig:
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """number of trials; a grid has at most as many as it has points"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
-    """chooses their settings; tpe and cma_es learn from earlier trials"""
+    """Optuna's sampler that chooses their settings; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
     """trials at once; by default 16 of tpe and cma_es, all of the others, and with schedulers that
     stop trials early as many as leave one"""
@@ -51,7 +51,8 @@ class SweepConfig:
     confirm_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 32
     """fresh seeds on which the winner and the settings it began from are trained; 0 for none"""
     storage: str | None = None
-    """Optuna storage URL shared by several machines; by default a journal in the run directory"""
+    """URL of a database for Optuna that several processes share; by default a journal in the run
+    directory"""
     study: str | None = None
     """name of the study in the storage; by default the name of the run directory"""
 

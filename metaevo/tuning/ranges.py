@@ -118,19 +118,6 @@ def to_plain(entry: Entry) -> PlainDict:
     return {f"log_{kind}" if entry.log else kind: [entry.low, entry.high], **step}
 
 
-def to_wandb(entry: Entry) -> PlainDict:
-    """Return the parameter of a wandb sweep."""
-    if isinstance(entry, Choice):
-        return {"values": list(entry.values)}
-    if isinstance(entry, IntDistribution) and entry.step != 1:
-        return {"values": list(range(entry.low, entry.high + 1, entry.step))}
-    if isinstance(entry, IntDistribution):
-        kind = "q_log_uniform_values" if entry.log else "int_uniform"
-    else:
-        kind = "log_uniform_values" if entry.log else "uniform"
-    return {"distribution": kind, "min": entry.low, "max": entry.high}
-
-
 def _bounds(entry: Range) -> tuple[float, float]:
     """Return the bounds between which each integer has an equal share."""
     half = 0.5 * entry.step if isinstance(entry, IntDistribution) else 0.0

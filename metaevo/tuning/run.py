@@ -1,4 +1,4 @@
-"""One sweep in a run directory: start, resume, stop, join, write."""
+"""One sweep in a run directory: start, resume, stop, write."""
 
 import sys
 import time
@@ -36,7 +36,6 @@ class SweepRun:
     objective: Objective
     plan: Plan
     study: Study
-    is_worker: bool
     logged: set[int]
     """numbers of the trials in metrics.jsonl"""
     started: float = field(default_factory=time.monotonic)
@@ -52,7 +51,6 @@ def run_sweep(
     *,
     run_dir: Path | None,
     resume: bool,
-    worker: bool = False,
 ) -> int:
     """Run a sweep to its end, or until a signal.
 
@@ -61,7 +59,6 @@ def run_sweep(
         settings: of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
-        worker: only train trials of the sweep in `run_dir`, which another process leads.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -71,38 +68,33 @@ def run_sweep(
         DiskError: if the directory can no longer be written.
     """
     devices.check_number("run.num_devices", settings.run.num_devices)
-    if worker:  # the leading process logs its trials
-        settings = replace(settings, run=replace(settings.run, wandb="disabled", mlflow=None))
     plan = objective.plan()
-    continued = resume or worker
-    with open_run(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
+    with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         # Another number of fresh seeds needs another confirmation.
         same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
         if resume and same_end and run.directory.report_path.exists():
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
         path, space, seed = run.directory.path, objective.space, settings.run.seed
-        study = Study(path, settings.sweep, space, seed=seed, name=path.name, is_worker=worker)
+        study = Study(path, settings.sweep, space, seed=seed, name=path.name)
         logged = {record["trial"] for record in run.directory.read_metrics("trial")}
-        this = SweepRun(run, objective, plan, study, worker, logged)
-        if not worker:
-            if lost := logged - {record.number for record in study.records()}:
-                raise ConfigError(
-                    f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
-                    "was its storage changed or removed?"
-                )
-            run.forget_end()
-            run.start(run.resolved)
+        this = SweepRun(run, objective, plan, study, logged)
+        if lost := logged - {record.number for record in study.records()}:
+            raise ConfigError(
+                f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
+                "was its storage changed or removed?"
+            )
+        run.forget_end()
+        run.start(run.resolved)
         with run.working():
             with study:
                 _search(this)
-            if not worker:
-                _finish(this)
+            _finish(this)
         return run.exit_code
 
 
 def _search(this: SweepRun) -> None:
-    """Train trials until none is left; the leading process also waits for its workers."""
+    """Train trials until there are enough, and wait for those of other processes."""
     run, objective, plan, study = this.run, this.objective, this.plan, this.study
     print(
         f"{run.directory.path}: {plan.trials} trials x {run.settings.sweep.seeds} seeds, "
@@ -122,7 +114,7 @@ def _search(this: SweepRun) -> None:
             _log(this)
             if batch := study.ask(objective.batch_size()):
                 objective.run(batch, watch)
-            elif not this.is_worker and (count := study.running()):
+            elif count := study.running():
                 bar.stage(f"waiting for {count} trials of other processes")
                 time.sleep(POLL_SECONDS)
             else:
@@ -154,8 +146,6 @@ def _watch(this: SweepRun, bar: Progress) -> Watch:
 
 def _log(this: SweepRun) -> None:
     """Log the trials that any process has decided since the last time."""
-    if this.is_worker:
-        return
     records = this.study.records()
     frames = sum(each.frames for each in records if each.number in this.logged)
     for record in records:

@@ -1,19 +1,15 @@
-"""Samplers choose the settings of trials; pruners stop trials early.
-
-Grid, random and Sobol points form a design: a list that is fixed before the first trial. TPE and
-CMA-ES are samplers, which learn from finished trials.
-"""
+"""Optuna's samplers, which choose the settings of trials, and its pruners, which stop some."""
 
 import math
 
 import numpy as np
 from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler, TPESampler
 
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
-from metaevo.tuning.config import ADAPTIVE, PRUNED, SweepConfig
-from metaevo.tuning.ranges import Choice, Params, at
+from metaevo.tuning.config import MOST, PRUNED, SweepConfig
+from metaevo.tuning.ranges import Choice, encode
 from metaevo.tuning.space import Space
 
 
@@ -25,17 +21,43 @@ def check_sampler(config: SweepConfig, space: Space) -> None:
             f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {len(ranges)}; "
             "allowed: tpe, random, sobol, grid"
         )
+    if config.sampler == "grid" and (size := _grid_size(config, space)) > MOST:
+        raise ConfigError(
+            f"sweep.sampler = 'grid': the space has {size} points, more than {MOST}; reduce "
+            "sweep.grid_points, or use another sampler"
+        )
 
 
-def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
-    """Build the sampler of the settings that no `design` fixes.
+def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | None) -> BaseSampler:
+    """Build a sampler for the next trial.
 
     TPE chooses settings jointly and expects the worst of trials that still run, so that the
     suggestions of a batch differ.
+
+    Args:
+        config: names the sampler.
+        space: the search space.
+        seed: of a grid's order and of Sobol's scrambling, which all processes of a study share.
+        own_seed: of the other random numbers; None for one from the operating system.
     """
-    if config.sampler == "cma_es":
-        return CmaSampler(space, seed)
-    return TPESampler(multivariate=True, constant_liar=True, seed=seed)
+    match config.sampler:
+        case "grid":
+            axes = space.axes(config.grid_points).items()
+            values = {
+                key: [encode(space.entries[key], each) for each in axis] for key, axis in axes
+            }
+            return GridSampler(values, seed)
+        case "random":
+            return RandomSampler(own_seed)
+        case "sobol":
+            first = RandomSampler(own_seed)  # whose trial tells Optuna the space
+            return QMCSampler(
+                scramble=True, seed=seed, independent_sampler=first, warn_independent_sampling=False
+            )
+        case "cma_es":
+            return CmaSampler(space, own_seed)
+        case "tpe":
+            return TPESampler(multivariate=True, constant_liar=True, seed=own_seed)
 
 
 def make_pruner(config: SweepConfig) -> BasePruner:
@@ -78,30 +100,8 @@ def num_trials(config: SweepConfig, space: Space) -> int:
     """Return the number of trials: at most as many as the grid has points."""
     if config.sampler != "grid":
         return config.trials
-    return len(space.grid(config.grid_points, config.trials))
+    return min(config.trials, _grid_size(config, space))
 
 
-def design(config: SweepConfig, space: Space, seed: int) -> list[Params] | None:
-    """Return the settings of every trial; None if a sampler chooses them."""
-    if config.sampler in ADAPTIVE:
-        return None
-    if config.sampler == "grid":
-        return space.grid(config.grid_points, config.trials)
-    return [
-        {
-            key: at(entry, float(fraction))
-            for (key, entry), fraction in zip(space.entries.items(), row, strict=True)
-        }
-        for row in _fractions(config, len(space.entries), seed)
-    ]
-
-
-def _fractions(config: SweepConfig, dimensions: int, seed: int) -> list[np.ndarray]:
-    """Return random or Sobol points [dimensions] in the unit cube, one for each trial."""
-    count = config.trials
-    if config.sampler == "random":
-        return [np.random.default_rng([seed, index]).random(dimensions) for index in range(count)]
-    from scipy.stats import qmc  # takes a second to import
-
-    engine = qmc.Sobol(dimensions, scramble=True, rng=seed)
-    return list(engine.random_base2(max((count - 1).bit_length(), 6))[:count])
+def _grid_size(config: SweepConfig, space: Space) -> int:
+    return math.prod(len(values) for values in space.axes(config.grid_points).values())

@@ -74,10 +74,6 @@ class Space:
         """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
         return _nested({**self.fixed, **params})
 
-    def encode(self, params: Params) -> Params:
-        """Return values as Optuna keeps them."""
-        return {key: ranges.encode(self.entries[key], value) for key, value in params.items()}
-
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
         known = {key: entry for key, entry in self.entries.items() if key in params}
@@ -101,19 +97,14 @@ class Space:
         """Return the values of every setting in a grid; at most `points` for a range."""
         return {key: ranges.points(entry, points) for key, entry in self.entries.items()}
 
-    def grid(self, points: int, limit: int | None = None) -> list[Params]:
-        """Return combinations of `axes`, `limit` at most; the last setting changes fastest."""
-        return _product(self.axes(points), limit)
+    def grid(self, points: int) -> list[Params]:
+        """Return all combinations of `axes`; the last setting changes fastest."""
+        return _product(self.axes(points), None)
 
     def to_plain(self) -> Params:
         """Return the space as a YAML has it; two spaces are the same if these are."""
         plain: Params = {key: ranges.to_plain(entry) for key, entry in self.entries.items()}
         return plain | {key: {"fixed": value} for key, value in self.fixed.items()}
-
-    def to_wandb(self) -> Params:
-        """Return the `parameters` of a wandb sweep."""
-        searched: Params = {key: ranges.to_wandb(entry) for key, entry in self.entries.items()}
-        return searched | {key: {"value": value} for key, value in self.fixed.items()}
 
 
 def make_space(raw_space: Params, settings_class: type, raw_settings: Params) -> Space:

@@ -28,7 +28,7 @@ JOURNAL = "study.journal"
 BEAT_SECONDS = 10
 """between two heartbeats in a database"""
 DEAD_SECONDS = 60
-"""without a heartbeat, after which Optuna counts a worker as dead"""
+"""without a heartbeat, after which Optuna counts a process as dead"""
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:

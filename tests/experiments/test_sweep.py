@@ -185,8 +185,9 @@ def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
     space = "{hyperparams.epsilon_start: {choice: [1.0, 0.1, 0.9]}}"
     path = sweep(tmp_path / "run", PLANTED, "--space", space)
     rows, result = table(path), json.loads((path / "evaluation.json").read_text())
-    assert [row["hyperparams.epsilon_start"] for row in rows] == ["1.0", "0.1", "0.9"]
-    assert result["best_trial"] == 1
+    tried = [row["hyperparams.epsilon_start"] for row in rows]
+    assert sorted(tried) == ["0.1", "0.9", "1.0"]
+    assert result["best_trial"] == tried.index("0.1")
     assert result["conclusion"] == "better"
     winner, before = result["variants"]
     assert winner["settings"] == {"hyperparams.epsilon_start": 0.1}
@@ -254,7 +255,7 @@ def test_a_sweep_over_evolutions(sweep, tmp_path, caplog, capsys):
     # Two population sizes, each with a program that evolves and one that judges: sigma has none.
     assert sum("Finished XLA compilation of jit(_fun)" in each for each in caplog.messages) == 4
     rows = table(path)
-    assert [row["strategy.population_size"] for row in rows] == ["4", "6", "4", "6"]
+    assert sorted(row["strategy.population_size"] for row in rows) == ["4", "4", "6", "6"]
     assert {row["outcome"] for row in rows} == {"complete"}
     best = load_yaml(path / "best.yaml")
     assert best["strategy"]["sigma"] in (0.01, 0.3)

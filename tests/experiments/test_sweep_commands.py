@@ -3,8 +3,6 @@
 import pytest
 
 from metaevo.commands.sweep import main
-from metaevo.config import parse_yaml
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.population import Population
 from metaevo.tuning import figures
 
@@ -59,8 +57,6 @@ BAD = {
         "--space {task.env:{choice:[GridWorld]}}",
         ["the settings before the sweep", "confirm_seeds", "no state index"],
     ),
-    "worker without a sweep": ("--worker", ["--worker needs --run-dir"]),
-    "worker of nothing": ("--worker --run-dir missing", ["missing", "holds no run"]),
 }
 
 
@@ -115,14 +111,18 @@ def test_a_resumed_sweep_refuses_changes_and_damage(begun, error_of):
     assert "config.yaml" in refused()
 
 
-def test_a_worker_deletes_no_report(begun, monkeypatch):
-    assert sweep("--resume", "--run-dir", begun) == 0
-    report = (begun / "report.html").read_bytes()
-    assert sweep("--worker", "--run-dir", begun) == 0
-    assert (begun / "report.html").read_bytes() == report
+@pytest.mark.long
+def test_processes_with_one_storage_share_the_trials(config, tmp_path):
+    shared = "--config", config, "--sweep.storage", f"sqlite:///{tmp_path}/shared.db"
+    shared = *shared, "--sweep.study", "one"
+    assert sweep(*shared, "--run-dir", tmp_path / "first") == 0
+    assert sweep(*shared, "--run-dir", tmp_path / "second") == 0
+    first, second = (tmp_path / name / "trials.csv" for name in ("first", "second"))
+    assert second.read_text() == first.read_text()
+    assert len(first.read_text().splitlines()) == 1 + 6
 
 
-# --- Plans, and wandb's agents --------------------------------------------------------------------
+# --- Plans ----------------------------------------------------------------------------------------
 
 
 def test_a_dry_run_neither_compiles_nor_writes(config, tmp_path, monkeypatch, capsys):
@@ -142,36 +142,3 @@ def test_a_dry_run_neither_compiles_nor_writes(config, tmp_path, monkeypatch, ca
     assert "memory of a chunk" in words
     assert "warning: a static combination cannot be trained: train: total_timesteps = 450" in out
     assert [each.name for each in tmp_path.iterdir()] == ["tiny.yaml"]
-
-
-@pytest.mark.long
-def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
-    space = "{hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}, value_loss: {choice: [huber]}}"
-    assert sweep("--config", config, "--print-wandb-sweep", "--space", space) == 0
-    definition = parse_yaml(capsys.readouterr().out, "definition")
-    assert definition["metric"] == {"name": "trial/value", "goal": "maximize"}
-    assert definition["run_cap"] == 6
-    parameter = definition["parameters"]["hyperparams.learning_rate"]
-    assert parameter == {"distribution": "log_uniform_values", "min": 0.01, "max": 0.9}
-    assert definition["program"] == "metaevo"
-    command = definition["command"]
-    assert command[:5] == ["${env}", "${interpreter}", "-m", "${program}", "sweep"]
-    given = ["--hyperparams.learning_rate=0.1", "--value_loss=huber"]
-    argv = [each for each in command[5:] if each != "${args}"]
-    path = tmp_path / "run"
-    without_server = [each if each != "online" else "disabled" for each in argv]
-    assert sweep(*without_server, *given, "--run-dir", path) == 0
-    run = RunDirectory(path)
-    (record,) = run.read_metrics("trial")
-    saved = run.read_config()["config"]
-    assert (saved["hyperparams"]["learning_rate"], saved["value_loss"]) == (0.1, "huber")
-    assert record["frames"] == 2 * 900
-    assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
-
-
-def test_an_invalid_single_trial_writes_no_files(config, tmp_path, error_of):
-    path = tmp_path / "run"
-    line = "--single --task.env=CartPole-v1 --task.env_params={}"
-    error = error_of(*line.split(), "--config", config, "--run-dir", path)
-    assert "no state index" in error
-    assert not path.exists()

@@ -61,7 +61,7 @@ def train(rates, lengths=None, should_prune=lambda trial, step, value: False, **
     lengths = lengths or [90] * len(rates)
     objective.run(
         [
-            Trial(number, number, {RATE: rate, "train.total_timesteps": length * STEPS})
+            Trial(number, {RATE: rate, "train.total_timesteps": length * STEPS})
             for number, (rate, length) in enumerate(zip(rates, lengths, strict=True))
         ],
         watch,

@@ -76,7 +76,6 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
 @pytest.mark.parametrize(
     "forged",
     [
-        {"op_code": 8, "user_attr": {"index": "0"}},
         {"op_code": 8, "user_attr": {"result": {"outcome": "complete", "value": "high"}}},
         {"op_code": 8, "user_attr": {"result": [1]}},
         {"op_code": 7, "step": 1, "intermediate_value": "high"},
@@ -85,7 +84,8 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
 )
 def test_forged_trials_are_refused_in_one_line(tmp_path, make_config, space, forged):
     config = make_config(trials=2)
-    Study(tmp_path, config, space, seed=0, name="tested")
+    with Study(tmp_path, config, space, seed=0, name="tested") as study:
+        study.ask(1)
     with (tmp_path / storages.JOURNAL).open("a") as file:
         file.write(json.dumps({"worker_id": "somebody", "trial_id": 0, **forged}) + "\n")
     with pytest.raises(ConfigError) as error:

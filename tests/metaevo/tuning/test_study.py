@@ -4,8 +4,6 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from metaevo.config import ConfigError, files
 from metaevo.tuning import storage as storages
@@ -38,7 +36,7 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
     config = make_config(trials=64, sampler=sampler, grid_points=8)
     study = search(tmp_path, config, space, quadratic)
     records = study.records()
-    assert [record.index for record in records] == list(range(64))
+    assert [record.number for record in records] == list(range(64))
     assert [record.value for record in records] == [quadratic(record.params) for record in records]
     assert all(record.frames == 7 for record in records)
     best = study.best()
@@ -71,7 +69,7 @@ def test_suggestions_depend_only_on_the_seed(tmp_path, make_config, space, quadr
         runs[name] = [record.params for record in study.records()]
     assert len(runs["a"]) == 30
     assert runs["a"] == runs["again"] == runs["paused"]
-    assert (runs["a"] == runs["other"]) == (sampler == "grid")
+    assert runs["a"] != runs["other"]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "cma_es"])
@@ -91,27 +89,23 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_
     assert all(type(record.params["b"]) is int for record in records)
 
 
-def waiting(study):
-    return sum(trial.state.name == "WAITING" for trial in study.optuna_study.trials)
-
-
 def test_outcomes_are_kept(tmp_path, make_config, space):
     config = make_config(trials=5, scheduler="successive_halving")
     with open_study(tmp_path, config, space) as study:
-        assert (waiting(study), study.running(), study.best()) == (5, 0, None)
+        assert (study.running(), study.best()) == (0, None)
         good, stopped, diverged, impossible = study.ask(4)
-        assert (waiting(study), study.running()) == (1, 4)
+        assert study.running() == 4
         assert not study.should_prune(good, 1, 3.0)
         assert study.should_prune(stopped, 1, 2.0)
         assert study.tell(good, Outcome("complete", 3.0, [2.0, 4.0]))
         assert study.tell(stopped, Outcome("pruned", 2.0))
         assert study.tell(diverged, Outcome("pruned", None, [None], diverged=1))
         assert study.tell(impossible, Outcome("failed", reason="why"))
-        assert not study.tell(good, Outcome("complete", 9.0))  # it is decided
         (last,) = study.ask(4)
         with pytest.raises(ValueError, match="finite"):
             study.tell(last, Outcome("complete", float("nan")))
-        assert (waiting(study), study.running()) == (0, 1)
+        assert study.ask(4) == []
+        assert study.running() == 1
     states = [trial.state.name for trial in study.optuna_study.trials]
     assert states == ["COMPLETE", "PRUNED", "PRUNED", "FAIL", "RUNNING"]
     assert [trial.value for trial in study.optuna_study.trials[:3]] == [3.0, 2.0, None]
@@ -132,7 +126,7 @@ def test_unfinished_trials_are_asked_first(tmp_path, make_config, space):
         assert study.ask(1) == [first[0]]
         rest = study.ask(9)
     assert rest[0] == first[2]
-    assert [trial.index for trial in rest] == [2, 3, 4, 5]
+    assert [trial.number for trial in rest] == [2, 3, 4, 5]
 
 
 def test_a_half_written_trial_is_completed(tmp_path, make_config, space, monkeypatch):
@@ -156,7 +150,7 @@ def test_a_half_written_trial_is_completed(tmp_path, make_config, space, monkeyp
     (known,) = study.optuna_study.trials[0].params.items()
     with open_study(tmp_path, config, space) as study:
         trial, other = study.ask(5)
-    assert (trial.index, other.index) == (0, 1)
+    assert (trial.number, other.number) == (0, 1)
     assert known in trial.params.items()
     assert trial.params.keys() == other.params.keys() == space.distributions.keys()
 
@@ -180,20 +174,9 @@ def test_another_search_in_the_same_study_is_refused(
     assert message in str(error.value)
 
 
-def test_a_study_without_its_identity_is_restarted(tmp_path, make_config, space, monkeypatch):
-    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
-    backend = JournalFileBackend(str(tmp_path / "study.journal"))
-    optuna.create_study(storage=JournalStorage(backend), study_name="tested", direction="maximize")
-    with open_study(tmp_path, make_config(), space) as study:
-        assert len(study.ask(2)) == 2
-    with pytest.raises(ConfigError, match="has trials = 8, not 9"):
-        open_study(tmp_path, make_config(trials=9), space)
-
-
-def test_a_foreign_study_is_refused(tmp_path, make_config, space, monkeypatch):
-    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
+def test_a_foreign_study_is_refused(tmp_path, make_config, space):
     url = f"sqlite:///{tmp_path}/x.db"
-    optuna.create_study(storage=url, study_name="tested")
+    optuna.create_study(storage=url, study_name="tested", direction="maximize").ask()
     with pytest.raises(ConfigError, match="not begun by a sweep"):
         open_study(tmp_path, make_config(storage=url), space)
 
@@ -239,7 +222,7 @@ def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, spa
             for trial in study.ask(3):
                 assert study.tell(trial, Outcome("complete", 2.0))
         again = open_study(tmp_path, config, space)
-        assert sorted(record.index for record in again.records()) == [0, 1, 2]
+        assert [record.number for record in again.records()] == [0, 1, 2]
         assert journal.read_bytes().startswith(whole[:last])
 
 

@@ -25,7 +25,7 @@ def no_figures(monkeypatch):
 def test_a_function_without_a_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = metaevo.sweep(value_of, SPACE, trials=48, seed=1)
-    assert [trial.index for trial in result.trials] == list(range(48))
+    assert [trial.number for trial in result.trials] == list(range(48))
     assert all(trial.value == value_of(trial.params) for trial in result.trials)
     assert result.best.value == max(trial.value for trial in result.trials)
     assert result.best.params["kind"] == "good"
@@ -54,8 +54,8 @@ def test_a_function_with_a_directory_is_resumed(tmp_path):
     result = metaevo.sweep(interrupted, SPACE, trials=6, sampler="sobol", run_dir=path, resume=True)
     assert len(calls) == 7
     whole = metaevo.sweep(value_of, SPACE, trials=6, sampler="sobol")
-    by_index = {trial.index: (trial.params, trial.value) for trial in result.trials}
-    assert by_index == {trial.index: (trial.params, trial.value) for trial in whole.trials}
+    by_number = {trial.number: (trial.params, trial.value) for trial in result.trials}
+    assert by_number == {trial.number: (trial.params, trial.value) for trial in whole.trials}
     assert result.path == path
     assert (path / "report.html").exists()
     assert len((path / "trials.csv").read_text().splitlines()) == 7

@@ -1,0 +1,101 @@
+"""Real processes share a study and one is killed: the same test for every database.
+
+python several_processes.py DIRECTORY NAME URL is one of the processes. It appends "NAME NUMBER" to
+DIRECTORY/evaluated for every trial that it evaluates. Once DIRECTORY/hang-NAME exists, it asks for
+two trials, writes their numbers to DIRECTORY/hung and stops for ever.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from optuna.distributions import FloatDistribution
+
+from metaevo.tuning import storage
+from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Outcome, Study
+
+RATE, TRIALS = "hyperparams.learning_rate", 24
+
+
+def open_study(directory, url):
+    space = Space({RATE: FloatDistribution(1e-5, 1e-1, log=True)}, {})
+    config = SweepConfig(trials=TRIALS, sampler="random", storage=url, study="shared")
+    return Study(directory, config, space, seed=5, name="")
+
+
+def work(directory, name, url):
+    storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
+    with open_study(directory, url) as study:
+        while (batch := study.ask(2)) or study.running():
+            if batch and (directory / f"hang-{name}").exists():
+                numbers = " ".join(str(trial.number) for trial in batch)
+                (directory / "hung.tmp").write_text(numbers)
+                (directory / "hung.tmp").rename(directory / "hung")
+                time.sleep(600)
+            for trial in batch:
+                rate = trial.params[RATE]
+                with open(directory / "evaluated", "a") as file:
+                    file.write(f"{name} {trial.number}\n")
+                study.tell(trial, Outcome("complete", -rate, [rate]))
+            time.sleep(0.02)
+
+
+def start(directory, name, url):
+    command = [sys.executable, __file__, str(directory), name, url]
+    with open(directory / "output", "a") as output:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+
+
+def wait_for(path, *processes):
+    for _ in range(1200):
+        if path.exists():
+            return
+        for process in processes:
+            assert process.poll() in (None, 0), output_of(path.parent)
+        time.sleep(0.05)
+    raise AssertionError(f"{path.name} never appeared")
+
+
+def output_of(directory):
+    return (directory / "output").read_text()
+
+
+def check_all_trials(directory, url, processes):
+    """Each was evaluated once, by any process; return the records."""
+    lines = (directory / "evaluated").read_text().splitlines()
+    study = open_study(directory, url)
+    records = study.records()
+    assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in records]
+    # Processes that ask for the last one at the same time get one each.
+    assert TRIALS <= len(records) < TRIALS + processes
+    assert len({record.params[RATE] for record in records}) == len(records)
+    assert all(trial.state.is_finished() for trial in study.optuna_study.trials)
+    assert study.best().value == -min(record.params[RATE] for record in records)
+    return study, records
+
+
+def check_that_a_killed_process_loses_nothing(directory, url):
+    (directory / "hang-victim").touch()
+    victim = start(directory, "victim", url)
+    wait_for(directory / "hung", victim)
+    others = [start(directory, name, url) for name in ("first", "second")]
+    wait_for(directory / "evaluated", *others)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    for each in others:
+        assert each.wait(timeout=120) == 0, output_of(directory)
+    study, records = check_all_trials(directory, url, 2)
+    evaluated = {record.number: record.params[RATE] for record in records}
+    for number in map(int, (directory / "hung").read_text().split()):
+        assert number not in evaluated  # a repetition has a new number
+        assert study.optuna_study.trials[number].params[RATE] in evaluated.values()
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]), *sys.argv[2:])
