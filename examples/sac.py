@@ -310,7 +310,7 @@ class SAC:
         num_updates = self.config.num_updates
         return Context(
             hyperparams,
-            progress=phases.progress(self.config, state.phase, num_updates),
+            progress=training.progress(state.phase, num_updates * self.config.phases_per_update),
             num_updates=num_updates,
             frames=state.phase.astype(jnp.float32) * self.config.train_interval,
         )

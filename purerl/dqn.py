@@ -328,7 +328,7 @@ class DQN:
         num_updates = training.length(self.config, state)
         return Context(
             hyperparams,
-            progress=phases.progress(self.config, state.phase, num_updates),
+            progress=training.progress(state.phase, num_updates * self.config.phases_per_update),
             num_updates=num_updates,
             frames=state.phase.astype(jnp.float32) * self.config.train_interval,
         )

@@ -17,14 +17,6 @@ Learn = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
 """`(state, key) -> state, metrics` after a learning phase"""
 
 
-def progress(
-    config: ReplayConfig, phases_done: jax.Array, num_updates: jax.Array | int
-) -> jax.Array:
-    """Return the share of the phases of `num_updates` updates that are done, in [0, 1]."""
-    in_all = jnp.float32(num_updates) * config.phases_per_update
-    return jnp.minimum(phases_done / in_all, 1.0)
-
-
 def run(
     config: ReplayConfig, state: Any, collect: Collect, learn: Learn, metrics: Sequence[str]
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:

@@ -67,10 +67,3 @@ def progress(done: Any, whole: Any) -> jax.Array:
     So progress is 0 in the first, 1 - 1 / whole in the last, and 1 after the end.
     """
     return jnp.minimum(jnp.asarray(done, jnp.float32) / jnp.asarray(whole, jnp.float32), 1.0)
-
-
-def total_frames(config: Any, state: Any) -> Any:
-    """Return the environment steps of an agent's training, float32 if it has its own length."""
-    if state.num_updates is None:
-        return config.total_timesteps
-    return state.num_updates.astype(jnp.float32) * config.frames_per_update

@@ -213,7 +213,7 @@ def test_a_traced_length(case):
         np.testing.assert_array_equal(field[2:], 0.0)
 
 
-PROGRESS = "ppo", "q_learning", "lpg"
+PROGRESS = "ppo", "dqn", "q_learning", "lpg"
 
 
 @pytest.mark.parametrize("name", PROGRESS)
