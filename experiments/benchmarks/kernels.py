@@ -1,6 +1,6 @@
 """Compare our kernels for a GPU with XLA's: speed, and the ratio of policies in PPO's first step.
 
-python -m experiments.benchmarks.kernels --save docs/results/kernels.json
+python -m experiments.benchmarks.kernels --save kernels.json
 
 Each program runs with the kernels of `purerl.fast` and without, in processes that measure in turns.
 Before the first gradient step the ratio of the learning and the acting policy is 1, apart from
