@@ -340,10 +340,10 @@ class SAC:
         return state.params["network"]
 
     def action_distribution(
-        self, policy: Any, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: Any, obs: jax.Array, memory: None = None
     ) -> tuple[SquashedGaussian, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        del memory, legal
+        del memory
         distribution: Any = self.network.apply(policy, obs, method="policy")
         return distribution, None
 

@@ -34,15 +34,14 @@ def act(
     *,
     greedy: bool,
     env_params: EnvParams = None,
-    legal: jax.Array | None = None,
 ) -> tuple[jax.Array, PyTree]:
     """Return the action for one observation, and the memory for the next step of the episode.
 
     The memory is that of the last call in the same episode, or of `begin`. The observation
-    [*obs_shape] is the environment's; `legal` [num_actions] bool is required if it has illegal
-    actions. A `greedy` agent takes the most likely action, and breaks ties by `key`.
+    [*obs_shape] is the environment's. A `greedy` agent takes the most likely action, and breaks
+    ties by `key`.
     """
-    distribution, memory = learner.action_distribution(policy, obs, memory, legal)
+    distribution, memory = learner.action_distribution(policy, obs, memory)
     action = distribution.mode(key) if greedy else distribution.sample(key)
     space = learner.env.action_space(
         learner.env.default_params if env_params is None else env_params

@@ -26,7 +26,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import disco_rule, masks, networks, policies, rollouts, training
+from purerl.parts import disco_rule, networks, policies, rollouts, training
 from purerl.parts.disco_rule import Memory, Outputs, Trajectory, Weights
 from purerl.types import Environment, EnvParams, EpisodeSums, MetaParams, PyTree, Train
 
@@ -189,7 +189,6 @@ class Disco:
     def __post_init__(self) -> None:
         if not hasattr(self.env.action_space(self.env.default_params), "n"):
             raise ValueError(f"{self.env.name}: Disco103 needs a discrete action space")
-        masks.refuse(self.env, "Disco103")
         disco_rule.prediction_size(self.weights)
 
     @cached_property
@@ -324,7 +323,7 @@ class Disco:
         return state.agent.params
 
     def action_distribution(
-        self, policy: PyTree, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: None = None
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         return self.network.apply(policy, obs, method="policy"), None

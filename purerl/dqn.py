@@ -24,7 +24,6 @@ from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
     exploration,
     losses,
-    masks,
     networks,
     optimizers,
     parameters,
@@ -146,8 +145,8 @@ class DQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete, its masks of legal actions
-            cannot be used, or its observations do not fit `store_observations`.
+        ValueError: if the environment's actions are not discrete, or its observations
+            do not fit `store_observations`.
     """
 
     config: Config
@@ -160,7 +159,6 @@ class DQN:
 
     def __post_init__(self) -> None:
         networks.q_network(self.env, self.config)
-        masks.check(self.env)
         replay.check_storage(self.env, self.config.store_observations)
 
     @cached_property
@@ -181,8 +179,6 @@ class DQN:
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs)
         params = self.network.init(network_key, envs.obs)
         context = Context(hyperparams, num_updates=config.num_updates)
-        legal = masks.of_states(self.env, envs.state, env_params)
-        legal = None if legal is None else legal[0]
         prioritized = config.replay == "prioritized"
         return State(
             params=params,
@@ -191,7 +187,7 @@ class DQN:
             phase=jnp.int32(0),
             key=key,
             envs=envs,
-            ring=layout.empty(envs.obs[0], config.store_observations, legal),
+            ring=layout.empty(envs.obs[0], config.store_observations),
             priorities=replay.Priorities.empty(layout.capacity) if prioritized else None,
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
@@ -216,8 +212,7 @@ class DQN:
         def step(carry, key):
             envs, sums = carry
             action_key, env_key = jax.random.split(key)
-            legal = masks.of_states(self.env, envs.state, env_params)
-            values = self.values(state.params, envs.obs, legal)
+            values = self.values(state.params, envs.obs)
             action = values.epsilon_greedy(action_key, epsilon)
             env_keys = jax.random.split(env_key, config.num_envs)
             after, sums, outcome = rollouts.step(self.env, env_params, env_keys, envs, sums, action)
@@ -243,8 +238,8 @@ class DQN:
             key, state.phase, state.priorities, config.batch_size, exponent=exponent
         )
         drawn = config.layout.read(state.ring, rows, hyperparams.gamma)
-        next_values = self.values(state.target_params, drawn.final_obs, drawn.final_legal)
-        chooser = self.values(state.params, drawn.final_obs, drawn.final_legal)
+        next_values = self.values(state.target_params, drawn.final_obs)
+        chooser = self.values(state.params, drawn.final_obs)
         chosen = (chooser if config.double else next_values).best()
         bootstrap = jnp.where(drawn.discount > 0.0, drawn.discount * next_values.of(chosen), 0.0)
         target = drawn.reward + bootstrap
@@ -333,11 +328,10 @@ class DQN:
             frames=state.phase.astype(jnp.float32) * self.config.train_interval,
         )
 
-    def values(
-        self, params: PyTree, obs: jax.Array, legal: jax.Array | None = None
-    ) -> policies.ActionValues:
+    def values(self, params: PyTree, obs: jax.Array) -> policies.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        return self.network.apply(params, obs)._replace(legal=legal)
+        values: policies.ActionValues = self.network.apply(params, obs)
+        return values
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -351,10 +345,10 @@ class DQN:
         return Policy(state.params, state.epsilon)
 
     def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: Policy, obs: jax.Array, memory: None = None
     ) -> tuple[policies.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        values = self.values(policy.params, obs, masks.legal_mask(self.env, legal))
+        values = self.values(policy.params, obs)
         return policies.EpsilonGreedy(values, policy.epsilon), None
 
 

@@ -26,7 +26,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import masks, networks, optimizers, policies, rollouts, training, update_rules
+from purerl.parts import networks, optimizers, policies, rollouts, training, update_rules
 from purerl.types import (
     PREDICTION_SIZE,
     Context,
@@ -118,7 +118,6 @@ class LPG:
 
     def __post_init__(self) -> None:
         networks.actor_predictor(self.env, self.config, PREDICTION_SIZE)
-        masks.refuse(self.env, "LPG")
 
     @cached_property
     def network(self) -> Any:
@@ -244,7 +243,7 @@ class LPG:
         return state.params
 
     def action_distribution(
-        self, policy: PyTree, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: None = None
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         distribution, _ = self.network.apply(policy, obs)

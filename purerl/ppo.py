@@ -21,7 +21,6 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
     losses,
-    masks,
     minibatches,
     networks,
     optimizers,
@@ -144,8 +143,7 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector, or its masks of
-            legal actions cannot be used.
+        ValueError: if the environment's actions are neither discrete nor a vector.
     """
 
     config: Config
@@ -159,7 +157,6 @@ class PPO:
 
     def __post_init__(self) -> None:
         networks.actor_critic(self.env, self.config)
-        masks.check(self.env)
 
     @cached_property
     def network(self) -> Any:
@@ -250,7 +247,7 @@ class PPO:
             done = transition.done.reshape(self.config.num_steps, -1)
             memory = memory[: done.shape[1]]  # before the first steps
         policy, value, _ = self.network.apply(params, transition.obs, memory, done)
-        return policy.among(transition.legal), value
+        return policy, value
 
     def loss(
         self, params: PyTree, batch: Batch, context: Context, meta_params: MetaParams
@@ -363,12 +360,12 @@ class PPO:
         return self.network.no_memory()
 
     def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
+        self, policy: Policy, obs: jax.Array, memory: PyTree = None
     ) -> tuple[Any, jax.Array | None]:
         """Return the distribution of actions at one raw observation, and the next memory."""
         obs = normalized(obs, policy.observation_statistics)
         distribution, _, memory = self.network.apply(policy.params, obs, memory)
-        return distribution.among(masks.legal_mask(self.env, legal)), memory
+        return distribution, memory
 
 
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:

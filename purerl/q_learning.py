@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, masks, training
+from purerl.parts import episodes, exploration, losses, training
 from purerl.parts.policies import choose
 from purerl.types import (
     Context,
@@ -177,7 +177,6 @@ class QLearning:
 
     def __post_init__(self) -> None:
         params = self.env.default_params
-        masks.refuse(self.env, "Q-learning")
         for kind in ("observation", "action"):
             space = getattr(self.env, f"{kind}_space")(params)
             if not hasattr(space, "n"):
@@ -327,7 +326,7 @@ class QLearning:
         return Policy(jnp.mean(state.q, axis=0), state.visits, state.epsilon)
 
     def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: Policy, obs: jax.Array, memory: None = None
     ) -> tuple[TabularPolicy, None]:
         """Return the distribution of actions in one state; there is no memory."""
         return TabularPolicy(jnp.asarray(policy.q)[obs], policy.epsilon), None

@@ -109,8 +109,6 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
-    legal: jax.Array | None = None
-    """[N, num_actions] bool, the legal actions; None if all actions are always legal."""
     memory: jax.Array | None = None
     """[N, M] memory of a recurrent agent when it saw `obs`."""
 
@@ -232,7 +230,7 @@ class Learner(Protocol):
         """Return the policy parameters: a pytree that can be saved."""
 
     def action_distribution(
-        self, policy: PyTree, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: PyTree = None
     ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory.
 

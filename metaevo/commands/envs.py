@@ -18,7 +18,6 @@ from purerl import envs
 from purerl.custom import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
 from purerl.envs.suite import tolerant
-from purerl.parts import masks
 
 TITLES = "suite", "name", "raw observation", "actions", "time limit", "steps/s"
 NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
@@ -161,9 +160,7 @@ def random_play(env: Any, num_envs: int, num_steps: int) -> Callable[[jax.Array,
             action_keys, step_keys = (
                 jax.random.split(each, num_envs) for each in (action_key, step_key)
             )
-            actions = jax.vmap(lambda key, state: masks.draw(env, key, state, params))(
-                action_keys, state
-            )
+            actions = jax.vmap(env.action_space(params).sample)(action_keys)
             obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
                 step_keys, state, actions, params
             )

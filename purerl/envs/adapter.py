@@ -1,6 +1,5 @@
 """Base class of adapters that change what a learner sees of an environment."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -42,12 +41,6 @@ class Adapter(Environment):
     def default_params(self) -> Any:
         """The wrapped environment's default parameters."""
         return self.env.default_params
-
-    @property
-    def legal_actions(self) -> Callable[[Any, Any], jax.Array] | None:
-        """The wrapped environment's masks, see `purerl.parts.masks`; None: it has none."""
-        ask = getattr(self.env, "legal_actions", None)
-        return None if ask is None else lambda state, params: ask(state, self.inner(params))
 
     @property
     def num_actions(self) -> int:

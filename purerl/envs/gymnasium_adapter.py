@@ -49,14 +49,12 @@ class GymnasiumEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; there are no options. The info has masks as `action_mask`."""
+        """Begin an episode; there are no options or info."""
         super().reset(seed=seed)
         if seed is not None or self._key is None:  # without a seed, the stream of keys continues
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
         self._key, obs, self._state = _reset(self.jax_env, self._key, self.env_params)
-        ask = getattr(self.jax_env, "legal_actions", None)
-        info = {} if ask is None else {"action_mask": np.asarray(ask(self._state, self.env_params))}
-        return self._observation(obs), info
+        return self._observation(obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step; see Gymnasium.

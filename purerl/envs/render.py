@@ -170,15 +170,12 @@ def record_episode(
     if draw is None:
         raise ValueError(f"{env.name} cannot be drawn: it has no `render`")
 
-    ask = getattr(env, "legal_actions", None)
-
     @jax.jit
     def step(key, obs, state, memory):
         key, act_key, env_key = jax.random.split(key, 3)
-        legal = None if ask is None else ask(state, env_params)
         action, memory = acting.act(
             learner, policy, memory, act_key, obs,
-            greedy=greedy, env_params=env_params, legal=legal,
+            greedy=greedy, env_params=env_params,
         )  # fmt: skip
         # not `step`, which would go on to the next episode before the last state is drawn
         obs, state, _, terminated, _ = env.step_env(env_key, state, action, env_params)

@@ -150,9 +150,7 @@ class SuiteEnvironment(Environment):
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
         reward, terminated = jnp.float32(reward), jnp.bool_(terminated)
         state = SuiteState(inner, state.time + 1)
-        ask = getattr(self, "legal_actions", None)  # `purerl.parts.masks`
-        info = {} if ask is None else {"action_mask": ask(state, params)}
-        return obs, state, reward, terminated, info
+        return obs, state, reward, terminated, {}
 
     def action_space(self, params: PyTree = None) -> Any:
         """Return `num_actions` actions; a suite with continuous actions overrides it."""

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 
 from purerl import acting
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import masks
 from purerl.types import EnvParams, Learner, PyTree
 
 
@@ -41,10 +40,8 @@ def evaluate(
     # One by one: vmapped resets of some suites are slow and take much memory.
     obs, env_state = jax.lax.map(lambda key: acting.reset(env, key, env_params), reset_keys)
 
-    def act(memory, key, obs, legal):
-        return acting.act(
-            learner, policy, memory, key, obs, greedy=greedy, env_params=env_params, legal=legal
-        )
+    def act(memory, key, obs):
+        return acting.act(learner, policy, memory, key, obs, greedy=greedy, env_params=env_params)
 
     def unfinished(carry):
         return jnp.any(carry[4])
@@ -54,8 +51,7 @@ def evaluate(
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
-        legal = masks.of_states(env, env_state, env_params)
-        action, memory = jax.vmap(act)(memory, act_keys, obs, legal)
+        action, memory = jax.vmap(act)(memory, act_keys, obs)
         obs, env_state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(env_keys, env_state, action, env_params)

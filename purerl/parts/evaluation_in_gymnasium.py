@@ -40,15 +40,14 @@ def evaluate_in_gymnasium(
 
     An independent check: it does not use the environment that the agent was trained in (except for
     GridWorld, where the Gymnasium version is an adapter around ours). `env_kwargs` are
-    arguments for `gymnasium.make`. If the agent uses masks
-    of legal actions, they are read from `action_mask` in Gymnasium's info.
+    arguments for `gymnasium.make`.
 
     Returns:
         undiscounted returns [num_episodes].
 
     Raises:
-        ValueError: if Gymnasium has no environment of this name, if its observations are not of
-            the size that the agent knows, or if only ours has masks of legal actions.
+        ValueError: if Gymnasium has no environment of this name, or if its observations are not
+            of the size that the agent knows.
     """
     try:
         env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))
@@ -76,23 +75,19 @@ def evaluate_in_gymnasium(
         return features if index is None else np.asarray(index(features), np.int32)
 
     @jax.jit
-    def act(memory, key, obs, legal):
-        return acting.act(learner, policy, memory, key, obs, greedy=greedy, legal=legal)
+    def act(memory, key, obs):
+        return acting.act(learner, policy, memory, key, obs, greedy=greedy)
 
-    is_masked = getattr(learner.env, "legal_actions", None) is not None
     key = jax.random.key(seed)
     returns = np.zeros(num_episodes)
     for episode in range(num_episodes):
-        obs, info = env.reset(seed=seed + episode)
+        obs, _ = env.reset(seed=seed + episode)
         done, memory = False, acting.begin(learner)
         while not done:
             key, act_key = jax.random.split(key)
-            if is_masked and "action_mask" not in info:
-                raise ValueError(f"Gymnasium's {name} has no action_mask, which the agent needs")
-            legal = np.asarray(info["action_mask"], bool) if is_masked else None
-            chosen, memory = act(memory, act_key, seen(obs), legal)
+            chosen, memory = act(memory, act_key, seen(obs))
             action = np.asarray(chosen)
-            obs, reward, terminated, truncated, info = env.step(
+            obs, reward, terminated, truncated, _ = env.step(
                 int(action) if action.ndim == 0 else action
             )
             returns[episode] += reward

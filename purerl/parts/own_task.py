@@ -116,10 +116,10 @@ class OwnTask:
         return acting.begin(self.learner)
 
     def action_distribution(
-        self, policy: PyTree, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: PyTree = None
     ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory."""
-        return self.learner.action_distribution(policy, obs, memory, legal)
+        return self.learner.action_distribution(policy, obs, memory)
 
     def task_of(self, key: jax.Array, env_params: EnvParams) -> PyTree:
         """Return the task of the agent with this key."""

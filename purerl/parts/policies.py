@@ -8,9 +8,6 @@ import numpy as np
 
 from purerl.fast import few
 
-ILLEGAL = -1e9
-"""Logit of an illegal action: its probability is 0, and its log-probability is finite."""
-SMALLEST = float(jnp.finfo(jnp.float32).min)
 LOG_STD = -20.0, 2.0
 """Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018)."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
@@ -22,12 +19,10 @@ class ActionValues(NamedTuple):
 
     values: jax.Array
     """[..., num_actions]."""
-    legal: jax.Array | None = None
-    """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the legal actions [...] int32 with the largest values, the first among equals."""
-        return jnp.argmax(self.of_legal(), axis=-1).astype(jnp.int32)
+        """Return the actions [...] int32 with the largest values, the first among equals."""
+        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
@@ -38,24 +33,14 @@ class ActionValues(NamedTuple):
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, or with probability `epsilon` random actions.
 
-        The choice is independent for each action; only legal actions are returned.
+        The choice is independent for each action.
         """
-        count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
+        count = self.values.shape[-1]
         # One number decides both: below epsilon it is uniform, so it also selects the action.
         number = jax.random.uniform(key, self.values.shape[:-1])
         random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
         random = jnp.minimum(random, count - 1)
-        if self.legal is not None:  # that many legal actions come before it
-            is_behind = jnp.cumsum(self.legal, axis=-1) > random[..., None]
-            random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
         return jnp.where(number < epsilon, random, self.best())
-
-    def of_legal(self) -> jax.Array:
-        """Return the values [..., num_actions] with -inf for illegal actions."""
-        if self.legal is None:
-            return self.values
-        # also where networks have diverged
-        return jnp.where(self.legal, jnp.maximum(self.values, SMALLEST), -jnp.inf)
 
 
 class EpsilonGreedy(NamedTuple):
@@ -71,7 +56,7 @@ class EpsilonGreedy(NamedTuple):
 
     def mode(self, key: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, ties broken at random."""
-        return _mode(self.values.of_legal(), key)
+        return _mode(self.values.values, key)
 
 
 class Categorical(NamedTuple):
@@ -100,10 +85,6 @@ class Categorical(NamedTuple):
         """Return entropies [...] in nats."""
         log_probs = few.log_softmax(self.logits)
         return -few.total(jnp.exp(log_probs) * log_probs)
-
-    def among(self, legal: jax.Array | None) -> "Categorical":
-        """Restrict the distribution to legal actions [..., num_actions]."""
-        return self if legal is None else Categorical(jnp.where(legal, self.logits, ILLEGAL))
 
 
 class Gaussian(NamedTuple):
@@ -144,10 +125,6 @@ class Gaussian(NamedTuple):
         half_width = (high - low) / 2.0  # infinite also for the largest float32 as bounds
         mapped = low + half_width + half_width * action
         return jnp.clip(jnp.where(jnp.isfinite(half_width), mapped, action), low, high)
-
-    def among(self, legal: jax.Array | None) -> "Gaussian":
-        """Return the distribution itself: only discrete actions have `purerl.parts.masks`."""
-        return self
 
     def _log_std(self) -> jax.Array:
         # explicit, so that tests can forbid implicit rank promotion

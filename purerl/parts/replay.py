@@ -159,8 +159,6 @@ class Steps(NamedTuple):
     """[C] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[C, *obs_shape] the observation after the action and before any reset."""
-    final_legal: jax.Array | None = None
-    """[C, num_actions] bool, the legal actions at `final_obs`; None without masks."""
 
 
 class Returns(NamedTuple):
@@ -176,8 +174,6 @@ class Returns(NamedTuple):
     """[B] factor of the value of `final_obs`: zero after termination."""
     final_obs: jax.Array
     """[B, *obs_shape] float32, from which to bootstrap."""
-    final_legal: jax.Array | None = None
-    """[B, num_actions] bool, the legal actions at `final_obs`; None without masks."""
 
 
 class Layout(NamedTuple):
@@ -206,17 +202,10 @@ class Layout(NamedTuple):
         """Return the number of rows that can be drawn after `written` writes [] int32."""
         return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
 
-    def empty(
-        self,
-        obs: jax.Array,
-        dtype: str,
-        legal: jax.Array | None = None,
-        action: jax.Array | int = 0,
-    ) -> Steps:
+    def empty(self, obs: jax.Array, dtype: str, action: jax.Array | int = 0) -> Steps:
         """Return a ring without transitions, for arrays like the examples.
 
-        Examples are an observation [*obs_shape], legal actions [num_actions] bool or None, and an
-        action; observations are stored in `dtype`.
+        Examples are an observation [*obs_shape] and an action; observations are stored in `dtype`.
         """
         example = jnp.asarray(action)
         observations = jnp.zeros((self.capacity, *obs.shape), dtype)
@@ -228,7 +217,6 @@ class Layout(NamedTuple):
             terminated=flags,
             truncated=flags,
             final_obs=observations,
-            final_legal=None if legal is None else jnp.ones((self.capacity, *legal.shape), bool),
         )
 
     def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
@@ -305,7 +293,6 @@ class Layout(NamedTuple):
             reward=jnp.sum(jnp.where(counts, rewards, 0.0), axis=1),
             discount=jnp.where(end, 0.0, powers[last[:, 0] + 1]),
             final_obs=ring.final_obs[last_row].astype(jnp.float32),
-            final_legal=None if ring.final_legal is None else ring.final_legal[last_row],
         )
 
 

@@ -10,7 +10,7 @@ from annotated_types import Gt
 
 from purerl import acting
 from purerl.fast import loops
-from purerl.parts import episodes, masks
+from purerl.parts import episodes
 from purerl.parts.recurrence import forget
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
@@ -75,8 +75,6 @@ class Outcome(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true"""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset"""
-    final_legal: jax.Array | None
-    """[N, num_actions] bool, the legal actions at `final_obs`; None without masks"""
 
 
 Act = Callable[[jax.Array, Any], tuple[PyTree, PyTree]]
@@ -110,8 +108,7 @@ def step(
     reward = reward.astype(jnp.float32)
     done = jnp.logical_or(terminated, truncated)
     unfinished, sums = episodes.record(envs.unfinished, sums, reward, done)
-    final_obs, final_legal = info["final_observation"], masks.of_info(env, info)
-    outcome = Outcome(reward, terminated, truncated, final_obs, final_legal)
+    outcome = Outcome(reward, terminated, truncated, info["final_observation"])
     return Environments(state, obs, unfinished, forget(envs.memory, done)), sums, outcome
 
 
@@ -137,9 +134,7 @@ def collect(
     def one_step(carry, keys):
         envs, sums = carry
         action_key, env_keys = keys
-        legal = masks.of_states(env, envs.state, env_params)
         policy, memory = act(envs.obs, envs.memory)
-        policy = policy.among(legal)
         action = policy.sample(action_key)
         log_prob = policy.log_prob(action)
         after, sums, outcome = step(
@@ -158,7 +153,6 @@ def collect(
             terminated=outcome.terminated,
             truncated=outcome.truncated,
             final_obs=outcome.final_obs,
-            legal=legal,
             memory=envs.memory,
         )
         return (after, sums), transition

@@ -22,7 +22,6 @@ from purerl.fast import use_cpu_arithmetic
 from purerl.parts import evaluation, losses, optimizers, own_task, schedules, update_rules
 from tests.compiling import HAS_OTHER_EMITTERS
 from tests.purerl import probes
-from tests.purerl.parts.test_masks import Gated
 
 FILE = Path(__file__).with_name("learners.json")
 OPTIONS = {"xla_backend_optimization_level": 1}
@@ -98,7 +97,6 @@ def cases() -> dict[str, Case]:
     cartpole = envs.make("CartPole-v1", max_steps_in_episode=12)
     pendulum = envs.make("Pendulum-v1", max_steps_in_episode=10)
     breakout = envs.make("Breakout-MinAtar")
-    gated = Gated(), Gated().default_params
     cycle = probes.Cycle(), probes.Cycle().default_params
     maze, maze_params = envs.make("GridWorlds", size=5)
     mazes = _ppo(maze, maze_params, {}, {})
@@ -124,8 +122,7 @@ def cases() -> dict[str, Case]:
             normalize_advantages="none",
         ),
         "ppo-recurrent": _ppo(*cartpole, {}, {}, **recurrent, **normalized),
-        "ppo-recurrent-shared": _ppo(*gated, {}, {}, **recurrent, shared_network=True),
-        "ppo-masks": _ppo(*gated, {}, {}),
+        "ppo-recurrent-shared": _ppo(*cycle, {}, {}, **recurrent, shared_network=True),
         "ppo-images": _ppo(
             *breakout, {"make_optimizer": optimizers.rmsprop}, {}, activation="relu"
         ),
@@ -138,7 +135,7 @@ def cases() -> dict[str, Case]:
             {"priority_exponent": 0.7}, double=True, dueling=True, n_step=3, gradient_steps=2,
             replay="prioritized", target_update="polyak",
         ),
-        "dqn-masks": _dqn(*gated, {}, {"epsilon_end": None, "epsilon_start": 0.5}, double=True),
+        "dqn-double": _dqn(*cycle, {}, {"epsilon_end": None, "epsilon_start": 0.5}, double=True),
         "dqn-images": _dqn(*breakout, {}, {}, store_observations="uint8"),
         "dqn-optimizer": _dqn(*cartpole, {"make_optimizer": curious_optimizer}, {})._replace(
             meta_params=jnp.float32(1.0)

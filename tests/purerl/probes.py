@@ -43,7 +43,7 @@ class Fixed(NamedTuple):
     env: Any
     action: Any = 0
 
-    def action_distribution(self, policy, obs, memory=None, legal=None):
+    def action_distribution(self, policy, obs, memory=None):
         return Always(self.action), None
 
 

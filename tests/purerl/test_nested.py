@@ -117,7 +117,7 @@ class Reader(NamedTuple):
 
     env: Any
 
-    def action_distribution(self, policy, obs, memory=None, legal=None):
+    def action_distribution(self, policy, obs, memory=None):
         action = 2 * obs[0] + 4 * obs[-1]
         assert obs.shape == (5,)
         return probes.Always(action.astype(jnp.int32)), None

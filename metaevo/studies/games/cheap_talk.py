@@ -40,7 +40,7 @@ from metaevo.training.task import learner_sections, with_changes
 from metaevo.training.tasks import with_drawn
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.learners import num_frames
-from purerl.parts import channels, masks
+from purerl.parts import channels
 from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
 from purerl.types import EpisodeSums, Hyperparams
@@ -278,7 +278,7 @@ class CheapTalkStudy(GameStudy):
         def step(carry, key):
             obs, state = carry
             act_key, env_key = jax.random.split(key)
-            action = masks.draw(env, act_key, state, params)
+            action = env.action_space(params).sample(act_key)
             nxt, state, *_ = env.step(env_key, state, action, params)
             return (nxt, state), obs
 

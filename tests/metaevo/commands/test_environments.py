@@ -11,7 +11,6 @@ from metaevo.training.task import make_learner
 from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS
-from tests.purerl.parts.test_masks import NeverLegal
 from tests.purerl.test_nested import Nested
 
 
@@ -76,7 +75,6 @@ def settings_of(learner):
     ("learner", "env"),
     [
         ("dqn", envs.make("Pendulum-v1")[0]),
-        ("ppo", NeverLegal()),
         ("ppo", ByParts()),
     ],
 )
