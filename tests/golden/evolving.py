@@ -91,7 +91,7 @@ def objectives(case: Case) -> list[tuple[float | None, np.ndarray]]:
         },
     }  # fmt: skip
     objective = make_objective(from_dict(sweep_class(raw), raw))
-    trials = [Trial(number, number, point) for number, point in enumerate(case["points"])]
+    trials = [Trial(number, point) for number, point in enumerate(case["points"])]
     outcomes: dict[int, Outcome] = {}
     watch = Watch(
         lambda trial, outcome: outcomes.setdefault(trial.number, outcome), lambda *_: False
