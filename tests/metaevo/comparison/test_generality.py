@@ -85,7 +85,8 @@ def test_another_training_has_another_key():
     changed = dataclasses.replace(LIST, train={**LIST.train, "update_epochs": 3})
     later = dataclasses.replace(LIST.tasks["grid"], since=2)
     other = dataclasses.replace(LIST, tasks={**LIST.tasks, "grid": later})
-    keys = {key_of(each, "grid") for each in (LIST, changed, other, LIST.with_other_keys())}
+    measured_again = dataclasses.replace(LIST.with_other_keys(), seeds=LIST.seeds)
+    keys = {key_of(each, "grid") for each in (LIST, changed, other, measured_again)}
     assert len(keys) == 4
     assert key_of(LIST, "grid") != key_of(LIST, "deep-sea")
 
