@@ -19,7 +19,7 @@ class Settings(metaevo.StudySettings):
     """distance, m"""
 
 
-class Throw:
+class Throw(metaevo.MetaProblem):
     """Throw a ball at a target in random wind: an angle and a speed are evolved."""
 
     def __init__(self, settings):
@@ -28,7 +28,7 @@ class Throw:
     def init(self, key):
         return {"angle": jnp.float32(0.5), "speed": jnp.float32(8.0)}
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         angle, speed = meta_params["angle"], meta_params["speed"]
         wind = self.settings.wind * (1.0 + 0.2 * jax.random.normal(key))
         seconds = 2.0 * speed * jnp.sin(angle) / 9.81

@@ -3,19 +3,15 @@
 `metaevo evolve --strategy.algorithm examples/random_search.py:RandomSearch`
 """
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 
 import metaevo
 
 
-@dataclass(frozen=True)
 class RandomSearch(metaevo.Strategy):
     """Draw candidates around the best one so far."""
 
-    population_size: int = 64
     sigma: float = 0.1
     shrink: float = 0.99
     """factor on the standard deviation after each generation"""

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from metaevo.evolution import devices as devices
     from metaevo.evolution.evaluation import Evaluations as Evaluations
     from metaevo.evolution.evaluation import evaluate as evaluate
-    from metaevo.evolution.evolution import EvolutionConfig as EvolutionConfig
+    from metaevo.evolution.evosax import OpenES as OpenES
+    from metaevo.evolution.loop import EvolutionConfig as EvolutionConfig
     from metaevo.evolution.problem import Evaluation as Evaluation
     from metaevo.evolution.problem import MetaProblem as MetaProblem
+    from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
-    from metaevo.evolution.strategy import StrategyConfig as StrategyConfig
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import compare as compare
     from metaevo.studies.api import evolve as evolve
@@ -53,17 +54,18 @@ _HOMES = {
     "ContenderResult": "metaevo.studies.learner_problem",
     "Evaluation": "metaevo.evolution.problem",
     "Evaluations": "metaevo.evolution.evaluation",
-    "EvolutionConfig": "metaevo.evolution.evolution",
+    "EvolutionConfig": "metaevo.evolution.loop",
     "Found": "metaevo.studies.api",
     "GeneralityResult": "metaevo.comparison.generality.judge",
     "Judge": "metaevo.discovery.proposals.judge",
     "Judged": "metaevo.discovery.proposals.judge",
     "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
+    "OpenES": "metaevo.evolution.evosax",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "RunConfig": "metaevo.studies.settings",
     "Strategy": "metaevo.evolution.strategy",
-    "StrategyConfig": "metaevo.evolution.strategy",
+    "StrategyConfig": "metaevo.evolution.settings",
     "Study": "metaevo.studies.study",
     "StudySettings": "metaevo.studies.study",
     "SweepConfig": "metaevo.tuning.config",

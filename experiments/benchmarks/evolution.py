@@ -87,7 +87,7 @@ def _blocks(
     preset: str, changes: dict[str, Any], generations: int, amount: float | None = None
 ) -> Made:
     from metaevo.evolution import devices
-    from metaevo.evolution.evolution import Evolution
+    from metaevo.evolution.loop import Evolution
 
     problem, settings = make_problem(preset, changes)
     evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)

@@ -29,7 +29,7 @@ from experiments.benchmarks.tables import Table
 from metaevo import statistics
 from metaevo.components import value_loss
 from metaevo.evolution import strategies
-from metaevo.evolution.across_tasks import with_worst_for_failed
+from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig

@@ -13,7 +13,7 @@ from annotated_types import Interval
 
 from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.loop import EvolutionConfig
 from metaevo.runs.settings import HasRun
 from metaevo.training.agents import Trained
 from metaevo.training.fitness import FitnessConfig

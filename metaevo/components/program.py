@@ -26,9 +26,9 @@ from metaevo.components.rule import INPUTS, Rule, fill
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution import genetic_programming, growth, postfix
+from metaevo.evolution import genetic, growth, postfix
 from metaevo.evolution.problem import Programs
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.settings import StrategyConfig
 
 SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
 """It can fill any of these slots; `Config.slot` selects the slot."""
@@ -44,7 +44,7 @@ _height = jax.jit(growth.height)
 class Strategy(StrategyConfig):
     """Settings of the strategy, which by default varies programs."""
 
-    algorithm: str = genetic_programming.NAME
+    algorithm: str = genetic.NAME
     """genetic_programming, or a strategy of your own as FILE.py:CLASS or MODULE:CLASS"""
 
 

@@ -373,6 +373,17 @@ def check_memory(what: str, needed: int) -> None:
         )
 
 
+def bytes_of_program(program: Any) -> int:
+    """Return the bytes that a compiled program needs on a device, by XLA's analysis."""
+    memory = program.memory_analysis()
+    return int(
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+    )
+
+
 def num_bytes(tree: PyTree) -> int:
     """Return the bytes of all arrays (or their shapes) in a tree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_evaluation, check_problem
-from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation, evaluate_alone
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, task_key
 from purerl.types import PyTree
 
 _compiled: deque[tuple[MetaProblem, devices.RowMap]] = deque(maxlen=16)
@@ -89,6 +89,11 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
     return Evaluations(grid.fitness, grid.metrics)
 
 
+def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+    """Evaluate one candidate, on a task that depends on the key."""
+    return problem.evaluate(key, meta_params, problem.draw_task(task_key(key), 0))
+
+
 def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
     """Raise `ConfigError`, with the `name` of the argument, unless its shapes are the problem's."""
     _check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
@@ -118,7 +123,7 @@ def _program(problem: MetaProblem) -> devices.RowMap:
         key = jax.random.wrap_key_data(inputs["key"])
         return evaluate_alone(problem, key, inputs["meta_params"])
 
-    chunk_size = devices.choose_chunk_size(2**30, bytes_per_evaluation(problem))
+    chunk_size = devices.choose_chunk_size(2**30, problem.working_set_bytes)
     program = devices.RowMap(row, chunk_size=chunk_size)
     _compiled.append((problem, program))
     return program

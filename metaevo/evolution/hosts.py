@@ -218,6 +218,17 @@ def gather(message: Any) -> list[PyTree]:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
+def agree(value: T) -> T:
+    """Return the first process's JSON-serialisable value in all processes."""
+    answer: T = gather(value)[0]
+    return answer
+
+
+def agree_to_stop(requested: int | None) -> int | None:
+    """Return the number of a signal that any process got, the same in all; None if none did."""
+    return next((each for each in gather(requested) if each is not None), None)
+
+
 def raise_on_all(f: Callable[[], T]) -> T:
     """Run a function in every process; a `ConfigError` in any process is raised in all."""
     if not _connected:
@@ -238,9 +249,7 @@ def broadcast_from_first(f: Callable[[], T]) -> T:
     Raises:
         ConfigError: in all, if the function raised one.
     """
-    result = raise_on_all(lambda: f() if is_first() else None)
-    answer: T = gather(result)[0]
-    return answer
+    return agree(raise_on_all(lambda: f() if is_first() else None))  # type: ignore[return-value]
 
 
 def share(tree: PyTree) -> PyTree:

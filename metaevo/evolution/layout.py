@@ -1,7 +1,7 @@
 """Rows of a generation: the candidate, task and seed that each row of the devices evaluates.
 
-The candidates come first, task by task, then the mean on the validation tasks. Every task fills
-whole chunks, so that the rows of a chunk share their task.
+The candidates come first, task by task, then the strategy's best point on the validation tasks.
+Every task fills whole chunks, so that the rows of a chunk share their task.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class Place(NamedTuple):
     """Place of a row in a generation; each [] int32."""
 
     validating: jax.Array
-    """bool: whether the row evaluates the mean on a validation key"""
+    """bool: whether the row evaluates the best point on a validation key"""
     task: jax.Array
     """number of the task in the generation, or of the validation task"""
     candidate: jax.Array
     """number of the candidate"""
-    row: jax.Array
-    """number among the rows of its task"""
+    seed: jax.Array
+    """number of the seed, among those of the candidate or of validation"""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,6 @@ class Layout:
         return max(1, self._whole(self.validation_seeds))
 
     @property
-    def evaluations(self) -> int:
-        """Evaluations of candidates in a generation."""
-        return self.tasks * self.rows
-
-    @property
     def candidate_rows(self) -> int:
         """Rows of all candidates, before the validation rows."""
         return self.tasks * self.task_rows
@@ -81,7 +76,8 @@ class Layout:
         rows = jnp.where(validating, self.validation_rows, self.task_rows)
         task, index = row // rows, row % rows
         candidate = jnp.minimum(index // self.seeds, self.population_size - 1)
-        return Place(validating, task, candidate, index)
+        seed = jnp.where(validating, index, index % self.seeds)
+        return Place(validating, task, candidate, seed)
 
     def of_tasks(self, values: jax.Array) -> jax.Array:
         """Return the values of the candidates' rows, [tasks, population_size, seeds, ...]."""

@@ -1,19 +1,20 @@
-"""`MetaProblem`, the interface between a problem and the strategies that evolve it.
+"""`MetaProblem`, the base class of what is evolved.
 
 Example: find the minimum of a quadratic.
 
-    class Quadratic:
+    class Quadratic(metaevo.MetaProblem):
         def init(self, key):
             return jnp.zeros(3)
 
-        def evaluate(self, key, meta_params):
-            return Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+        def evaluate(self, key, meta_params, task):
+            return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from metaevo.config.plain import PlainMapping
 from purerl.types import PyTree
@@ -49,86 +50,64 @@ class Programs(NamedTuple):
     """the programs as expressions"""
 
 
-class MetaProblem(Protocol):
-    """A problem to evolve.
+class MetaProblem:
+    """A problem to evolve: `init` and `evaluate` are to be written, the rest has defaults.
 
-    A distribution of tasks has a third method, `draw(key, index)`, which returns task number
-    `index` of the generation with this key, a pytree of arrays. `evaluate` then takes the task as
-    its third argument. Candidates of a generation share their tasks, and the task is not batched:
-    in a `lax.switch` on it, only the drawn branch runs.
-
-    Such a problem may have three more attributes: `tasks_per_generation` (by default 1),
-    `validation_tasks` (by default as many) and `frames_of(task)`, the environment steps of an
-    evaluation, an int32 scalar.
-
-    A problem whose meta-parameters are programs has an attribute `programs`, see `Programs`.
+    A problem with several tasks draws some of them in every generation, the same for all of its
+    candidates. The task is not batched: in a `lax.switch` on it, only the drawn branch runs.
     """
+
+    tasks: Sequence[str] = ("task",)
+    """names of the tasks; the strategy's best point is validated on all of them"""
+    programs: Programs | None = None
+    """behaviour of the meta-parameters, if they are programs"""
+
+    @property
+    def tasks_per_generation(self) -> int:
+        """Number of tasks that a generation draws; by default all."""
+        return len(self.tasks)
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that one evaluation walks over, by which the chunks of agents are sized."""
+        return 128 * 2**10
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return one point of the search space; also where a strategy with a mean starts."""
+        raise NotImplementedError
 
-    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-        """Evaluate ONE candidate on ONE key. Pure."""
+    def evaluate(self, key: jax.Array, meta_params: MetaParams, task: PyTree) -> Evaluation:
+        """Evaluate ONE candidate on ONE key and a task from `draw_task`. Pure."""
+        raise NotImplementedError
+
+    def draw_task(self, key: jax.Array, index: jax.Array | int) -> PyTree:
+        """Return task number `index` of a generation, or of validation, by their key.
+
+        By default the index, [] int32. Pure.
+        """
+        del key
+        return jnp.asarray(index, jnp.int32)
+
+    def frames(self, task: PyTree) -> jax.Array | int:
+        """Return the environment steps of an evaluation on a task, [] int32; by default 0."""
+        del task
+        return 0
 
 
 TASK = 2**31 - 1
 """Number by which the key of tasks derives from the key of their generation or evaluation."""
 
 
-class FixedTask:
-    """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
-
-    def __init__(self, problem: Any, task: PyTree):
-        self.init, self._problem, self._task = problem.init, problem, task
-
-    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-        """Evaluate one candidate on the task."""
-        found: Evaluation = self._problem.evaluate(key, meta_params, self._task)
-        return found
+def task_key(key: jax.Array) -> jax.Array:
+    """Return the key of the tasks of a generation, an evaluation or a validation."""
+    return jax.random.fold_in(key, TASK)
 
 
-def programs_of(problem: MetaProblem) -> Programs | None:
-    """Return how a problem's programs behave; None if it has other meta-parameters."""
-    found = getattr(problem, "programs", None)
-    return found if isinstance(found, Programs) else None
+def frames_per_generation(problem: MetaProblem) -> int:
+    """Return the environment steps of one agent on each task of a generation.
 
-
-def has_tasks(problem: MetaProblem) -> bool:
-    """Return whether a problem is a distribution of tasks."""
-    return hasattr(problem, "draw")
-
-
-def tasks_per_generation(problem: MetaProblem) -> int:
-    """Return the number of tasks that a generation draws."""
-    return int(getattr(problem, "tasks_per_generation", 1)) if has_tasks(problem) else 1
-
-
-def validation_tasks(problem: MetaProblem) -> int:
-    """Return the number of tasks that the mean is validated on."""
-    count = tasks_per_generation(problem)
-    return int(getattr(problem, "validation_tasks", count)) if has_tasks(problem) else 1
-
-
-def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
-    """Return task number `index` of a key; an empty tuple for a problem without tasks."""
-    return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
-
-
-def fix_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
-    """Return the problem with a task from `draw_task`."""
-    return FixedTask(problem, task) if has_tasks(problem) else problem
-
-
-def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-    """Evaluate one candidate, on a task that depends on the key."""
-    return fix_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
-
-
-def frames_per_evaluation(problem: MetaProblem) -> int:
-    """Return the environment steps of one evaluation: its `frames` if it has them, else 0."""
-    return int(getattr(problem, "frames", 0))
-
-
-def bytes_per_evaluation(problem: MetaProblem) -> int:
-    """Return the working set of one evaluation: its `working_set_bytes`, else 128 KiB."""
-    return int(getattr(problem, "working_set_bytes", 128 * 2**10))
+    Where they depend on what is drawn, it is an example.
+    """
+    key = task_key(jax.random.key(0))
+    drawn = (problem.draw_task(key, index) for index in range(problem.tasks_per_generation))
+    return sum(int(problem.frames(task)) for task in drawn)

@@ -1,10 +1,8 @@
-"""`Strategy`, the interface between the outer loop and algorithms that propose candidates.
+"""`Strategy`, the base class of algorithms that propose candidates.
 
 Example: keep the best of random candidates around the best so far.
 
-    @dataclass(frozen=True)
-    class RandomSearch(Strategy):
-        population_size: int = 64
+    class RandomSearch(metaevo.Strategy):
         sigma: float = 0.1
 
         def init(self, key, init_solution): ...
@@ -15,36 +13,62 @@ Example: keep the best of random candidates around the best so far.
 examples/random_search.py is complete.
 """
 
-from abc import abstractmethod
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt, Interval
+from annotated_types import Gt
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
 from purerl.types import PyTree
 
 
-class Strategy(Protocol):
+class _Static:
+    """Values of fields that are compiled in; equal if they print alike."""
+
+    def __init__(self, values: tuple[Any, ...]):
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and repr(self.values) == repr(other.values)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.values))
+
+
+@dataclass_transform(frozen_default=True)
+@dataclasses.dataclass(frozen=True)
+class Strategy:
     """Algorithm that proposes candidates and learns from their evaluation.
 
-    All methods are pure and traced. A subclass has the four abstract ones and `population_size`.
+    A subclass becomes a frozen dataclass and a pytree: its fields are its settings. Numbers with
+    the annotation `float` are traced, so that another value does not compile again; all other
+    fields are static. All methods but `bind` and `check` are pure and traced; `init`, `ask`,
+    `tell` and `best` are to be written.
     """
 
-    population_size: int
+    population_size: Annotated[int, Gt(1)] = 64
     """candidates per generation"""
-    has_mean: bool = False
+    has_mean: ClassVar[bool] = False
     """whether `best` is a mean, and so the result of a run; otherwise the result is the `best` of
     any generation that scored highest on the validation keys"""
-    perturbs: bool = True
+    perturbs: ClassVar[bool] = True
     """whether it adds numbers to meta-parameters, which must then be floating-point; otherwise they
     may be integers, as programs are"""
 
-    @abstractmethod
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        dataclasses.dataclass(frozen=True)(cls)
+        _register(cls)
+
+    def bind(self, problem: MetaProblem) -> Self:
+        """Return the strategy for a problem; called inside of the compiled generation."""
+        del problem
+        return self
+
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> PyTree:
         """Return the state before generation 0, a pytree of arrays.
 
@@ -52,12 +76,19 @@ class Strategy(Protocol):
             key: source of all randomness in this call.
             init_solution: returns one point of the search space for a key.
         """
+        raise NotImplementedError
 
-    @abstractmethod
-    def ask(self, key: jax.Array, state: PyTree) -> tuple[MetaParams, Any]:
+    def ask(self, key: jax.Array, state: PyTree) -> tuple[Any, PyTree]:
         """Return the candidates, a pytree with a leading axis [population_size], and the state."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def candidate(self, asked: PyTree, index: jax.Array) -> MetaParams:
+        """Return the meta-parameters of one candidate; by default a row of what `ask` returns.
+
+        A strategy that overrides it need not store the whole population.
+        """
+        return jax.tree.map(lambda leaf: leaf[index], asked)
+
     def tell(
         self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: PyTree
     ) -> PyTree:
@@ -70,10 +101,11 @@ class Strategy(Protocol):
                 finite, higher is better; failed candidates have the lowest.
             state: as returned by `ask`.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def best(self, state: PyTree) -> MetaParams:
         """Return the candidate that would be chosen now; it is evaluated on the validation keys."""
+        raise NotImplementedError
 
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
@@ -91,30 +123,21 @@ class Strategy(Protocol):
         return
 
 
-@dataclass(frozen=True)
-class StrategyConfig:
-    """Settings of an evolutionary algorithm."""
+def _register(cls: type[Strategy]) -> None:
+    """Make a dataclass a pytree whose children are its floats."""
+    hints = get_type_hints(cls, include_extras=True)
+    names = [field.name for field in dataclasses.fields(cls)]
+    traced = [name for name in names if float in (hints[name], *get_args(hints[name])[:1])]
+    static = [name for name in names if name not in traced]
 
-    algorithm: str = "Open_ES"
-    """any of evosax's, by its name there, genetic_programming, or a strategy of your own as
-    FILE.py:CLASS or MODULE:CLASS"""
-    population_size: Annotated[int, Gt(1)] = 64
-    """candidates per generation"""
-    sigma: Annotated[float, Gt(0)] = 0.1
-    """standard deviation of the perturbations at generation 0"""
-    sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on sigma a generation (algorithms that adapt sigma only take its start)"""
-    sigma_limit: Annotated[float, Gt(0)] = 1e-3
-    """sigma does not decay below this"""
-    optimizer: Literal["auto", "adam", "sgd", "rmsprop", "own"] = "auto"
-    """of the mean; auto is adam for Open_ES and PGPE and the algorithm's own for the others"""
-    learning_rate: Annotated[float, Gt(0)] = 0.05
-    """of the mean, for algorithms that take an optimizer"""
-    learning_rate_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on learning_rate a generation"""
-    learning_rate_limit: Annotated[float, Gt(0)] = 1e-4
-    """learning_rate does not decay below this"""
-    fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
-    """auto is the algorithm's own"""
-    settings: dict[str, bool | int | float] = field(default_factory=dict)
-    """more settings of the algorithm's constructor or parameters, by their names there"""
+    def flatten(strategy: Strategy) -> tuple[Any, _Static]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(strategy, name)) for name in traced]
+        return children, _Static(tuple(getattr(strategy, name) for name in static))
+
+    def unflatten(aux: _Static, children: Any) -> Strategy:
+        strategy = object.__new__(cls)
+        for name, value in zip((*traced, *static), (*children, *aux.values), strict=True):
+            object.__setattr__(strategy, name, value)
+        return strategy
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)

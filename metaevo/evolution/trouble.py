@@ -2,28 +2,26 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution.blocks import Block
+from metaevo.evolution.loop import Block
 
 
-def check_first_generation(block: Block, name: str) -> None:
+def check_first_generation(block: Block, population_size: int, name: str) -> None:
     """Raise an error if every candidate of the first generation failed.
 
     Later generations may fail, for instance on an unlucky draw of a task.
 
     Args:
         block: any block of the evolution; only the one with the first generation is checked.
+        population_size: candidates of a generation.
         name: name of the study, for the error message.
 
     Raises:
         ConfigError: in all processes, as they have the same metrics.
     """
-    failed = block.metrics.get("diverged", np.zeros(0))
-    is_first = 0 < len(failed) == block.done
-    if is_first and failed[0] == block.evolution.population_size:
+    first = next((each for each in block.records if each["generation"] == 0), None)
+    if first is not None and first["diverged"] == population_size:
         raise ConfigError(
             f"{name}: all candidates of the first generation scored NaN or infinity; look for "
             "operations such as the logarithm of a negative number, and start a run in another "

@@ -12,17 +12,12 @@ from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping, listed
-from metaevo.evolution.blocks import records_of, run_generations
 from metaevo.evolution.checks import check_problem
 from metaevo.evolution.evaluation import check_candidate
-from metaevo.evolution.evolution import Evolution, EvolutionConfig
-from metaevo.evolution.problem import (
-    MetaParams,
-    MetaProblem,
-    programs_of,
-)
-from metaevo.evolution.strategies import GENETIC_PROGRAMMING, GivenStrategy
-from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
+from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
+from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
@@ -129,11 +124,11 @@ def evolve(
     """Evolve any problem on all devices; a run directory adds checkpoints and a report.
 
     Examples:
-        >>> class Quadratic:
+        >>> class Quadratic(metaevo.MetaProblem):
         ...     def init(self, key):
         ...         return jnp.zeros(3)
         ...
-        ...     def evaluate(self, key, meta_params):
+        ...     def evaluate(self, key, meta_params, task):
         ...         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
         >>> found = metaevo.evolve(Quadratic(), generations=100)
         >>> found = metaevo.evolve(Quadratic(), generations=100, run_dir="runs/quadratic")
@@ -166,12 +161,12 @@ def evolve(
     if evolution_seeds is not None:
         of_run["evolution_seeds"] = evolution_seeds
     of_strategy = {} if own is not None else _plain(StrategyConfig, strategy, "strategy")
-    if own is None and programs_of(problem) is not None:
+    if own is None and isinstance(problem, MetaProblem) and problem.programs is not None:
         of_strategy.setdefault("algorithm", GENETIC_PROGRAMMING)
     checked = from_dict(
         ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
     )
-    used = GivenStrategy.of(own) if own is not None else checked.strategy
+    used = config_of(own) if own is not None else checked.strategy
     config = checked.evolution
     study, settings = _study_of(problem, used, config, checked.run)
     if run_dir is None:
@@ -189,8 +184,7 @@ def evolve(
         if each.seed == chosen:
             directory = each.directory
     measured = directory.read_config()["resolved"]
-    bound = study.problem(measured)
-    frames = Evolution(bound, used, config, seed=settings.run.seed).frames_per_generation
+    frames = _frames(study.problem(measured), used, config)
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
@@ -279,28 +273,30 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     measured = study.measure()
     problem = study.problem(measured)
     config, count = settings.evolution, settings.run.evolution_seeds
-    evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
+    evolution = Evolution(problem, settings.strategy.build(), config)
+    frames = _frames(problem, settings.strategy, config)
     evolutions: list[Found] = []
     total = count * config.generations
     with Progress(total=total, desc="compiling", unit="gen") as bar:
         for seed in range(settings.run.seed, settings.run.seed + count):
-            evolution = evolution.with_settings(seed, settings.strategy)
-            state, keep = evolution.init(), config.chunk_size is not None
-            records: list[PlainDict] = []
-            for block in run_generations(evolution, evolution.start(), keep_chunks=keep):
-                check_first_generation(block, study.name)
-                evolution, state = block.evolution, block.state
+            keep, records = config.chunk_size is not None, []
+            for block in evolution.blocks(evolution.start(seed), keep_chunks=keep):
+                check_first_generation(block, evolution.population_size, study.name)
                 bar.stage("evolving")
-                new = records_of(block, records[-1]["frames"] if records else 0)
-                records += new
-                bar.update(len(new))
-            frames = evolution.frames_per_generation
-            result = evolution.result(state)
+                records += block.records
+                bar.update(len(block.records))
+            result = evolution.result(block.state)
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)
             evolutions.append(Found(result, records, None, frames, study, measured))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
+
+
+def _frames(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> int:
+    """Return the environment steps of a generation, without validation."""
+    agents = strategy.population_size * config.seeds_per_candidate
+    return agents * frames_per_generation(problem)
 
 
 def _last_finite(records: Sequence[PlainMapping], key: str) -> float:

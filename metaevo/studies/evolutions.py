@@ -9,7 +9,6 @@ from metaevo.comparison.unseen import carried
 from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
-from metaevo.evolution.strategies import has_mean
 from metaevo.reports import page
 from metaevo.reports.numbers import difference_text, number
 from metaevo.runs import checkpoint
@@ -130,7 +129,7 @@ def _validation_of(member: Member, settings: EvolutionSettings) -> float:
     """
     records = member.records
     key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
-    if has_mean(settings.strategy) or key == "fitness_mean":
+    if settings.strategy.build().has_mean or key == "fitness_mean":
         records = records[-1:]
     known = [each[key] for each in records if each[key] is not None]
     return float(max(known, default=-math.inf))

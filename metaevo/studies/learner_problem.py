@@ -13,9 +13,9 @@ from metaevo.components import learners, registry
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import Evaluation, MetaParams, Programs
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.loop import EvolutionConfig
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.statistics import Verdict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
@@ -23,16 +23,14 @@ from metaevo.training.task import with_task
 from metaevo.training.tasks import TaskDistribution
 from purerl import envs
 from purerl.learners import LearnerEntry
-from purerl.types import Environment
+from purerl.types import Environment, PyTree
 
 ComponentLike = str | ModuleType | type
 EnvironmentLike = str | type | Environment
 
 
-class LearnerProblem:
+class LearnerProblem(MetaProblem):
     """Train a learner with a component in its slot; the fitness is how well it learns.
-
-    Conforms to `metaevo.MetaProblem`.
 
     Examples:
         >>> problem = metaevo.LearnerProblem("ppo", evolve="value_loss", env="CartPole-v1")
@@ -84,20 +82,35 @@ class LearnerProblem:
         self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
         self._study = LearnerStudy(self.settings)
         self._measured = self._study.measure()
-        problem: Any = self._study.problem(self._measured)
-        self._problem = problem
-        self.frames: int = problem.frames
-        self.working_set_bytes: int = problem.working_set_bytes
-        self.programs: Programs | None = problem.programs
+        self._problem = self._study.problem(self._measured)
+        self.tasks = self._problem.tasks
+        self.programs: Programs | None = self._problem.programs
+
+    @property
+    def tasks_per_generation(self) -> int:
+        """Number of tasks that a generation draws."""
+        return self._problem.tasks_per_generation
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that training one agent walks over."""
+        return self._problem.working_set_bytes
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return the meta-parameters of one candidate."""
         return self._problem.init(key)
 
-    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+    def draw_task(self, key: jax.Array, index: jax.Array | int) -> PyTree:
+        """Return task number `index` of a generation."""
+        return self._problem.draw_task(key, index)
+
+    def frames(self, task: PyTree) -> jax.Array | int:
+        """Return the environment steps of an evaluation on a task."""
+        return self._problem.frames(task)
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams, task: PyTree) -> Evaluation:
         """Train one agent with these meta-parameters."""
-        found: Evaluation = self._problem.evaluate(key, meta_params)
-        return found
+        return self._problem.evaluate(key, meta_params, task)
 
     @property
     def functions(self) -> PlainDict:

@@ -1,6 +1,6 @@
 """Run the evolutions of any study, from the settings to the report.
 
-    main (commands) -> run_evolutions -> blocks (evolution) -> Evolution: ask, evaluate, tell
+    main (commands) -> run_evolutions -> Evolution.blocks (evolve): ask, evaluate, tell
                                    -> conclude -> study.compare (comparison) -> report
 
 The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
@@ -29,8 +29,8 @@ from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
-from metaevo.evolution.blocks import Block, as_text, records_of, run_generations
-from metaevo.evolution.evolution import Evolution, State
+from metaevo.evolution.loop import Block, Evolution, State
+from metaevo.evolution.memory import as_text
 from metaevo.evolution.trouble import check_first_generation
 from metaevo.reports.numbers import number
 from metaevo.runs import history
@@ -44,8 +44,8 @@ from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
 HARMLESS = (
-    "evolution.generations", "evolution.block_seconds", "evolution.chunk_size",
-    "evolution.num_devices", "evaluation.", "run.checkpoint_every", "run.keep_checkpoints",
+    "evolution.generations", "evolution.block_size", "evolution.chunk_size",
+    "evolution.num_devices", "evaluation.", "run.keep_checkpoints",
     "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
@@ -113,7 +113,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
                 run.forget_end()
                 for member in members:
                     run.check_stop()
-                    evolution = _evolve_one(study, run, member, evolution, resolved)
+                    _evolve_one(study, run, member, evolution, resolved)
             hosts.disconnect()  # the rest is done by this process alone
             conclude(study, run, Evolutions(path, settings) if count > 1 else None)
         except StopRequestedError:
@@ -128,8 +128,8 @@ def _evolve_one(
     member: Member,
     evolution: Evolution,
     measured: PlainDict,
-) -> Evolution:
-    """Finish one evolution; return an `Evolution` with the same compiled programs."""
+) -> None:
+    """Finish one evolution; all of them share the compiled program."""
     settings = replace(
         run.settings, run=replace(run.settings.run, seed=member.seed, evolution_seeds=1)
     )
@@ -137,16 +137,14 @@ def _evolve_one(
     with open_run_inside(run, settings, member.directory.path.name) as own:
         done = _is_evolved(own.directory, settings.evolution.generations)
         if own.before is not None and done and own.directory.report_path.exists():
-            return evolution
+            return
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
         with contextlib.closing(own.trackers):
-            this = evolution.with_settings(member.seed, settings.strategy)
-            evolution = _evolve(study, own, this)
+            _evolve(study, own, evolution)
             present(study, own)
     _keep_chunk_size(run, evolution)  # less memory than it seemed
-    return evolution
 
 
 def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
@@ -163,7 +161,7 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
             return 0
         evolution = make_evolution(study, settings, resolved)
         hosts.raise_on_all(_stand_by)  # the first process reads a checkpoint
-        for _ in _blocks(study, evolution, evolution.start(), settings, stop):
+        for _ in _blocks(study, evolution, evolution.start(settings.run.seed), 0, settings, stop):
             pass
         return stop.exit_code
 
@@ -225,125 +223,111 @@ def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolutio
 
 def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
-    config = settings.evolution
-    if "chunk_size" in resolved:  # a resumed run keeps its chunk size
-        config = replace(config, chunk_size=int(resolved["chunk_size"]))
-    problem = study.problem(resolved)
-    evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
-    return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
+    problem, strategy = study.problem(resolved), settings.strategy.build()
+    chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
+    evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
+    evolution.use_chunks_of(hosts.agree(evolution.chunk_size))
+    return evolution
 
 
-def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
+def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> None:
     """Run the remaining generations, and save the result.
-
-    Returns:
-        the evolution, possibly with a smaller chunk size.
 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
     restored = hosts.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
-    state, done, seconds = restored or (evolution.start(), 0, 0.0)
+    state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
-        history.record(run.directory.path, 0, evolution.strategy.best(state.strategy))
+        start = evolution.strategy.bind(evolution.problem).best(state.search)
+        history.record(run.directory.path, 0, start)
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
-        logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
-        for block in _blocks(study, evolution, state, run.settings, run.stop):
+        logbook = _Logbook(run, evolution, bar, time.monotonic() - seconds)
+        for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):
             logbook.add(block)
     if block.done < total:
-        logbook.save(block.state)
         raise StopRequestedError
-    study.save(run.directory, block.evolution.result(block.state), block.done)
-    if others := block.evolution.others(block.state):
+    study.save(run.directory, evolution.result(block.state), block.done)
+    if others := evolution.others(block.state):
         write_json_atomic(run.directory.others_path, others)
-    return block.evolution
 
 
 def _blocks(
     study: Study,
     evolution: Evolution,
     start: State,
+    frames: int,
     settings: EvolutionSettings,
     stop: StopOnSignal,
 ) -> Iterator[Block]:
-    """Yield the remaining generations in blocks, identical in all processes."""
-    for block in run_generations(
-        evolution,
-        start,
-        every=settings.run.checkpoint_every,
-        keep_chunks=settings.evolution.chunk_size is not None,
-        stop=stop,
-    ):
-        check_first_generation(block, study.name)
+    """Yield the remaining generations in blocks, in all processes alike, until one should stop."""
+    keep = settings.evolution.chunk_size is not None
+    for block in evolution.blocks(start, frames=frames, keep_chunks=keep):
+        check_first_generation(block, evolution.population_size, study.name)
         yield block
+        stop.requested = hosts.agree_to_stop(stop.requested)
+        if stop.requested is not None:
+            return
 
 
 class _Logbook:
     """Logs generations, saves checkpoints, and shows how far evolution is."""
 
-    def __init__(self, run: Run[EvolutionSettings], bar: Any, total: int, started: float):
-        self.run, self.bar, self.total, self.started = run, bar, total, started
-        self.saved = bar.n
-        self.frames = 0
-        if records := run.directory.read_metrics("generation"):
-            self.frames = records[-1]["frames"]
+    def __init__(self, run: Run[EvolutionSettings], evolution: Evolution, bar: Any, started: float):
+        self.run, self.evolution, self.bar, self.started = run, evolution, bar, started
+        records = run.directory.read_metrics("generation")
+        self.frames = records[-1]["frames"] if records else 0
+        self.bytes_shown: int | None = None
         self.of_mean = "-"
 
     def add(self, block: Block) -> None:
-        """Show the layout of a program that was just compiled, and log the generations."""
-        if block.bytes_needed is not None:
-            self._show_layout(block.evolution, block.bytes_needed)
-        if block.metrics:
+        """Log the generations of a block, and save a checkpoint."""
+        if self.evolution.bytes_needed != self.bytes_shown:
+            self._show_layout()
+        if block.records:
             self._log(block)
 
-    def _show_layout(self, evolution: Evolution, bytes_needed: int) -> None:
+    def _show_layout(self) -> None:
+        """Show the layout of a program that was just compiled."""
+        evolution, processes = self.evolution, jax.process_count()
         self.bar.stage("evolving")
         _keep_chunk_size(self.run, evolution)
-        processes = jax.process_count()
+        self.bytes_shown = evolution.bytes_needed
         tqdm.write(
             f"{self.run.directory.path}: {evolution.population_size} candidates x "
             f"{evolution.config.seeds_per_candidate} seeds on {evolution.num_devices} devices"
             f"{f' of {processes} processes' if processes > 1 else ''}, "
             f"{evolution.chunk_size} agents at once on each, about "
-            f"{as_text(bytes_needed)} a device",
+            f"{as_text(evolution.bytes_needed or 0)} a device",
             file=sys.stderr,
         )
 
     def _log(self, block: Block) -> None:
         since = time.monotonic() - self.started - block.seconds
-        records = records_of(block, self.frames)
-        for index, record in enumerate(records, start=1):
-            seconds = round(since + block.seconds * index / len(records), 3)
+        for index, record in enumerate(block.records, start=1):
+            seconds = round(since + block.seconds * index / len(block.records), 3)
             self.run.log({"kind": "generation", "seconds": seconds, **record})
-        found = block.evolution.result(block.state)
+        found = self.evolution.result(block.state)
         history.record(self.run.directory.path, block.done, found)
-        self._show(block, len(records), records[-1]["frames"] - self.frames)
-        self.frames = records[-1]["frames"]
-        if block.done % self.run.settings.run.checkpoint_every == 0 or block.done == self.total:
-            self.save(block.state)
+        frames = block.records[-1]["frames"]
+        self._show(block, frames - self.frames)
+        self.frames = frames
+        copy = jax.device_get(devices.first(block.state))
+        self.run.save(block.done, copy, time.monotonic() - self.started)
 
-    def save(self, state: State) -> None:
-        """Save a checkpoint, unless the last one is as new."""
-        copy = jax.device_get(devices.first(state))
-        done = int(copy.generation)
-        if done > self.saved:
-            self.run.save(done, copy, time.monotonic() - self.started)
-            self.saved = done
-
-    def _show(self, block: Block, length: int, frames: int) -> None:
-        metrics = block.metrics
-        of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
-        if len(of_mean):
-            self.of_mean = number(float(of_mean[-1]))
+    def _show(self, block: Block, frames: int) -> None:
+        last = block.records[-1]
+        of_mean = [each["fitness_of_mean"] for each in block.records]
+        if known := [float(value) for value in of_mean if np.isfinite(value)]:
+            self.of_mean = number(known[-1])
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
         self.bar.set_postfix_str(
-            f"fitness: found {self.of_mean}, candidates "
-            f"{number(float(metrics['fitness_mean'][-1]))}, best "
-            f"{number(float(metrics['fitness_best'][-1]))}{rate}",
+            f"fitness: found {self.of_mean}, candidates {number(float(last['fitness_mean']))}, "
+            f"best {number(float(last['fitness_best']))}{rate}",
             refresh=False,
         )
-        self.bar.update(length)
-        if int(metrics["diverged"][-1]) == block.evolution.population_size:
+        self.bar.update(len(block.records))
+        if int(last["diverged"]) == self.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

@@ -13,8 +13,8 @@ from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
-from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.loop import EvolutionConfig
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import (
@@ -30,10 +30,8 @@ from purerl.types import Hyperparams, MetaParams
 
 @dataclass(frozen=True)
 class RunConfig(RecordConfig):
-    """Settings of a run, with the frequency of checkpoints and the number of evolutions."""
+    """Settings of a run, with the number of evolutions."""
 
-    checkpoint_every: Annotated[int, Gt(0)] = 5
-    """generations between two checkpoints"""
     evolution_seeds: Annotated[int, Interval(ge=1, le=1000)] = 1
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 

@@ -19,7 +19,6 @@ from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
 from metaevo.config.code import other_code
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution import strategies
 from metaevo.evolution.checks import (
     check_evaluation,
     check_evolution,
@@ -27,10 +26,10 @@ from metaevo.evolution.checks import (
     check_problem,
 )
 from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
+from metaevo.evolution.loop import EvolutionConfig
+from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
@@ -134,9 +133,10 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategies.perturbs(self.settings.strategy))
+        strategy = self.settings.strategy.build()
+        check_meta_params(shapes, perturbed=strategy.perturbs)
         self.metrics = check_evaluation(self._problem)
-        check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
+        check_evolution(self._problem, strategy, self.settings.evolution)
         for name, point in self.contenders().items():
             if name.split()[:1] == [LEARNED]:
                 raise ConfigError(f"contenders[{name!r}]: is the evolved result; rename it")
@@ -147,7 +147,8 @@ class Study:
 
         By default, the digest of the source code of the problem's class, if it has any.
         """
-        source = registry.class_source(type(self._problem))
+        kind: Any = type(self._problem)
+        source = registry.class_source(kind)
         return {} if source is None else {CODE: registry.digest(source)}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
@@ -230,7 +231,7 @@ class Study:
         rows = [Variant(name, name, {}, 0).measured(each) for name, each in scores.items()]
         return {
             **summary(rows, list(learned)),
-            "frames_per_agent": frames_per_evaluation(problem),
+            "frames_per_agent": frames_per_generation(problem),
             "evolution_frames": evolution_frames,
         }
 

@@ -17,11 +17,11 @@ from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
-from metaevo.evolution.blocks import run_generations
-from metaevo.evolution.evolution import Evolution, EvolutionConfig
-from metaevo.evolution.problem import evaluate_alone
+from metaevo.evolution.evaluation import evaluate_alone
+from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
@@ -92,7 +92,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             chunk_size=settings.run.chunk_size or config.chunk_size,
             num_devices=settings.run.num_devices or config.num_devices,
         )
-        evolution = Evolution(problem, settings.strategy, config, seed=0)
+        evolution = Evolution(problem, settings.strategy.build(), config)
         judges = devices.RowMap(
             lambda row: evaluate_alone(problem, row["key"], row["meta_params"]).fitness,
             chunk_size=evolution.chunk_size,
@@ -101,8 +101,10 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         return Program(evolution, judges)
 
     def seed_frames(self, settings: EvolutionSweepSettings) -> int:
-        """Return the environment steps of one evolution."""
-        return self.program(settings).evolution.frames(settings.evolution.generations)
+        """Return the environment steps of one evolution, without validation."""
+        evolution, config = self.program(settings).evolution, settings.evolution
+        agents = evolution.population_size * config.seeds_per_candidate
+        return config.generations * agents * frames_per_generation(evolution.problem)
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evolve one trial after the other, grouped by program."""
@@ -132,14 +134,13 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
         scores = []
         for seed in drawn.tolist():
-            this = evolution.with_settings(seed, settings.strategy)
-            state, before = this.start(), 0
+            state, before = evolution.start(seed, settings.strategy.build()), 0
             keep = settings.evolution.chunk_size is not None
-            for block in run_generations(this, state, keep_chunks=keep):
-                this, state = block.evolution, block.state
-                progress(this.frames(block.done) - before)
-                before = this.frames(block.done)
-            evolution, found = this, jax.device_get(this.result(state))
+            for block in evolution.blocks(state, keep_chunks=keep):
+                if block.records:
+                    progress(block.records[-1]["frames"] - before)
+                    before = block.records[-1]["frames"]
+            found = jax.device_get(evolution.result(block.state))
             rows = {
                 "key": keys,
                 "meta_params": jax.tree.map(

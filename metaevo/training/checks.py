@@ -53,4 +53,4 @@ def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Any) -> 
             at_once=at_once,
             points=task.learner.config.num_updates,
         )
-    check_evolution(problem, strategy, config)
+    check_evolution(problem, strategy.build(), config)

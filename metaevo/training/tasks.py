@@ -4,8 +4,8 @@ A named task is an environment with changes to the settings of a learner. Traced
 drawn anew in every generation, see `sampling.py`. Static settings make it a separate program, and a
 generation runs only the programs of the tasks that it draws.
 
-    problem = TrainOnTasks(distributions, component, FitnessConfig(), tasks_per_generation=4)
-    task = problem.draw(key, 0)
+    problem = TrainOnTasks(distributions, component, FitnessConfig(), drawn=4)
+    task = problem.draw_task(key, 0)
     problem.evaluate(key, meta_params, task)    # trains one agent in it from scratch
 """
 
@@ -23,7 +23,7 @@ from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import TASK, Evaluation, MetaParams, Programs
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.training import sampling
 from metaevo.training.bounds import Bounds
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
@@ -32,7 +32,6 @@ from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Entry
 from purerl.envs.scaled import ScaledParams, ScaledRewards
-from purerl.learners import num_frames
 from purerl.types import Environment, EnvParams, Hyperparams
 
 
@@ -80,8 +79,8 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrainOnTasks:
-    """Conforms to `metaevo.evolution.problem.MetaProblem`, as a distribution of tasks.
+class TrainOnTasks(MetaProblem):
+    """A learner on several tasks.
 
     A generation draws some of the distributions, without repetition, and values in each.
     """
@@ -89,18 +88,18 @@ class TrainOnTasks:
     distributions: Sequence[Distribution]
     component: Component | Evolved
     fitness: FitnessConfig
-    tasks_per_generation: int
+    drawn: int
+    """tasks of a generation"""
 
     @property
-    def validation_tasks(self) -> int:
-        """The mean is validated on a draw of every distribution."""
-        return len(self.distributions)
+    def tasks(self) -> list[str]:  # type: ignore[override]
+        """The names of the distributions."""
+        return [each.name for each in self.distributions]
 
     @property
-    def frames(self) -> int:
-        """Mean environment steps of one evaluation at full length."""
-        each = [num_frames(one.task.learner.config) for one in self.distributions]
-        return round(sum(each) / len(each))
+    def tasks_per_generation(self) -> int:
+        """How many of them a generation draws."""
+        return self.drawn
 
     @property
     def working_set_bytes(self) -> int:
@@ -109,7 +108,7 @@ class TrainOnTasks:
         return max(working_set(one.task, one.hyperparams, shapes) for one in self.distributions)
 
     @property
-    def programs(self) -> Programs | None:
+    def programs(self) -> Programs | None:  # type: ignore[override]
         """How the meta-parameters behave, if they are programs."""
         return getattr(self.component, "programs", None)
 
@@ -117,32 +116,29 @@ class TrainOnTasks:
         """Return meta-parameters of the component."""
         return self.component.init(key)
 
-    def draw(self, key: jax.Array, index: jax.Array | int) -> Drawn:
+    def draw_task(self, key: jax.Array, index: jax.Array | int) -> Drawn:
         """Return task number `index` of a generation; a distribution recurs after all others."""
         count = len(self.distributions)
         order = jax.random.permutation(key, count)
         own = jax.random.fold_in(key, index)
         return Drawn(order[index % count].astype(jnp.int32), jax.random.key_data(own))
 
-    def frames_of(self, task: Drawn) -> jax.Array:
+    def frames(self, task: Drawn) -> jax.Array:
         """Return the environment steps of an evaluation on a task, [] int32."""
 
-        def frames(one: Distribution, key: jax.Array) -> jax.Array:
+        def steps(one: Distribution, key: jax.Array) -> jax.Array:
             config, length = one.task.learner.config, updates_of(_values(one, key))
             count = config.num_updates if length is None else length
             return jnp.int32(count * config.frames_per_update)
 
-        each = [functools.partial(frames, one) for one in self.distributions]
+        each = [functools.partial(steps, one) for one in self.distributions]
         return jax.lax.switch(task.place, each, task.key)
 
-    def evaluate(
-        self, key: jax.Array, meta_params: MetaParams, task: Drawn | None = None
-    ) -> Evaluation:
-        """Train one agent on a task from `draw`; by default the key decides the task.
+    def evaluate(self, key: jax.Array, meta_params: MetaParams, task: Drawn) -> Evaluation:
+        """Train one agent on a task from `draw_task`.
 
         1 is the score that the hand-written reference has at the full length and without draws.
         """
-        task = self.draw(jax.random.fold_in(key, TASK), 0) if task is None else task
         each = [functools.partial(self._evaluate, one) for one in self.distributions]
         return jax.lax.switch(task.place, each, key, meta_params, task.key)
 

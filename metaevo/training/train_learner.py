@@ -1,7 +1,7 @@
 """The meta-problem: train a learner with a learned part; the fitness is how well it learns.
 
 problem = TrainLearner(task, hyperparams, component, FitnessConfig())
-problem.evaluate(key, meta_params)       # trains one agent from scratch
+problem.evaluate(key, meta_params, 0)    # trains one agent from scratch
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ import numpy as np
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Evaluation, MetaParams, Programs
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
-from purerl.types import EnvParams, Hyperparams, Learner, TrainResult
+from purerl.types import EnvParams, Hyperparams, Learner, PyTree, TrainResult
 
 
 class Task(NamedTuple):
@@ -41,18 +41,13 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrainLearner:
-    """Conforms to `metaevo.evolution.problem.MetaProblem`."""
+class TrainLearner(MetaProblem):
+    """A learner on one task."""
 
     task: Task
     hyperparams: Hyperparams
     component: Component | Evolved
     fitness: FitnessConfig
-
-    @property
-    def frames(self) -> int:
-        """Environment steps of one evaluation."""
-        return num_frames(self.task.learner.config)
 
     @property
     def working_set_bytes(self) -> int:
@@ -61,7 +56,7 @@ class TrainLearner:
         return working_set(self.task, self.hyperparams, meta_params)
 
     @property
-    def programs(self) -> Programs | None:
+    def programs(self) -> Programs | None:  # type: ignore[override]
         """How the meta-parameters behave, if they are programs."""
         return getattr(self.component, "programs", None)
 
@@ -69,7 +64,11 @@ class TrainLearner:
         """Return meta-parameters of the component."""
         return self.component.init(key)
 
-    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+    def frames(self, task: PyTree) -> int:
+        """Return the environment steps of one evaluation."""
+        return num_frames(self.task.learner.config)
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams, task: PyTree) -> Evaluation:
         """Train one agent with these meta-parameters."""
         key = jax.random.fold_in(key, 0)
         result = train(self.task, key, self.hyperparams, meta_params)

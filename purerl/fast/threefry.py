@@ -8,7 +8,7 @@ In place of
 On a CPU, JAX compiles every draw to a loop of five rounds with a dozen tiny programs in its body.
 In a scan over environment steps, such loops take longer than the environment, and much of the
 compile time. Use this for small draws only: XLA may duplicate straight-line code in every consumer
-of its result. With it, a population in `metaevo.evolution` (or a network, with jax 0.11) did not
+of its result. With it, a population in `metaevo.evolve` (or a network, with jax 0.11) did not
 compile within minutes.
 """
 

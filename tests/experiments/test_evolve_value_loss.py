@@ -30,9 +30,9 @@ hyperparams: {learning_rate: 0.2, epsilon_start: 0.1}
 component: {hidden_sizes: [4], start: random}
 fitness: {mean_return: 0.0, reward_per_step: 200.0}
 strategy: {population_size: 8, sigma: 0.5, learning_rate_decay: 0.999}
-evolution: {generations: 160, validation_every: 4, validation_seeds: 4, chunk_size: 1}
+evolution: {generations: 160, validation_every: 4, validation_seeds: 4, chunk_size: 1,
+            block_size: 7}
 evaluation: {seeds: 0, tuning_seeds: 2}
-run: {checkpoint_every: 7}
 """
 
 
@@ -88,7 +88,7 @@ def test_a_run_writes_all_files(reference):
 
 def test_a_stopped_and_killed_run_resumes_exactly(place, reference, tmp_path):
     run_dir = tmp_path / "stopped"
-    process = start(place, run_dir, "--evolution.block_seconds", "0.02")
+    process = start(place, run_dir)
     wait_for_generations(process, run_dir, 20)
     # Another process in the same directory is refused, whether it resumes or not.
     refused = start(place, run_dir), start(place, run_dir, new=False)
@@ -105,7 +105,7 @@ def test_a_stopped_and_killed_run_resumes_exactly(place, reference, tmp_path):
     stopped = len(metrics(run_dir))
     assert checkpoints(run_dir)[-1] == f"{stopped:06d}"
 
-    process = start(place, run_dir, "--evolution.block_seconds", "0.02", new=False)
+    process = start(place, run_dir, new=False)
     wait_for_generations(process, run_dir, stopped + 20)
     process.kill()
     finish(process, -signal.SIGKILL)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.evolution.across_tasks import with_worst_for_failed
-from metaevo.evolution.evosax_strategy import ALGORITHMS, EvosaxStrategy
+from metaevo.evolution.evosax import ALGORITHMS, Evosax
+from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import StrategyConfig
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
 from tests.faults.works import ROOT
+from tests.metaevo.toy import Point
 
 HUGE = np.linspace(-3e38, 3e38, 16, dtype=np.float32)
 FAILED = np.arange(16) % 3 == 0
@@ -33,8 +33,8 @@ def test_fitness_for_strategies_and_its_squares_are_finite(fitness):
 
 def huge(name, shaping):
     """A strategy's results after generations of huge, failed and ordinary fitness."""
-    config = StrategyConfig(algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping)
-    strategy = EvosaxStrategy(config, jnp.zeros(16))
+    strategy = Evosax(algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping)
+    strategy = strategy.bind(Point(16))
     state = strategy.init(jax.random.key(0), lambda key: 0.1 * jax.random.normal(key, (16,)))
     generations = [HUGE, jnp.where(FAILED, jnp.nan, HUGE), HUGE * 1e-8, np.arange(16.0)]
     for index, fitness in enumerate(generations):
@@ -84,7 +84,6 @@ EVOLUTION = {
     "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
     "strategy": {"population_size": 4},
     "evolution": {"generations": 3, "validation_seeds": 2},
-    "run": {"checkpoint_every": 1},
 }
 
 

@@ -27,7 +27,7 @@ MIDDLE, END = 50, 100
 BOUNDS = {"open files": 0, "threads": 0, "live arrays": 0, "objects": 15, "blocks": 500}
 """how much more there may be at the end: caches of Python and JAX still fill (about 240 blocks)"""
 ARGUMENTS = {
-    "evolution": ("--evolution.generations=200", "--run.checkpoint_every=2"),
+    "evolution": ("--evolution.generations=200", "--evolution.block_size=2"),
     "train": ("--seeds=2", "--train.total_timesteps=6000", "--run.checkpoint_seconds=0"),
 }
 

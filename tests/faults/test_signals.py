@@ -105,7 +105,7 @@ def test_a_signal_at_any_moment_saves_everything(name, looks, tmp_path, monkeypa
 
     monkeypatch.setattr(lifecycle, "StopOnSignal", Stop)
     work, run_dir = WORKS[name], tmp_path / "run"
-    seldom = {"short": "--run.checkpoint_every=50", "train": "--run.checkpoint_seconds=1000"}
+    seldom = {"short": "--evolution.block_size=50", "train": "--run.checkpoint_seconds=1000"}
     argv = [*work.command(run_dir)[4:], seldom[name]]
     if name == "short":
         code = evolve_script.main(argv, component="value_loss", description=None)

@@ -24,11 +24,11 @@ train: {total_timesteps: 400, num_steps: 50}
 component: {form: additive, hidden_sizes: [4], inputs: [error], start: squared}
 fitness: {mean_return: 0.0, reward_per_step: 400.0}
 strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 0.05}
-evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8, block_seconds: 0.02,
+evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8,
             chunk_size: 8, generations: 400}
 evaluation: {seeds: 16, sampler: grid, space: {learning_rate: [0.2, 0.5]},
              tuning_seeds: 4}
-run: {checkpoint_every: 5, keep_checkpoints: 12}
+run: {keep_checkpoints: 12}
 """
 SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
 TRAIN = """
@@ -52,10 +52,8 @@ opponent: {names: [lola, naive]}
 game: {steps: 50}
 policy: {hidden: 8}
 strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
-evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8,
-            block_seconds: 0.02}
+evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8}
 evaluation: {seeds: 0}
-run: {checkpoint_every: 5}
 """
 CHEAP_TALK = """
 study: cheap_talk
@@ -63,9 +61,8 @@ channel: {hidden_sizes: [8]}
 train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
         hidden_sizes: [8]}
 strategy: {population_size: 16, sigma: 0.1}
-evolution: {generations: 60, validation_every: 10, validation_seeds: 4, block_seconds: 0.02}
+evolution: {generations: 60, validation_every: 10, validation_seeds: 4}
 evaluation: {seeds: 0}
-run: {checkpoint_every: 5}
 """
 
 PROGRAMS = """
@@ -74,9 +71,8 @@ train: {total_timesteps: 400, num_steps: 50}
 component: {gives: slope, inputs: [error], length: 8, depth: 4, operations: [add, multiply, tanh]}
 fitness: {mean_return: 0.0, reward_per_step: 400.0}
 strategy: {algorithm: genetic_programming, population_size: 16}
-evolution: {generations: 60, validation_every: 10, validation_seeds: 8, block_seconds: 0.02}
+evolution: {generations: 60, validation_every: 10, validation_seeds: 8}
 evaluation: {seeds: 0}
-run: {checkpoint_every: 5}
 """
 
 

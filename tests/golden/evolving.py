@@ -15,8 +15,7 @@ import numpy as np
 from metaevo.comparison.comparison import Variant
 from metaevo.comparison.protocol import comparison_of
 from metaevo.config import from_dict
-from metaevo.evolution.blocks import records_of, run_generations
-from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.loop import Evolution
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
@@ -39,10 +38,10 @@ def evolve(case: Case) -> tuple[Records, Any]:
     """Evolve in memory; return the records of all generations, and the result."""
     study, settings = _study_of(case)
     problem = study.problem(_scales(case))
-    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=settings.run.seed)
+    evolution = Evolution(problem, settings.strategy.build(), settings.evolution)
     records: Records = []
-    for block in run_generations(evolution, evolution.start(), keep_chunks=True):
-        records += records_of(block, records[-1]["frames"] if records else 0)
+    for block in evolution.blocks(evolution.start(settings.run.seed), keep_chunks=True):
+        records += block.records
     return records, jax.device_get(evolution.result(block.state))
 
 
@@ -162,11 +161,11 @@ def _study_of(case: Case) -> tuple[LearnerStudy, EvolveSettings]:
         "component": own,
         "strategy": case.get("strategy", {}),
         "evolution": {
-            **given, "chunk_size": case["chunk_size"],
+            **given, "block_size": 1, "chunk_size": case["chunk_size"],
             "num_devices": case["devices"] if given else None,
         },
         "evaluation": {"seeds": 0},
-        "run": {"seed": case["seed"], "checkpoint_every": 1},
+        "run": {"seed": case["seed"]},
     }  # fmt: skip
     settings = from_dict(experiment_class(raw, None), raw)
     return LearnerStudy(settings), settings

@@ -4,7 +4,7 @@ import signal
 
 from metaevo.commands.evolve import main
 from metaevo.config import from_dict
-from metaevo.evolution import blocks
+from metaevo.evolution import hosts
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
@@ -32,11 +32,8 @@ def stop_after(monkeypatch, looks):
     """Stop an evolution as SIGTERM would, when so many blocks have begun."""
     seen = []
 
-    def in_lockstep(length, stop):
-        seen.append(length)
-        if len(seen) <= looks:
-            return length
-        stop.requested = signal.SIGTERM
-        return 0
+    def agree_to_stop(requested):
+        seen.append(requested)
+        return requested if len(seen) < looks else signal.SIGTERM
 
-    monkeypatch.setattr(blocks, "in_lockstep", in_lockstep)
+    monkeypatch.setattr(hosts, "agree_to_stop", agree_to_stop)

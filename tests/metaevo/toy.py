@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import value_loss
-from metaevo.evolution.across_tasks import with_worst_for_failed
-from metaevo.evolution.evolution import Evolution, EvolutionConfig
-from metaevo.evolution.evosax_strategy import EvosaxStrategy
-from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution import devices
+from metaevo.evolution.evosax import Evosax
+from metaevo.evolution.fitness import with_worst_for_failed
+from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.train_learner import Task, TrainLearner
 from purerl import envs, ppo
@@ -28,10 +28,11 @@ TINY = ppo.Config(
 )
 
 
-class Quadratic:
+class Quadratic(MetaProblem):
     """Fitness is 10 minus the squared distance from OPTIMUM, plus noise; counts its traces."""
 
-    frames = 3
+    def frames(self, task):
+        return 3
 
     def __init__(self, noise=0.0, spread=0.1):
         self.noise, self.spread, self.traces = noise, spread, 0
@@ -40,7 +41,7 @@ class Quadratic:
         x = self.spread * jax.random.normal(key, (4,))
         return {"weights": x[:3], "bias": x[3]}
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         self.traces += 1
         error = jnp.append(meta_params["weights"], meta_params["bias"]) - OPTIMUM
         fitness = 10.0 - jnp.sum(error * error) + self.noise * jax.random.normal(key)
@@ -50,7 +51,7 @@ class Quadratic:
 class KeyOnly(Quadratic):
     """Fitness is luck: the same for all candidates that share a key."""
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         luck = jax.random.uniform(key)
         return Evaluation(luck, {"luck": luck, "luck_squared": luck * luck})
 
@@ -58,9 +59,9 @@ class KeyOnly(Quadratic):
 class Failing(Quadratic):
     """Every other key fails, for every candidate."""
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         failed = jax.random.uniform(key) < 0.5
-        fitness = super().evaluate(key, meta_params).fitness
+        fitness = super().evaluate(key, meta_params, task).fitness
         return Evaluation(
             jnp.where(failed, jnp.nan, fitness), {"failed": failed.astype(jnp.float32)}
         )
@@ -76,20 +77,33 @@ def distance(meta_params):
     return float(np.linalg.norm(vector(meta_params) - OPTIMUM))
 
 
-def evolution(problem=None, config=None, *, seed=0, **strategy):
+def evolution(problem=None, config=None, **strategy):
     """Evolution with a small population and no validation unless asked for."""
     strategy = {"population_size": 16, "sigma": 0.3, "learning_rate": 0.1} | strategy
-    config = {"validation_seeds": 0} | (config or {})
-    return Evolution(
-        problem or Quadratic(), StrategyConfig(**strategy), EvolutionConfig(**config), seed=seed
-    )
+    config = {"validation_seeds": 0, "block_size": 64} | (config or {})
+    return Evolution(problem or Quadratic(), Evosax(**strategy), EvolutionConfig(**config))
+
+
+def begun(evolution, seed=0, strategy=None):
+    """The state before generation 0, replicated over the devices."""
+    return devices.replicate(evolution.start(seed, strategy), evolution.num_devices)
+
+
+def search(state):
+    """The state of the strategy, one copy."""
+    return devices.first(state).search
+
+
+def best(evolution, state):
+    """What the strategy would choose now."""
+    return evolution.strategy.bind(evolution.problem).best(search(state))
 
 
 def run(evolution, *blocks, state=None):
     """Run blocks (from the start); the final state, and the metrics of all generations."""
-    state, parts = evolution.init() if state is None else state, []
+    state, parts = begun(evolution) if state is None else state, []
     for length in blocks:
-        state, metrics = evolution.run_block(state, length)
+        state, metrics = evolution.run(state, length)
         parts.append(metrics)
     metrics = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     return state, metrics
@@ -107,12 +121,22 @@ TARGET = np.linspace(-1.0, 1.0, 16, dtype=np.float32)
 MODES = {"normal": 0, "tied": 1, "all failed": 2, "some failed": 3}
 
 
+class Point(MetaProblem):
+    """A search space of vectors."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def init(self, key):
+        return jnp.zeros(self.size)
+
+
 class Stepper:
     """One algorithm with a compiled generation, in which the fitness can be tampered with."""
 
     def __init__(self, name):
         settings = {"num_generations": 64} if name == "DiffusionEvolution" else {}
-        config = StrategyConfig(
+        strategy = Evosax(
             algorithm=name,
             population_size=16,
             sigma=0.3,
@@ -120,7 +144,7 @@ class Stepper:
             sigma_decay=0.9,
             settings=settings,
         )
-        self.strategy = EvosaxStrategy(config, jnp.zeros(16))
+        self.strategy = strategy.bind(Point(16))
         self.best = jax.jit(self.strategy.best)
 
         def init(key):

@@ -14,7 +14,7 @@ from experiments.benchmarks.tasks import WORK, Trainee, make_learner, make_probl
 from metaevo.components import registry
 from metaevo.config import merge
 from metaevo.evolution import devices
-from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import bytes_per_evaluation
 from purerl import dqn, envs, ppo, q_learning
 from purerl.parts import losses

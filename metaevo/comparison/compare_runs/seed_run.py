@@ -33,7 +33,7 @@ SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
 """Last parts of config keys that select the random seed."""
 BOOKKEEPING = (
     "run.", "resolved.", "evolution.chunk_size", "evolution.num_devices",
-    "evolution.block_seconds", "environment.started", "environment.command_line",
+    "evolution.block_size", "environment.started", "environment.command_line",
     "environment.git", "environment.devices", "environment.python", "environment.jax",
     "environment.flax", "environment.optax", "environment.evosax", "environment.gymnax",
     "environment.numpy",

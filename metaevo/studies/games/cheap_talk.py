@@ -19,7 +19,7 @@ import numpy as np
 from metaevo.config import to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import specialised
-from metaevo.evolution.problem import TASK, Evaluation
+from metaevo.evolution.problem import TASK, Evaluation, MetaProblem
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots, plots
 from metaevo.studies.games import victims
@@ -43,7 +43,7 @@ from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
-from purerl.types import EpisodeSums, Hyperparams
+from purerl.types import EpisodeSums, Hyperparams, PyTree
 
 PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
@@ -65,7 +65,7 @@ SCORES = ScoresFormat(
 )
 
 
-class CheapTalk:
+class CheapTalk(MetaProblem):
     """A `MetaProblem`: train a victim that hears a candidate."""
 
     """False, because actions are sampled"""
@@ -78,28 +78,35 @@ class CheapTalk:
         """
         self.task = victims.make_task(settings, victims.trained_victim(settings))
         self.hyperparams, self.messenger = settings.hyperparams, settings.channel.messenger
-        self.frames = num_frames(settings.train)
-        self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
         params = self.task.env_params.env
         (self.obs_size,) = self.task.learner.env.env.observation_space(params).shape
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
         self.sample = victims.read_sample(settings)
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that training one victim walks over."""
+        return working_set(self.task, self.hyperparams, None)
+
+    def frames(self, task: PyTree) -> int:
+        """Return the environment steps of one victim."""
+        return num_frames(self.task.learner.config)
 
     def init(self, key: jax.Array) -> Weights:
         """Draw the weights of a channel."""
         weights: Weights = self.messenger.init(key, jnp.zeros(self.obs_size))
         return weights
 
-    def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
+    def evaluate(self, key: jax.Array, meta_params: Weights, task: PyTree) -> Evaluation:
         """Train one victim from scratch, with parameters drawn from `sample`."""
-        task, hyperparams = victims.with_channel(self.task, meta_params), self.hyperparams
+        own, hyperparams = victims.with_channel(self.task, meta_params), self.hyperparams
         if self.sample:
             values = sampling.draw_all(self.sample, jax.random.fold_in(key, TASK))
             changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
             hyperparams = with_changes(hyperparams, changes)
-            params = task.env_params.replace(env=with_drawn(task.env_params.env, values))
-            task = task._replace(env_params=params)
-        result = train(task, key, hyperparams, None)
+            params = own.env_params.replace(env=with_drawn(own.env_params.env, values))
+            own = own._replace(env_params=params)
+        result = train(own, key, hyperparams, None)
         victim = fitness_of(self.fitness, self.task, result)
         metrics = {f"victim_{name}": value for name, value in measures(result.episodes).items()}
         metrics["victim_last_quarter"] = victims.last_quarter(result.episodes)

@@ -19,7 +19,7 @@ from metaevo.components.players import Opponent, Weights
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.reports.game_plots import Line, Reach
@@ -30,27 +30,36 @@ from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
 from metaevo.studies.study import CAPTION, subtitle
 from purerl import opponents
 from purerl.games import LOGITS, values
+from purerl.types import PyTree
 
 SHOWN = (1, 3, 10, 100)
 """Joint moves to examine."""
 EPISODES, RIVALS = 64, 256
 
 
-class Shaping:
+class Shaping(MetaProblem):
     """A `MetaProblem`: play one meta-episode with a candidate against a random opponent."""
 
     def __init__(self, settings: ShapingSettings, met: Sequence[Opponent]):
         """Bind the opponents, of which each meta-episode draws one."""
-        self.game, self.frames = settings.game.game, settings.game.steps
+        self.game, self.steps = settings.game.game, settings.game.steps
         self.met, self.rate = list(met), settings.opponent.learning_rate
         self.hidden = settings.policy.hidden
-        self.working_set_bytes = 4 * (3 * LOGITS * self.hidden + 256)
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that one meta-episode walks over."""
+        return 4 * (3 * LOGITS * self.hidden + 256)
+
+    def frames(self, task: PyTree) -> int:
+        """Return the joint moves of a meta-episode."""
+        return self.steps
 
     def init(self, key: jax.Array) -> Weights:
         """Draw a meta-policy."""
         return players.init_weights(key, self.hidden)
 
-    def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
+    def evaluate(self, key: jax.Array, meta_params: Weights, task: PyTree) -> Evaluation:
         """Play a meta-episode."""
         start_key, who_key = jax.random.split(key)
         met = [each.player for each in self.met]
@@ -61,7 +70,7 @@ class Shaping:
             opponents.one_of(met, who) if len(met) > 1 else met[0],
             opponents.draw_start(start_key),
             rates=(self.rate, self.rate),
-            steps=self.frames,
+            steps=self.steps,
         )
         metrics: PlainDict = {"opponent": jnp.mean(episode.other)}
         return Evaluation(jnp.mean(episode.own), metrics)
@@ -122,7 +131,7 @@ class ShapingStudy(GameStudy):
                 f"opponent.names: {', '.join(settings.opponent.all)} has no gradient to follow and "
                 "never changes: at least one opponent must learn, such as naive or lola"
             )
-        check_evolution(self.problem({}), settings.strategy, settings.evolution)
+        check_evolution(self.problem({}), settings.strategy.build(), settings.evolution)
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy the meta-policies of other runs and the user's own players."""

@@ -13,7 +13,7 @@ from metaevo.components.formula import HAND_WRITTEN
 from metaevo.components.program_text import compiled, text
 from metaevo.config import ConfigError
 from metaevo.evolution import growth, postfix
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from purerl import envs, ppo, q_learning
 from purerl.types import Context

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import pytest
 
 import metaevo
@@ -10,8 +9,7 @@ from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
 from metaevo.components import learners, players
 from metaevo.config import ConfigError, code
-from metaevo.evolution import strategies
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import registry
 from metaevo.training.task import TaskConfig, make_environment
@@ -27,7 +25,7 @@ class Still:
 
 
 def find_strategy(name):
-    strategies.checked(StrategyConfig(algorithm=name, population_size=4), jnp.zeros(3))
+    StrategyConfig(algorithm=name, population_size=4).build()
 
 
 KINDS = {

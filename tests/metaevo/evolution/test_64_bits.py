@@ -10,10 +10,10 @@ PROGRAM = """
 import jax, jax.numpy as jnp
 import metaevo
 
-class Quadratic:
+class Quadratic(metaevo.MetaProblem):
     def init(self, key):
         return jax.random.normal(key, (3,))
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 
 assert jax.config.jax_enable_x64
@@ -30,7 +30,6 @@ for algorithm in ("Open_ES", "SNES", "CMA_ES", "SimpleGA"):
 
 
 @pytest.mark.long
-@pytest.mark.xfail(strict=True, reason="Corrections: in 64-bit mode evolve ends in a TypeError")
 def test_every_kind_of_strategy_evolves_with_64_bits_or_refuses_them():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600,

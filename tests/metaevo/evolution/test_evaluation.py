@@ -9,13 +9,13 @@ from evosax.algorithms import CMA_ES
 import metaevo
 
 
-class Noisy:
+class Noisy(metaevo.MetaProblem):
     """Minus the squared distance from one, with noise of the key; fails below -5."""
 
     def init(self, key):
         return {"x": jax.random.normal(key, (3,)), "y": jnp.zeros(())}
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         x, noise = meta_params["x"], jax.random.normal(key)
         error = jnp.sum((x - 1.0) ** 2) + meta_params["y"] ** 2
         fitness = jnp.where(x[0] < -5.0, jnp.nan, 0.01 * noise - error)
@@ -37,7 +37,7 @@ def test_it_agrees_with_one_by_one(count):
     for row in range(count):
         alone = {name: leaf[row] for name, leaf in given.items()}
         for column, key in enumerate(KEYS):
-            expected = PROBLEM.evaluate(key, alone)
+            expected = PROBLEM.evaluate(key, alone, 0)
             assert found.scores[row, column] == pytest.approx(float(expected.fitness), rel=1e-5)
             assert found.metrics["noise"][row, column] == expected.metrics["noise"]
     np.testing.assert_allclose(found.fitness, found.scores.mean(1))
@@ -64,9 +64,9 @@ def test_a_problem_is_compiled_once():
     traces = []
 
     class Counted(Noisy):
-        def evaluate(self, key, meta_params):
+        def evaluate(self, key, meta_params, task):
             traces.append(key)
-            return super().evaluate(key, meta_params)
+            return super().evaluate(key, meta_params, task)
 
     problem = Counted()
     metaevo.evaluate(problem, candidates(8), KEYS)

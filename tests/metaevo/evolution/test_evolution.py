@@ -15,10 +15,13 @@ from tests.metaevo.toy import (
     KeyOnly,
     Quadratic,
     assert_same,
+    begun,
+    best,
     distance,
     evolution,
     ppo_problem,
     run,
+    search,
 )
 
 # Generations and settings with which each algorithm comes close from a distance of 1.2.
@@ -56,28 +59,28 @@ def validated():
 def test_the_result_is_the_mean(validated):
     this = validated
     state, _ = run(this, 3)
-    assert_same(this.result(state), this.strategy.best(devices.first(state).strategy))
+    assert_same(this.result(state), best(this, state))
     flat = np.append(this.result(state)["weights"], this.result(state)["bias"])
-    assert sorted(flat) == sorted(np.asarray(devices.first(state).strategy.mean))
+    assert sorted(flat) == sorted(np.asarray(search(state).mean))
 
 
 def test_without_a_mean_the_result_is_the_best_validated():
     config = {"validation_seeds": 4, "validation_every": 1}
     this = evolution(Quadratic(0.5), config, algorithm="SimpleGA", sigma=1.0)
     state, metrics = run(this, 12)
-    best = np.nanmax(metrics["fitness_of_mean"])
+    highest = np.nanmax(metrics["fitness_of_mean"])
     noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 4))
     expected = 10 - distance(this.result(state)) ** 2 + 0.5 * float(noise.mean())
-    assert best == pytest.approx(expected, abs=1e-4)
-    last = this.strategy.best(devices.first(state).strategy)
+    assert highest == pytest.approx(expected, abs=1e-4)
+    last = best(this, state)
     assert distance(this.result(state)) < distance(last)
 
 
 def test_validation_evaluates_the_mean_on_its_own_keys(validated):
     this = validated
-    state = this.init()
-    mean = jax.device_get(this.strategy.best(devices.first(state).strategy))
-    _, metrics = this.run_block(state, 1)
+    state = begun(this)
+    mean = jax.device_get(best(this, state))
+    _, metrics = this.run(state, 1)
     noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 5))
     expected = 10 - distance(mean) ** 2 + float(noise.mean())
     assert metrics["fitness_of_mean"][0] == pytest.approx(expected, abs=1e-4)
@@ -94,16 +97,22 @@ def test_the_last_generation_is_always_validated(name, compilations):
     assert validated.tolist() == [*first, 5, 6]
     more = evolution(this.problem, {**config, "generations": 9}, algorithm=name)
     before = compilations()
-    more._programs.append(this.program)
+    more._program = this.compiled()
     _, metrics = run(more, 2, state=state)
     assert compilations() == before
     assert np.isfinite(metrics["fitness_of_mean"]).tolist() == [False, True]
-    assert [this.frames(n) - this.frames(n - 1) for n in (6, 7)] == [3 * (16 + 4)] * 2
-    one = evolution(Quadratic(), {**config, "generations": 1}, algorithm=name)
-    assert one.frames(1) == 3 * (16 + 4 * len(first))
-    for generations in range(8):
-        validations = sum(each < generations for each in validated)
-        assert this.frames(generations) == 3 * (generations * 16 + validations * 4)
+
+
+def test_records_count_all_environment_steps():
+    config = {"validation_seeds": 4, "validation_every": 5, "generations": 7, "block_size": 3}
+    this = evolution(Quadratic(0.1), config)
+    blocks = list(this.blocks(this.start(0), frames=10))
+    assert [each.done for each in blocks] == [0, 3, 6, 7]
+    records = [record for block in blocks for record in block.records]
+    assert [each["generation"] for each in records] == list(range(7))
+    for generation, record in enumerate(records):
+        validations = sum(each <= generation for each in (0, 5, 6))
+        assert record["frames"] == 10 + 3 * ((generation + 1) * 16 + validations * 4)
 
 
 # --- Keys ---------------------------------------------------------------------------------------
@@ -113,7 +122,7 @@ def test_candidates_share_their_keys():
     this = evolution(KeyOnly(), {"seeds_per_candidate": 3})
     state, metrics = run(this, 6)
     assert metrics["tied"].all()
-    assert_same(this.result(state), this.result(this.init()))  # a tie teaches nothing
+    assert_same(this.result(state), this.result(begun(this)))  # a tie teaches nothing
     assert len(set(metrics["fitness_mean"])) == 6  # each generation has keys of its own
     variance = metrics["luck_squared"] - metrics["luck"] ** 2
     assert (variance > 1e-4).all()  # and each of a candidate's agents too
@@ -154,8 +163,8 @@ def test_a_candidate_fails_with_any_of_its_agents():
 class HalfFailing(Quadratic):
     """Candidates with a negative first weight fail."""
 
-    def evaluate(self, key, meta_params):
-        evaluation = super().evaluate(key, meta_params)
+    def evaluate(self, key, meta_params, task):
+        evaluation = super().evaluate(key, meta_params, task)
         fitness = jnp.where(meta_params["weights"][0] < 0, jnp.nan, evaluation.fitness)
         return evaluation._replace(fitness=fitness)
 
@@ -179,12 +188,13 @@ def test_failed_candidates_are_counted_and_avoided(half_failing):
 @pytest.mark.long
 def test_quantiles_leave_out_failed_candidates(half_failing):
     this = half_failing
-    state = this.start()
+    state = this.start(0)
     _, metrics = run(this, 1)
-    key = jax.random.fold_in(key_for(this.traced.seed, Purpose.EVOLUTION), 0)
-    population, _ = this.strategy.ask(jax.random.split(key, 3)[0], state.strategy)
-    evaluate = jax.vmap(this.problem.evaluate, in_axes=(None, 0))
-    fitness = np.asarray(evaluate(key, population).fitness)
+    key = jax.random.fold_in(key_for(0, Purpose.EVOLUTION), 0)
+    strategy = this.strategy.bind(this.problem)
+    population, _ = strategy.ask(jax.random.split(key, 3)[0], state.search)
+    evaluate = jax.vmap(this.problem.evaluate, in_axes=(None, 0, None))
+    fitness = np.asarray(evaluate(key, population, 0).fitness)
     assert np.isnan(fitness).sum() == metrics["diverged"][0] > 0
     kept = fitness[~np.isnan(fitness)]
     for name, quantile in (("fitness_low", 0.1), ("fitness_high", 0.9)):
@@ -197,7 +207,7 @@ def test_quantiles_leave_out_failed_candidates(half_failing):
 
 def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
     this = validated
-    start, again = this.init(), this.init()
+    start, again = begun(this), begun(this)
     whole, metrics = run(this, 8, state=start)
     traces, compiled = this.problem.traces, compilations()
     assert traces > 0
@@ -288,14 +298,15 @@ def test_other_step_sizes_and_seeds_do_not_recompile(name):
     run(first, 3)
     traces = problem.traces
     steps = {"sigma": 0.17, "learning_rate": 0.23}
-    fresh = evolution(Quadratic(noise=0.5), seed=5, algorithm=name, **steps, **decay)
-    state, metrics = run(first.with_settings(5, fresh.strategy_config), 3)
+    other = replace(first.strategy, **steps)
+    state, metrics = run(first, 3, state=begun(first, 5, other))
     assert problem.traces == traces
-    expected_state, expected = run(fresh, 3)
+    fresh = evolution(Quadratic(noise=0.5), algorithm=name, **steps, **decay)
+    expected_state, expected = run(fresh, 3, state=begun(fresh, 5))
     assert_same(metrics, expected)
     assert_same(devices.first(state), devices.first(expected_state))
-    with pytest.raises(ValueError, match="only sigma and learning_rate"):
-        first.with_settings(5, evolution(algorithm=name, population_size=8).strategy_config)
+    with pytest.raises(ValueError, match="only traced numbers"):
+        first.start(5, evolution(algorithm=name, population_size=8).strategy)
 
 
 @pytest.mark.parametrize(("num_devices", "agents"), [(1, 30), (4, 8)])
@@ -304,14 +315,6 @@ def test_a_chunk_has_no_more_agents_than_a_device_evaluates(num_devices, agents)
     assert this.chunk_size == agents
     assert this.layout.candidate_rows == agents * num_devices
     assert layout_evolution(num_devices, 2).chunk_size == 2
-
-
-def test_another_chunk_size_keeps_seed_and_step_sizes():
-    first = evolution(config={"chunk_size": 4})
-    changed = first.with_settings(5, replace(first.strategy_config, sigma=0.17, learning_rate=0.23))
-    smaller = changed.with_chunk_size(2)
-    assert smaller.chunk_size == 2
-    assert smaller.traced == changed.traced != first.traced
 
 
 @pytest.mark.parametrize(

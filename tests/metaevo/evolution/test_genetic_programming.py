@@ -10,23 +10,23 @@ import pytest
 from metaevo.components import interpreter
 from metaevo.components.program_text import text
 from metaevo.config import ConfigError, files
-from metaevo.evolution import genetic_programming as gp
-from metaevo.evolution import growth, postfix, strategies
+from metaevo.evolution import genetic as gp
+from metaevo.evolution import growth, postfix
 from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import Evaluation, Programs
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.problem import Evaluation, MetaProblem, Programs
+from metaevo.evolution.settings import StrategyConfig
 from metaevo.reports import plots
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import strategy_results
-from tests.metaevo.toy import Quadratic, assert_same, evolution, run
+from tests.metaevo.toy import Quadratic, assert_same, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
 LENGTH, DEPTH = 12, 5
 POINTS = np.linspace(-2, 2, 16).astype(np.float32)
 
 
-class Regression:
+class Regression(MetaProblem):
     """Find a function of x; every key adds the same noise to all, and some to each."""
 
     def __init__(self, noise=0.0):
@@ -47,7 +47,7 @@ class Regression:
         program = meta_params["codes"][0], meta_params["constants"][0]
         return interpreter.evaluate(OPERATIONS, program, [x])
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         common_key, own_key = jax.random.split(key)
         y = POINTS**2 * 0.5 + jnp.tanh(POINTS)
         error = self.outputs(meta_params, POINTS) - y
@@ -58,10 +58,9 @@ class Regression:
 
 @pytest.fixture(scope="module")
 def this():
-    config = {"generations": 40, "num_devices": 1}
-    return evolution(
-        Regression(noise=0.02), config, algorithm=gp.NAME, population_size=64, sigma=0.1
-    )
+    config = EvolutionConfig(generations=40, num_devices=1, validation_seeds=0, block_size=40)
+    strategy = gp.GeneticProgramming(population_size=64, sigma=0.1)
+    return Evolution(Regression(noise=0.02), strategy, config)
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +71,12 @@ def ended(this):
 @pytest.mark.long
 def test_it_finds_a_function_despite_noise(this, ended):
     """It is better than all but a thousandth of random programs."""
-    clean = jax.jit(jax.vmap(Regression().evaluate, in_axes=(None, 0)))
+    clean = jax.jit(jax.vmap(Regression().evaluate, in_axes=(None, 0, None)))
     drawn = jax.vmap(this.problem.init)(jax.random.split(jax.random.key(1), 64 * 40 - 1))
     found = jax.tree.map(lambda *each: jnp.append(*each, axis=0), drawn, one(this.result(ended)))
-    fitness = np.asarray(clean(jax.random.key(0), found).fitness)
+    fitness = np.asarray(clean(jax.random.key(0), found, 0).fitness)
     assert np.mean(fitness[:-1] >= fitness[-1]) < 1e-3, fitness[-1]
-    assert ended.strategy.noise[0] == pytest.approx(0.02, rel=0.5)  # not 0.2, as all have
+    assert ended.search.noise[0] == pytest.approx(0.02, rel=0.5)  # not 0.2, as all have
 
 
 def one(tree):
@@ -115,8 +114,7 @@ def test_the_report_shows_the_front(tmp_path):
 @pytest.fixture(scope="module")
 def small():
     """Compiled methods for 4 survivors of 16 programs."""
-    config = StrategyConfig(gp.NAME, population_size=16, settings={"survivors": 4})
-    strategy = strategies.make(config, None, Regression())
+    strategy = gp.GeneticProgramming(population_size=16, survivors=4).bind(Regression())
 
     def told(fitness, population, state):
         return strategy.tell(jax.random.key(1), population, Evaluation(fitness, {}), state)
@@ -218,7 +216,7 @@ def test_twins_have_the_same_codes():
 @pytest.mark.parametrize(
     ("changed", "problem", "message"),
     [
-        ({}, Quadratic(), "'genetic_programming': varies programs only; needs evolve: program"),
+        ({}, Quadratic(), "genetic_programming varies programs only; needs evolve: program"),
         ({"population_size": 4}, Regression(), "population_size = 4: .* at least 8"),
         ({"settings": {"elites": 4}}, Regression(), "'elites'; allowed: survivors, tournament"),
         ({"settings": {"survivors": 64}}, Regression(), "survivors = 64: .* from 1 to 63"),
@@ -229,5 +227,5 @@ def test_twins_have_the_same_codes():
 def test_invalid_settings_are_refused_before_compilation(changed, problem, message):
     config = StrategyConfig(**{"algorithm": gp.NAME, "population_size": 64} | changed)
     with pytest.raises(ConfigError, match=message) as raised:
-        check_evolution(problem, config, EvolutionConfig())
+        check_evolution(problem, config.build(), EvolutionConfig())
     assert "\n" not in str(raised.value)

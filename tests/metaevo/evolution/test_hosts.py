@@ -2,7 +2,6 @@
 
 import signal
 import socket
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.evolution import hosts
-from metaevo.evolution.blocks import in_lockstep
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
 SLURM = {
@@ -161,19 +159,15 @@ def test_an_error_in_one_process_is_raised_in_all(others):
             run(lambda: 3)
 
 
-def test_all_processes_follow_the_first_until_one_stops(others):
+def test_all_processes_stop_if_one_should(others):
     answers, _ = others
-    stop = SimpleNamespace(requested=None)
-    answers[:] = [5, None], [7, None]
+    assert hosts.agree_to_stop(None) is None
+    answers[1] = signal.SIGTERM
+    assert hosts.agree_to_stop(None) == signal.SIGTERM
+    assert hosts.agree_to_stop(signal.SIGINT) == signal.SIGINT
 
-    def next_length():
-        return in_lockstep(3, stop)
 
-    assert next_length() == 3
-    assert stop.requested is None
-    answers[:] = [5, None], [7, signal.SIGTERM]
-    assert next_length() == 0
-    assert stop.requested == signal.SIGTERM
-    stop.requested, answers[:] = signal.SIGINT, ([5, None], [7, None])
-    assert next_length() == 0
-    assert stop.requested == signal.SIGINT
+def test_all_processes_use_the_value_of_the_first(others):
+    answers, _ = others
+    answers[:] = 5, 7
+    assert hosts.agree(3) == 3

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import blocks, devices, hosts
-from tests.metaevo.toy import Quadratic, assert_same, evolution, run
+from metaevo.evolution import devices, hosts, memory
+from tests.metaevo.toy import Quadratic, assert_same, begun, evolution, run
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
 
@@ -19,7 +19,7 @@ def failing(chunk_size, message=FULL):
     def fail(*arguments):
         raise jax.errors.JaxRuntimeError(message)
 
-    this._programs.append(fail)
+    this._program, this.bytes_needed = fail, 0
     return this
 
 
@@ -29,15 +29,17 @@ def test_the_memory_estimate_grows_with_the_chunk():
     class Heavy(Quadratic):
         """Every evaluation carries a megabyte."""
 
-        def evaluate(self, key, meta_params):
-            evaluation = super().evaluate(key, meta_params)
+        def evaluate(self, key, meta_params, task):
+            evaluation = super().evaluate(key, meta_params, task)
             carry = jnp.full(2**18, evaluation.fitness)
             carry = jax.lax.fori_loop(0, 9, lambda i, x: x.at[i].add(jnp.sum(x)), carry)
             return evaluation._replace(fitness=carry[0])
 
-    needed = [
-        evolution(Heavy(), {"chunk_size": size, "num_devices": 1}).compile() for size in (1, 4)
-    ]
+    needed = []
+    for size in (1, 4):
+        this = evolution(Heavy(), {"chunk_size": size, "num_devices": 1})
+        this.compiled()
+        needed.append(this.bytes_needed)
     assert needed[0] >= 2**20
     assert needed[1] >= 4 * 2**20
     assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
@@ -45,77 +47,80 @@ def test_the_memory_estimate_grows_with_the_chunk():
 
 @pytest.mark.long
 def test_out_of_memory_halves_the_chunk_and_continues():
-    first = failing(8)
-    start = first.init()
+    this = failing(8)
+    start = begun(this)
     with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
-        this, state, metrics = blocks.run_block(first, start, 3)
+        state, metrics = memory.run(this, start, 3)
     assert this.chunk_size == 4
-    expected_state, expected = run(this, 3)
+    config = {"chunk_size": 4, "num_devices": 2, "seeds_per_candidate": 2}
+    expected_state, expected = run(evolution(Quadratic(0.3), config), 3)
     assert_same(jax.device_get(state), jax.device_get(expected_state))
     assert_same(metrics, expected)
-    again, _, _ = blocks.run_block(this, start, 1)
-    assert again is this
 
 
 def test_one_agent_at_a_time_is_the_end():
     with pytest.raises(ConfigError, match="too little memory for one agent at a time"):
-        blocks.run_block(failing(1), None, 1)
+        memory.run(failing(1), None, 1)
 
 
 def test_other_failures_are_not_hidden():
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        blocks.run_block(failing(8, "INTERNAL: something else"), None, 1)
+        memory.run(failing(8, "INTERNAL: something else"), None, 1)
 
 
 def test_out_of_memory_ends_one_of_several_processes(monkeypatch):
     this = failing(8)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
-        blocks.run_block(this, None, 1)
+        memory.run(this, None, 1)
 
 
 class Sized:
-    """An evolution that needs some bytes, and 100 for every agent at once; counts compilations."""
+    """Work that needs some bytes, and 100 for every agent at once; records its compilations."""
 
-    evaluations, num_devices = 64, 2
+    bytes_needed = None
 
-    def __init__(self, chunk_size, compiled=(), limit=10**9):
-        self.chunk_size, self.compiled, self.limit = chunk_size, list(compiled), limit
+    def __init__(self, chunk_size, limit=10**9):
+        self.chunk_size, self.sizes, self.limit = chunk_size, [], limit
 
-    def compile(self):
-        self.compiled.append(self.chunk_size)
+    def compiled(self):
+        self.sizes.append(self.chunk_size)
         if self.chunk_size > self.limit:
             raise jax.errors.JaxRuntimeError(FULL)
-        return 50 + 100 * self.chunk_size
+        self.bytes_needed = 50 + 100 * self.chunk_size
 
-    def with_chunk_size(self, chunk_size):
-        return Sized(chunk_size, self.compiled, self.limit)
+    def use_chunks_of(self, chunk_size):
+        self.chunk_size = chunk_size
 
 
-@pytest.mark.parametrize(("free", "chunks"), [(3250, [32]), (3249, [32, 16]), (700, [32, 6])])
+@pytest.mark.parametrize(("free", "chunks"), [(3250, [32]), (3249, [32, 28]), (700, [32, 6])])
 def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
     monkeypatch.setattr(devices, "free_bytes", lambda: free)
-    this, needed = blocks.fit(Sized(32))
-    assert this.compiled == chunks
-    assert needed == 50 + 100 * chunks[-1] <= free
+    this = Sized(32)
+    memory.fit(this)
+    assert this.sizes == chunks
+    assert this.bytes_needed == 50 + 100 * chunks[-1] <= free
     assert len(recwarn) == len(chunks) - 1
 
 
 def test_a_given_chunk_is_kept_and_one_agent_is_always_tried(monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda: 100)
+    this = Sized(32)
     with pytest.warns(UserWarning, match="32 agents at once need 3.2 KiB .* 1 would fit"):
-        this, _ = blocks.fit(Sized(32), keep=True)
+        memory.fit(this, keep=True)
     assert this.chunk_size == 32
+    this = Sized(1)
     with pytest.warns(UserWarning, match="one agent at a time needs"):
-        this, _ = blocks.fit(Sized(1))
+        memory.fit(this)
     assert this.chunk_size == 1
 
 
 def test_out_of_memory_while_compiling_halves_too(monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda: 10**9)
+    this = Sized(32, limit=9)
     with pytest.warns(UserWarning, match="going on with"):
-        this, _ = blocks.fit(Sized(32, limit=9))
-    assert this.compiled == [32, 16, 8]
+        memory.fit(this)
+    assert this.sizes == [32, 16, 8]
 
 
 def test_accelerators_report_their_memory(monkeypatch):

@@ -1,6 +1,5 @@
 """Strategies of the user's own: as objects, and as `FILE.py:CLASS`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -9,25 +8,30 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution import strategies
-from metaevo.evolution.strategy import StrategyConfig
-from tests.metaevo.toy import Quadratic, assert_same, distance, evolution, run
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.loop import Evolution
+from metaevo.evolution.settings import StrategyConfig
+from tests.metaevo.toy import Quadratic, assert_same, begun, distance, run
 
 FILE = Path(__file__).parents[3] / "examples" / "random_search.py"
 NAME = f"{FILE}:RandomSearch"
 
 
 def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
-    config = {"validation_seeds": 2, "validation_every": 2, "generations": 30, "num_devices": 1}
-    this = evolution(Quadratic(noise=0.1), config, algorithm=NAME, settings={"shrink": 0.95})
+    config = metaevo.EvolutionConfig(
+        validation_seeds=2, validation_every=2, generations=30, num_devices=1, block_size=30
+    )
+    own = StrategyConfig(
+        algorithm=NAME, population_size=16, sigma=0.3, settings={"shrink": 0.95}
+    ).build()
+    this = Evolution(Quadratic(noise=0.1), own, config)
     state, metrics = run(this, 30)
-    assert distance(this.result(state)) < 0.5 < distance(this.result(this.init()))
+    assert distance(this.result(state)) < 0.5 < distance(this.result(begun(this)))
     assert np.isnan(metrics["fitness_of_mean"][0])  # without a mean, nothing to validate yet
     divided, _ = run(this, 11, 19)
     assert_same(divided, state)
 
 
-@dataclass(frozen=True)
 class Fixed(metaevo.Strategy):
     """Proposes the same numbers in every generation."""
 
@@ -66,7 +70,7 @@ def test_an_object_evolves_in_memory_and_in_a_directory(tmp_path):
 
 
 class Unfinished(metaevo.Strategy):
-    population_size = 4
+    population_size: int = 4
 
 
 class Drifting(Fixed):
@@ -82,25 +86,32 @@ class Deaf(Fixed):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"algorithm": f"{FILE}:dataclass"}, "must be a class that derives from metaevo.Strategy"),
+        ({"algorithm": f"{FILE}:jax"}, "must be a class that derives from metaevo.Strategy"),
         ({"algorithm": NAME, "settings": {"shrnk": 0.5}}, "shrnk"),
-        ({"algorithm": f"{__name__}:Unfinished"}, "has no ask, best, init, tell; derive"),
-        ({"algorithm": f"{__name__}:Drifting"}, "tell returns .*must be"),
-        ({"algorithm": f"{__name__}:Deaf"}, "Deaf'.*tell raises KeyError: 'x'"),
+        (
+            {"algorithm": f"{__name__}:Unfinished"},
+            "Unfinished does not define init, ask, tell",
+        ),
+        ({"algorithm": f"{__name__}:Drifting"}, "Drifting.tell returns .*must be"),
+        ({"algorithm": f"{__name__}:Deaf"}, "Deaf.tell raises KeyError: 'x'"),
     ],
 )
 def test_invalid_strategies_are_refused_before_compilation(changed, message):
+    def check():
+        strategy = StrategyConfig(**{"population_size": 4} | changed).build()
+        check_evolution(Quadratic(), strategy, metaevo.EvolutionConfig())
+
     with pytest.raises(ConfigError, match=message) as raised:
-        strategies.checked(StrategyConfig(**{"population_size": 4} | changed), {"x": jnp.zeros(3)})
+        check()
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (object(), "has no init, ask"),
-        (Fixed, r"Fixed.*must be an object, such as Fixed\(\)"),
-        (Fixed(population_size=None), "Fixed.*has no population_size"),
+        (object(), "must be an object that derives from metaevo.Strategy"),
+        (Fixed, r"Fixed.*must be an object .*such as Fixed\(\)"),
+        (Fixed(population_size=None), "population_size = .*must be an integer"),
         (Deaf(), "Deaf.*tell raises KeyError"),
     ],
 )

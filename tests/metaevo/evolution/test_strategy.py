@@ -11,17 +11,12 @@ import pytest
 from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
-from metaevo.evolution import strategies
-from metaevo.evolution.across_tasks import with_worst_for_failed
-from metaevo.evolution.evosax_strategy import (
-    ALGORITHMS,
-    UNPICKLING,
-    UNSUITABLE,
-    EvosaxStrategy,
-)
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, UNSUITABLE, Evosax
+from metaevo.evolution.fitness import with_worst_for_failed
+from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import StrategyConfig
-from tests.metaevo.toy import TARGET, assert_same, stepper
+from tests.metaevo.toy import TARGET, Point, assert_same, stepper
 
 IMPROVING = (
     "Open_ES", "PGPE", "SNES", "CR_FM_NES", "Sep_CMA_ES", "SimpleGA", "CMA_ES", "DES",
@@ -71,7 +66,7 @@ def test_ties_do_not_change_the_strategy(name, mode):
     np.testing.assert_array_equal(this.best(after), this.best(before))
     assert int(after.generation_counter) == 3
     assert counts(after) == [3] * len(counts(after))  # schedules go on counting
-    if hasattr(this.strategy.algorithm, "std_schedule"):
+    if hasattr(this.strategy.core, "std_schedule"):
         np.testing.assert_allclose(after.std, 0.3 * 0.9**3, rtol=1e-6)
     recovered = this.run("normal", "normal", mode, "normal")[-1]
     assert is_finite(this.best(recovered))
@@ -91,7 +86,7 @@ def test_failed_candidates_do_not_poison(name):
 
 
 def test_failed_candidates_rank_last():
-    strategy = EvosaxStrategy(StrategyConfig(population_size=8, optimizer="sgd"), jnp.zeros(3))
+    strategy = Evosax(population_size=8, optimizer="sgd").bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
     fitness = jnp.arange(8.0) - 20.0
@@ -106,7 +101,7 @@ def test_failed_candidates_rank_last():
 
 
 def test_higher_fitness_is_better():
-    strategy = EvosaxStrategy(StrategyConfig(population_size=2, optimizer="sgd"), jnp.zeros(3))
+    strategy = Evosax(population_size=2, optimizer="sgd").bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
     evaluation = Evaluation(jnp.array([1.0, 0.0]), {})
@@ -115,7 +110,7 @@ def test_higher_fitness_is_better():
 
 
 def test_schedules_are_geometric_in_the_generation():
-    config = StrategyConfig(
+    strategy = Evosax(
         population_size=8,
         sigma=0.5,
         sigma_decay=0.5,
@@ -125,7 +120,7 @@ def test_schedules_are_geometric_in_the_generation():
         learning_rate_decay=0.5,
         learning_rate_limit=0.2,
     )
-    strategy = EvosaxStrategy(config, jnp.zeros(3))
+    strategy = strategy.bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
 
     @jax.jit
@@ -180,22 +175,22 @@ def test_algorithms_that_load_pickles_are_refused(monkeypatch):
 )
 def test_refuses(changed, key):
     with pytest.raises(ConfigError, match=key):
-        strategies.checked(StrategyConfig(**changed), jnp.zeros(4))
+        check_evolution(Point(4), Evosax(**changed), EvolutionConfig())
 
 
 def test_settings_reach_constructor_and_parameters():
-    config = StrategyConfig(settings={"use_antithetic_sampling": False})
-    assert EvosaxStrategy(config, jnp.zeros(4)).algorithm.use_antithetic_sampling is False
-    config = StrategyConfig(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
-    assert EvosaxStrategy(config, jnp.zeros(4)).params.crossover_rate == 0.25
+    strategy = Evosax(settings={"use_antithetic_sampling": False}).bind(Point(4))
+    assert strategy.core.use_antithetic_sampling is False
+    strategy = Evosax(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
+    assert strategy.bind(Point(4)).params.crossover_rate == 0.25
 
 
 @pytest.mark.long
 def test_only_diffusion_evolution_ends():
     def checked(**changed):
-        strategy = strategies.checked(StrategyConfig(**changed), jnp.zeros(4))
-        strategy.check(None, 128)
-        strategy.check(None, 129)
+        strategy = Evosax(**changed)
+        strategy.check(Point(4), 128)
+        strategy.check(Point(4), 129)
 
     checked()
     with pytest.raises(ConfigError, match=r"generations = 129: DiffusionEvolution runs for 128"):

@@ -9,32 +9,34 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.across_tasks import combine
 from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.evolution import Evolution
-from metaevo.evolution.problem import draw_task
+from metaevo.evolution.fitness import combine
+from metaevo.evolution.loop import Evolution
+from metaevo.evolution.problem import task_key
 from metaevo.evolution.seeding import Purpose, key_for
+from tests.metaevo.toy import begun
 
-STRATEGY = metaevo.StrategyConfig(population_size=6, sigma=0.1)
+STRATEGY = metaevo.OpenES(population_size=6, sigma=0.1)
 RUN: Counter = Counter()
 
 
-class Targets:
+class Targets(metaevo.MetaProblem):
     """Two kinds of tasks: a drawn target for the sum, or for the sum of squares."""
 
-    def __init__(self, tasks=1, validation_tasks=None):
-        self.tasks_per_generation = tasks
-        self.validation_tasks = validation_tasks or tasks
+    tasks_per_generation = 1
+
+    def __init__(self, drawn=1, tasks=None):
+        self.tasks_per_generation, self.tasks = drawn, [str(i) for i in range(tasks or drawn)]
 
     def init(self, key):
         return jnp.zeros(2)
 
-    def draw(self, key, index):
+    def draw_task(self, key, index):
         kind_key, target_key = jax.random.split(jax.random.fold_in(key, index))
         kind = jax.random.randint(kind_key, (), 0, 2)
         return {"kind": kind, "target": jax.random.uniform(target_key, minval=1.0, maxval=3.0)}
 
-    def frames_of(self, task):
+    def frames(self, task):
         return 3 + task["kind"]
 
     def evaluate(self, key, meta_params, task):
@@ -60,9 +62,9 @@ class Counted(Targets):
 
 
 def records(problem, generations=4, **config):
-    config = {"validation_seeds": 0, **config}
-    this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config), seed=3)
-    state, metrics = this.run_block(this.init(), generations)
+    config = {"validation_seeds": 0, "block_size": 20, **config}
+    this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config))
+    state, metrics = this.run(begun(this, 3), generations)
     return this, state, metrics
 
 
@@ -81,7 +83,7 @@ def test_results_do_not_depend_on_the_layout():
         "validation_every": 2,
         "across_tasks": "rank",
     }
-    problem = Targets(3, validation_tasks=2)
+    problem = Targets(2, tasks=3)
     _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
     _, _, found = records(problem, **config, num_devices=1, chunk_size=5)
     for name, values in expected.items():
@@ -89,13 +91,12 @@ def test_results_do_not_depend_on_the_layout():
 
 
 def test_validation_has_fixed_tasks():
-    strategy = metaevo.StrategyConfig(population_size=6, sigma=1e-6, learning_rate=1e-6)
+    strategy = metaevo.OpenES(population_size=6, sigma=1e-6, learning_rate=1e-6)
     config = metaevo.EvolutionConfig(validation_seeds=4, validation_every=1)
-    this = Evolution(Targets(2), strategy, config, seed=3)
-    _, metrics = this.run_block(this.init(), 5)
+    this = Evolution(Targets(2), strategy, config)
+    _, metrics = this.run(begun(this, 3), 5)
     np.testing.assert_allclose(metrics["fitness_of_mean"], metrics["fitness_of_mean"][0], rtol=1e-3)
     assert np.ptp(metrics["fitness_mean"]) > 0.1  # while the tasks of candidates change
-    assert this.evaluations == 6 * 2
 
 
 def test_only_the_drawn_branch_runs():
@@ -117,24 +118,26 @@ def test_evaluations_in_bulk_draw_a_task_for_each_key():
 
 def test_frames_are_those_of_the_drawn_tasks():
     config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2}
-    this, _, metrics = records(Targets(2, 3), generations=3, **config)
+    problem = Targets(2, 3)
+    this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config, generations=3))
+    records = [record for block in this.blocks(this.start(3)) for record in block.records]
 
     def frames(key, tasks):
-        drawn = [draw_task(this.problem, key, number) for number in range(tasks)]
-        return sum(int(this.problem.frames_of(task)) for task in drawn)
+        drawn = [problem.draw_task(task_key(key), number) for number in range(tasks)]
+        return sum(int(problem.frames(task)) for task in drawn)
 
-    validation = frames(key_for(3, Purpose.VALIDATION), 3)
+    validation, expected = frames(key_for(3, Purpose.VALIDATION), 3), 0
     for generation, agents in enumerate([3, 0, 3]):
         key = jax.random.fold_in(key_for(3, Purpose.EVOLUTION), generation)
-        own = frames(jax.random.split(key, 3)[1], 2) * 6 * 2
-        assert metrics["frames"][generation] == own + validation * agents
+        expected += frames(jax.random.split(key, 3)[1], 2) * 6 * 2 + validation * agents
+        assert records[generation]["frames"] == expected
 
 
-class Plain:
+class Plain(metaevo.MetaProblem):
     def init(self, key):
         return jnp.zeros(2)
 
-    def evaluate(self, key, meta_params):
+    def evaluate(self, key, meta_params, task):
         return metaevo.Evaluation(jnp.sum(meta_params), {})
 
 
@@ -146,20 +149,17 @@ def test_ranks_across_tasks_need_several():
 class Sums(Plain):
     """The fitness on task i is the i-th scale times the sum, which separates the candidates."""
 
-    tasks_per_generation = 3
-
-    def draw(self, key, index):
-        return index
+    tasks = "a", "b", "c"
 
     def evaluate(self, key, meta_params, task):
         return metaevo.Evaluation(jnp.sum(meta_params) + 100.0 * task, {"task": 1.0 * task})
 
 
 def test_evolution_climbs_on_all_tasks():
-    strategy = metaevo.StrategyConfig(population_size=6, sigma=0.1, learning_rate=0.05)
-    config = metaevo.EvolutionConfig(across_tasks="rank", validation_seeds=2)
-    this = Evolution(Sums(), strategy, config, seed=0)
-    state, _ = this.run_block(this.init(), 20)
+    strategy = metaevo.OpenES(population_size=6, sigma=0.1, learning_rate=0.05)
+    config = metaevo.EvolutionConfig(across_tasks="rank", validation_seeds=2, block_size=20)
+    this = Evolution(Sums(), strategy, config)
+    state, _ = this.run(begun(this), 20)
     assert (np.asarray(this.result(state)) > 0.5).all()
 
 

@@ -17,12 +17,11 @@ SHAPING = {
     "strategy": {"population_size": 16, "sigma": 0.3},
     "evolution": {
         **EVOLUTION, "generations": 4, "seeds_per_candidate": 4, "validation_every": 2,
-        "validation_seeds": 8,
+        "validation_seeds": 8, "block_size": 2,
     },
     "evaluation": {
         "seeds": 16, "tuning_seeds": 4, "opponents": ["tit_for_tat"], "learning_rates": [0.5],
     },
-    "run": {"checkpoint_every": 2},
 }  # fmt: skip
 
 DQN = {
@@ -37,11 +36,10 @@ TALK = {
     "channel": {"hidden_sizes": [8], "scale": 3.0},
     "train": {**TRAIN, "total_timesteps": 256},
     "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": EVOLUTION,
+    "evolution": {**EVOLUTION, "block_size": 1},
     "evaluation": {
         "seeds": 4, "victims": {"slow": {"hyperparams": {"learning_rate": 0.0}}, "dqn": DQN}
     },
-    "run": {"checkpoint_every": 1},
 }  # fmt: skip
 
 

@@ -11,18 +11,18 @@ from metaevo.config import ConfigError
 from tests.metaevo.evolving import stop_after
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
-CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
-STRATEGY = metaevo.StrategyConfig(population_size=32, sigma=0.3, learning_rate=0.1)
+CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
+STRATEGY = metaevo.OpenES(population_size=32, sigma=0.3, learning_rate=0.1)
 
 
-class Quadratic:
+class Quadratic(metaevo.MetaProblem):
     """The fitness of x is minus its squared distance from OPTIMUM."""
 
     def init(self, key):
         return {"x": jnp.zeros(3)}
 
-    def evaluate(self, key, meta_params):
-        del key
+    def evaluate(self, key, meta_params, task):
+        del key, task
         error = meta_params["x"] - OPTIMUM
         return metaevo.Evaluation(-jnp.sum(error * error), {"first": error[0]})
 
@@ -56,8 +56,8 @@ def through(tmp_path_factory):
 @pytest.mark.parametrize("folder", [None, "run"])
 def test_an_evolution_without_a_finite_candidate_ends_at_once(folder, tmp_path):
     class Undefined(Quadratic):
-        def evaluate(self, key, meta_params):
-            evaluation = super().evaluate(key, meta_params)
+        def evaluate(self, key, meta_params, task):
+            evaluation = super().evaluate(key, meta_params, task)
             return evaluation._replace(fitness=jnp.log(evaluation.fitness))
 
     run_dir = folder and tmp_path / folder
@@ -149,7 +149,7 @@ def test_a_changed_problem_cannot_be_resumed(through, monkeypatch):
     [
         ({"generations": -3}, r"evolution\.generations = -3"),
         ({"strategy": {"sigmas": 1}}, r"unknown key 'strategy\.sigmas'"),
-        ({"strategy": metaevo.StrategyConfig(sigma=-1.0)}, r"strategy\.sigma"),
+        ({"strategy": metaevo.OpenES(sigma=-1.0)}, r"strategy\.sigma"),
         ({"evolution": metaevo.EvolutionConfig(seeds_per_candidate=0)}, "seeds_per_candidate"),
         ({"evolution_seeds": 0}, r"run\.evolution_seeds"),
         ({"run": metaevo.RunConfig(seed=-1)}, r"run\.seed"),

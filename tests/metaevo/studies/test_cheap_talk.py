@@ -53,14 +53,14 @@ def test_the_fitness_of_an_adversary_is_minus_the_return_of_its_victim():
             length=float(values["env_params.length"]),
             learning_rate=values["hyperparams.learning_rate"],
         )
-        found = evaluate(key, weights)
+        found = evaluate(key, weights, 0)
         expected = episodes.returns.sum() / episodes.episodes.sum()
         np.testing.assert_allclose(-found.fitness, expected, rtol=1e-4)
         np.testing.assert_allclose(found.metrics["victim_mean_return"], expected, rtol=1e-4)
         last = episodes.returns[-1:].sum() / episodes.episodes[-1:].sum()
         np.testing.assert_allclose(found.metrics["victim_last_quarter"], last, rtol=1e-4)
     assert len(lengths) == 2
-    helped = jax.jit(ally.evaluate)(key, weights)
+    helped = jax.jit(ally.evaluate)(key, weights, 0)
     assert helped.fitness == helped.metrics["victim_mean_return"] > 0
 
 

@@ -13,7 +13,7 @@ from purerl.envs.grid_world import GridWorld
 
 pytestmark = pytest.mark.long
 
-STRATEGY = metaevo.StrategyConfig(population_size=8, sigma=0.1)
+STRATEGY = metaevo.OpenES(population_size=8, sigma=0.1)
 CONFIG = metaevo.EvolutionConfig(generations=2, validation_seeds=2, validation_every=1)
 SIZES = {
     "env": "GridWorld",
@@ -34,7 +34,7 @@ def found(problem):
 
 def test_it_is_evolved_and_compared_in_memory(problem, found):
     assert len(found.metrics) == 2
-    assert problem.frames == 512
+    assert problem.frames(0) == 512
     assert found.frames_per_generation == 8 * 512
     space = {"learning_rate": {"log_uniform": [0.01, 0.5]}}
     result = metaevo.compare(
@@ -47,7 +47,7 @@ def test_it_is_evolved_and_compared_in_memory(problem, found):
     assert result.interval[0] <= result.difference <= result.interval[1]
     assert [record["seeds"] for record in result.table()] == [4] * len(result.rows)
     # Tuning costs little, too: no finalist has more seeds than the comparison.
-    assert 0 < max(row.tuning_frames for row in result.rows) < 64 * problem.frames
+    assert 0 < max(row.tuning_frames for row in result.rows) < 64 * problem.frames(0)
 
 
 def test_its_function_fills_the_slot(problem, found):

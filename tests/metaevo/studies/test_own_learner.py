@@ -46,7 +46,7 @@ def test_as_an_object_it_is_evolved_and_compared():
         sac.sac, evolve="value_loss", env="Pendulum-v1", train=TINY,
         component={"hidden_sizes": [4]}, fitness={"mean_return": 0, "reward_per_step": 1},
     )  # fmt: skip
-    strategy = metaevo.StrategyConfig(population_size=2)
+    strategy = metaevo.OpenES(population_size=2)
     evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
     found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
     options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}

@@ -7,6 +7,7 @@ import pytest
 import metaevo
 from metaevo.comparison.compare_runs import run_directories
 from metaevo.config import ConfigError
+from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
@@ -16,8 +17,8 @@ from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
-STRATEGY = metaevo.StrategyConfig(population_size=16, sigma=0.3, learning_rate=0.1)
-CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
+STRATEGY = metaevo.OpenES(population_size=16, sigma=0.3, learning_rate=0.1)
+CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
 
 pytestmark = pytest.mark.long
 
@@ -106,7 +107,7 @@ def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, 
 
 
 def test_without_a_mean_the_best_elite_counts(tmp_path):
-    strategy = metaevo.StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
+    strategy = Evosax(algorithm="SimpleGA", population_size=16, sigma=0.3)
     ours = evolve(tmp_path / "run", count=2, strategy=strategy)
     scores = [
         max(each["fitness_of_mean"] or -np.inf for each in records(ours.path / f"seed_{seed}"))

@@ -52,7 +52,7 @@ def test_a_meta_episode_against_a_naive_learner():
         climb = slope(lambda policy, own=own: total(game.swapped, policy, own), other)
         own, other = moved(weights, own, other), other + rate * climb
         earned.append([0.04 * total(game, own, other), 0.04 * total(game.swapped, other, own)])
-    found = jax.jit(problem.evaluate)(key, weights)
+    found = jax.jit(problem.evaluate)(key, weights, 0)
     np.testing.assert_allclose(found.fitness, np.mean(earned, axis=0)[0], atol=1e-4)
     np.testing.assert_allclose(found.metrics["opponent"], np.mean(earned, axis=0)[1], atol=1e-4)
 
@@ -71,7 +71,7 @@ def test_a_mixture_draws_an_opponent_for_each_episode():
     weights, keys = weights_of(0), jax.random.split(jax.random.key(1), 60)
 
     def fitness(problem):
-        found = jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights)
+        found = jax.jit(jax.vmap(problem.evaluate, (0, None, None)))(keys, weights, 0)
         return np.asarray(found.fitness)
 
     settings = study_of(SHAPING).settings

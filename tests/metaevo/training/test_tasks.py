@@ -11,7 +11,7 @@ import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.components import seen
 from metaevo.config import ConfigError
-from metaevo.evolution.problem import draw_task
+from metaevo.evolution.problem import task_key
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
@@ -97,10 +97,10 @@ def test_a_generation_draws_different_tasks():
     problem = study_of().problem({})
     for seed in range(5):
         key = jax.random.key(seed)
-        tasks = [draw_task(problem, key, index) for index in range(2)]
+        tasks = [problem.draw_task(task_key(key), index) for index in range(2)]
         assert {int(each.place) for each in tasks} == {0, 1}
         assert not np.array_equal(tasks[0].key, tasks[1].key)
-    assert problem.validation_tasks == problem.tasks_per_generation == 2
+    assert len(problem.tasks) == problem.tasks_per_generation == 2
 
 
 def test_python_and_yaml_distributions_are_equal(monkeypatch):
@@ -140,11 +140,11 @@ def test_drawn_values_are_used_in_training():
     study = study_of(tasks=tasks, evolve="value_loss")
     problem = study.problem({})
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
-    task = draw_task(problem, jax.random.key(3), 0)
+    task = problem.draw_task(task_key(jax.random.key(3)), 0)
     found = jax.jit(problem.evaluate)(key, meta_params, task)
     score, steps = training_by_hand(study, task, **study.evolved.functions())(key, meta_params)
     np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
-    assert int(problem.frames_of(task)) == steps
+    assert int(problem.frames(task)) == steps
 
 
 def test_a_shorter_training_has_its_own_last_tenth():

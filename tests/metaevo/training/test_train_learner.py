@@ -59,7 +59,7 @@ def test_final_return_falls_back_to_the_last_end():
 @pytest.fixture(scope="module")
 def evaluate():
     problem = ppo_problem()
-    return problem, jax.jit(problem.evaluate)
+    return problem, jax.jit(lambda key, meta_params: problem.evaluate(key, meta_params, 0))
 
 
 @pytest.mark.long

@@ -1,17 +1,21 @@
-"""Wrap any evosax algorithm, selected by name, as a `Strategy`.
+"""Any evosax algorithm, selected by name, as a `Strategy`.
 
 This file hides two properties of evosax: it minimises (the sign is flipped only in `tell`), and
 distribution-based and population-based algorithms start and end differently.
 """
 
+import copy
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import field
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import evosax.algorithms as evosax_algorithms
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
 from evosax.core.fitness_shaping import (
     centered_rank_fitness_shaping_fn,
@@ -20,9 +24,10 @@ from evosax.core.fitness_shaping import (
 )
 
 from metaevo.config import ConfigError
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import Evaluation, MetaProblem
-from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
 
 UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
@@ -47,14 +52,48 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-class EvosaxStrategy(Strategy):
-    """An evosax algorithm for one search space."""
+class Evosax(Strategy):
+    """An evosax algorithm, by its name there."""
 
-    def __init__(self, config: StrategyConfig, solution: PyTree):
-        """Build the algorithm for meta-parameters of the structure and shapes of `solution`."""
-        self.config, self.population_size = config, config.population_size
-        self.has_mean = config.algorithm in distribution_based_algorithms
-        self.algorithm, self.params = _build(config, solution)
+    algorithm: str = "Open_ES"
+    """any of `ALGORITHMS`"""
+    sigma: Annotated[float, Gt(0)] = 0.1
+    """standard deviation of the perturbations at generation 0"""
+    sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """factor on sigma a generation (algorithms that adapt sigma only take its start)"""
+    sigma_limit: Annotated[float, Gt(0)] = 1e-3
+    """sigma does not decay below this"""
+    optimizer: Literal["auto", "adam", "sgd", "rmsprop", "own"] = "auto"
+    """of the mean; auto is adam for Open_ES and PGPE and the algorithm's own for the others"""
+    learning_rate: Annotated[float, Gt(0)] = 0.05
+    """of the mean, for algorithms that take an optimizer"""
+    learning_rate_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """factor on learning_rate a generation"""
+    learning_rate_limit: Annotated[float, Gt(0)] = 1e-4
+    """learning_rate does not decay below this"""
+    fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
+    """auto is the algorithm's own"""
+    settings: dict[str, bool | int | float] = field(default_factory=dict)
+    """more settings of the algorithm's constructor or parameters, by their names there"""
+
+    core: ClassVar[Any] = None
+    """of a bound strategy: the algorithm of evosax"""
+    params: ClassVar[Any] = None
+    """of a bound strategy: the algorithm's parameters"""
+
+    @property
+    def has_mean(self) -> bool:  # type: ignore[override]
+        """Whether the algorithm is distribution-based."""
+        return self.algorithm in distribution_based_algorithms
+
+    def bind(self, problem: MetaProblem) -> Self:
+        """Return the strategy with the algorithm for the meta-parameters of a problem."""
+        shapes = jax.eval_shape(problem.init, jax.random.key(0))
+        solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        bound = copy.copy(self)
+        for name, value in zip(("core", "params"), _build(self, solution), strict=True):
+            object.__setattr__(bound, name, value)
+        return bound
 
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> PyTree:
         """Return the state before generation 0.
@@ -65,12 +104,12 @@ class EvosaxStrategy(Strategy):
         solution_key, state_key = jax.random.split(key)
         if self.has_mean:
             mean = init_solution(solution_key)
-            state = self.algorithm.init(state_key, mean, self.params)
+            state = self.core.init(state_key, mean, self.params)
         else:
-            keys = jax.random.split(solution_key, self.config.population_size)
+            keys = jax.random.split(solution_key, self.population_size)
             population = jax.vmap(init_solution)(keys)
-            unknown = jnp.zeros(self.config.population_size)
-            state = self.algorithm.init(state_key, population, unknown, self.params)
+            unknown = jnp.zeros(self.population_size)
+            state = self.core.init(state_key, population, unknown, self.params)
             # Told after generation 0; worse than anything until then, or it would stay.
             worst = {
                 name: jnp.full_like(getattr(state, name), jnp.inf)
@@ -83,10 +122,10 @@ class EvosaxStrategy(Strategy):
 
     def ask(self, key: jax.Array, state: PyTree) -> tuple[PyTree, PyTree]:
         """Return the population, a pytree with a leading axis [population_size], and the state."""
-        population, asked = self.algorithm.ask(key, state, self.params)
+        population, asked = self.core.ask(key, state, self.params)
         if not self.has_mean:  # the first population is evaluated as it was initialised
             start = state.generation_counter == 0
-            first = self.algorithm.get_population(state)
+            first = self.core.get_population(state)
             population = jax.tree.map(lambda a, b: jnp.where(start, a, b), first, population)
         return population, asked
 
@@ -99,7 +138,7 @@ class EvosaxStrategy(Strategy):
         otherwise drift.
         """
         fitness = evaluation.fitness
-        told, _ = self.algorithm.tell(key, population, -fitness, state, self.params)
+        told, _ = self.core.tell(key, population, -fitness, state, self.params)
         told = jax.tree.map(lambda new, old: new.astype(old.dtype), told, state)
         tied = jnp.max(fitness) == jnp.min(fitness)
         if not self.has_mean:  # its first population must still get a fitness
@@ -108,16 +147,16 @@ class EvosaxStrategy(Strategy):
         if hasattr(state, "opt_state"):  # learning-rate schedules count generations
             kept = kept.replace(opt_state=_with_counts_of(told.opt_state, state.opt_state))
         state = jax.tree.map(lambda new, old: jnp.where(tied, old, new), told, kept)
-        if hasattr(self.algorithm, "std_schedule"):  # evosax is a generation late, and ties would
-            std = self.algorithm.std_schedule(state.generation_counter)  # hold the schedule up
+        if hasattr(self.core, "std_schedule"):  # evosax is a generation late, and ties would
+            std = self.core.std_schedule(state.generation_counter)  # hold the schedule up
             state = state.replace(std=jnp.asarray(std, state.std.dtype))
         return state
 
     def best(self, state: PyTree) -> PyTree:
         """Return the mean, or the best of the last population for algorithms without a mean."""
         if self.has_mean:
-            return self.algorithm.get_mean(state)
-        return self.algorithm.get_best_solution(state)
+            return self.core.get_mean(state)
+        return self.core.get_best_solution(state)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, or NaN if undefined."""
@@ -125,16 +164,22 @@ class EvosaxStrategy(Strategy):
 
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` for too many generations: Diffusion Evolution plans a number."""
-        limit = getattr(self.algorithm, "num_generations", generations)
+        limit = getattr(self.bind(problem).core, "num_generations", generations)
         if generations > limit:
             raise ConfigError(
-                f"evolution.generations = {generations}: {self.config.algorithm} runs for "
+                f"evolution.generations = {generations}: {self.algorithm} runs for "
                 f"{limit:.0f}; set strategy.settings.num_generations"
             )
 
 
-def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
+def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
     name = config.algorithm
+    if name not in ALGORITHMS:
+        reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+        raise ConfigError(
+            f"strategy.algorithm = {name!r} {reason}{of_value(name, ALGORITHMS)}; known: "
+            f"{', '.join(ALGORITHMS)}"
+        )
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
@@ -170,15 +215,19 @@ def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     return algorithm, params.replace(**overrides)
 
 
-def refusal(config: StrategyConfig, error: Exception) -> str:
+def refusal(config: Evosax, error: Exception) -> str:
     """Return the error message for settings that an algorithm does not accept."""
     return (
         f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
-        f"with settings {config.settings}: {error}"
+        f"with settings {dict(config.settings)}: {error}"
     )
 
 
-def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
+class OpenES(Evosax):
+    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks."""
+
+
+def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
     name = config.optimizer
     if name == "auto":
         name = "adam" if config.algorithm in {"Open_ES", "PGPE"} else "own"
@@ -188,7 +237,7 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
     return OPTIMIZERS[name](schedule)
 
 
-def _shaping(config: StrategyConfig) -> Callable | None:
+def _shaping(config: Evosax) -> Callable | None:
     if config.fitness_shaping != "auto":
         if config.algorithm in OWN_SHAPING:
             raise ConfigError(

@@ -18,20 +18,22 @@ standard error, so a newcomer has to be clearly better. Of programs that differ 
 only, a few survive: otherwise copies of one program would fill all places.
 """
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Gt
 from flax import struct
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import postfix, variation
 from metaevo.evolution.postfix import Program
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, programs_of
-from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
+from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
 
 NAME = "genetic_programming"
@@ -86,34 +88,44 @@ class GeneticProgramming(Strategy):
 
     perturbs = False
 
-    def __init__(self, config: StrategyConfig, problem: MetaProblem | None):
-        found = None if problem is None else programs_of(problem)
-        if problem is None or found is None:
-            raise ConfigError(
-                f"strategy.algorithm = {NAME!r}: varies programs only; needs evolve: program, as "
-                "the only part"
-            )
-        self._problem = found
-        self.population_size, self.sigma = config.population_size, config.sigma
+    sigma: Annotated[float, Gt(0)] = 0.1
+    """size of the perturbations of constants"""
+    survivors: Annotated[int, Gt(0)] | None = None
+    """programs that survive a generation; by default a quarter of the population"""
+    tournament: Annotated[int, Gt(0)] = 4
+    """survivors of which the best one is varied"""
+
+    _problem: ClassVar[Any] = None
+    """of a bound strategy: how its programs behave"""
+
+    def bind(self, problem: MetaProblem) -> Self:
+        """Return the strategy for the programs of a problem."""
+        bound = copy.copy(self)
+        object.__setattr__(bound, "_problem", problem.programs)
+        return bound
+
+    def check(self, problem: MetaProblem, generations: int) -> None:
+        """Raise `ConfigError` unless the problem has programs, and the population suffices."""
         size = self.population_size
+        if problem.programs is None:
+            raise ConfigError(
+                f"strategy: {NAME} varies programs only; needs evolve: program, as the only part"
+            )
         if size < SMALLEST:
             raise ConfigError(
                 f"strategy.population_size = {size}: {NAME} needs at least {SMALLEST}"
             )
-        defaults = {"survivors": size // 4, "tournament": 4}
-        if unknown := sorted(set(config.settings) - defaults.keys()):
-            raise ConfigError(
-                f"strategy.settings: {NAME} has no setting {unknown[0]!r}; allowed: "
-                f"{', '.join(defaults)}"
-            )
-        for name, value in config.settings.items():
-            if type(value) is not int or not 1 <= value < size:
+        for name in ("survivors", "tournament"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or not 1 <= value < size):
                 raise ConfigError(
                     f"strategy.settings.{name} = {value!r}: must be a whole number from 1 to "
                     f"{size - 1}, less than strategy.population_size"
                 )
-            defaults[name] = value
-        self._survivors, self._tournament = defaults.values()
+
+    @property
+    def _survivors(self) -> int:
+        return self.survivors or self.population_size // 4
 
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> PyTree:
         """Return the state before generation 0, in which all programs come from the pool."""
@@ -185,7 +197,7 @@ class GeneticProgramming(Strategy):
     def _pick(self, key: jax.Array, state: State) -> tuple[jax.Array, PyTree, jax.Array]:
         """Return the winners of two tournaments [2], one of the pool, and which program to vary."""
         rows_key, pool_key, number_key = jax.random.split(key, 3)
-        rows = jax.random.randint(rows_key, (2, self._tournament), 0, self._survivors)
+        rows = jax.random.randint(rows_key, (2, self.tournament), 0, self._survivors)
         winners = rows[jnp.arange(2), jnp.argmax(state.mean[rows], axis=1)]
         stranger = jax.random.randint(pool_key, (), 0, len(state.pool["codes"]))
         number = jax.random.randint(number_key, (), 0, state.pool["codes"].shape[1])

@@ -1,0 +1,123 @@
+"""The section `strategy` of a YAML file, and the strategy that it describes."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt, Interval
+
+from metaevo.config import ConfigError, code, show
+from metaevo.config.hints import of_value
+from metaevo.config.plain import PlainDict
+from metaevo.evolution import genetic
+from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, Evosax
+from metaevo.evolution.genetic import GeneticProgramming
+from metaevo.evolution.strategy import Strategy
+from purerl.custom import is_custom
+
+GENETIC_PROGRAMMING = genetic.NAME
+
+
+@dataclass(frozen=True)
+class StrategyConfig:
+    """Settings of an evolutionary algorithm."""
+
+    algorithm: str = "Open_ES"
+    """any of evosax's, by its name there, genetic_programming, or a strategy of your own as
+    FILE.py:CLASS or MODULE:CLASS"""
+    population_size: Annotated[int, Gt(1)] = 64
+    """candidates per generation"""
+    sigma: Annotated[float, Gt(0)] = 0.1
+    """standard deviation of the perturbations at generation 0"""
+    sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """factor on sigma a generation (algorithms that adapt sigma only take its start)"""
+    sigma_limit: Annotated[float, Gt(0)] = 1e-3
+    """sigma does not decay below this"""
+    optimizer: Literal["auto", "adam", "sgd", "rmsprop", "own"] = "auto"
+    """of the mean; auto is adam for Open_ES and PGPE and the algorithm's own for the others"""
+    learning_rate: Annotated[float, Gt(0)] = 0.05
+    """of the mean, for algorithms that take an optimizer"""
+    learning_rate_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """factor on learning_rate a generation"""
+    learning_rate_limit: Annotated[float, Gt(0)] = 1e-4
+    """learning_rate does not decay below this"""
+    fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
+    """auto is the algorithm's own"""
+    settings: dict[str, bool | int | float] = field(default_factory=dict)
+    """more settings of the algorithm's constructor or parameters, by their names there"""
+
+    def build(self) -> Strategy:
+        """Return the strategy.
+
+        Raises:
+            ConfigError: if there is no such algorithm, or it lacks a setting.
+        """
+        name = self.algorithm
+        if is_custom(name):
+            return _construct(self, code.load("strategy.algorithm", name))
+        if name == GENETIC_PROGRAMMING:
+            return _construct(self, GeneticProgramming)
+        if name not in ALGORITHMS:
+            known = [*ALGORITHMS, GENETIC_PROGRAMMING]
+            reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+            raise ConfigError(
+                f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+                f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+            )
+        return Evosax(**_fields(self))
+
+
+class GivenStrategy(StrategyConfig):
+    """Settings of a strategy passed as an object, as config.yaml records them."""
+
+    strategy: Strategy
+
+    def build(self) -> Strategy:
+        """Return the object."""
+        return self.strategy
+
+
+def config_of(strategy: Any) -> StrategyConfig:
+    """Return the settings of a strategy that a caller passes."""
+    if not isinstance(strategy, Strategy):
+        hint = f", such as {strategy.__name__}(), not a class" if isinstance(strategy, type) else ""
+        raise ConfigError(
+            f"strategy = {show(strategy)}: must be an object that derives from "
+            f"metaevo.Strategy{hint}"
+        )
+    own, kind = _fields(strategy), type(strategy)
+    if isinstance(strategy, Evosax):
+        return StrategyConfig(**own)
+    name = GENETIC_PROGRAMMING
+    if not isinstance(strategy, GeneticProgramming):
+        name = f"{kind.__module__}:{kind.__qualname__}"
+    named = {each.name for each in dataclasses.fields(StrategyConfig)} - {"settings", "algorithm"}
+    known = {key: own.pop(key) for key in sorted(named & own.keys())}
+    numbers = {key: value for key, value in own.items() if isinstance(value, bool | int | float)}
+    config = GivenStrategy(**known | {"algorithm": name, "settings": numbers})
+    object.__setattr__(config, "strategy", strategy)
+    return config
+
+
+def _fields(settings: Any) -> PlainDict:
+    return {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
+
+
+def _construct(config: StrategyConfig, cls: Any) -> Strategy:
+    """Return a strategy of another class than evosax's, with the settings that it has."""
+    where = f"strategy.algorithm = {show(config.algorithm)}"
+    if not (isinstance(cls, type) and issubclass(cls, Strategy)):
+        raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
+    names = [each.name for each in dataclasses.fields(cls)]
+    given = {key: value for key, value in _fields(config).items() if key in names}
+    if unknown := sorted(config.settings.keys() - set(names)):
+        allowed = ", ".join(name for name in names if name not in given) or "none"
+        raise ConfigError(
+            f"strategy.settings: {cls.__name__} has no setting {unknown[0]!r}; allowed: {allowed}"
+        )
+    try:
+        strategy: Strategy = cls(**given | config.settings)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"{where}: cannot be made with its settings: {reason}") from error
+    return strategy
