@@ -152,11 +152,12 @@ def _start_jax(several: Sequence[str] | None) -> None:
     """Set up the devices before JAX is initialised elsewhere; connect to other processes."""
     if sys.stderr.isatty():  # it takes seconds
         print("importing JAX", file=sys.stderr, flush=True)
-    from metaevo.evolution import devices, hosts
+    from metaevo.commands import processes
+    from metaevo.evolution import devices
 
     devices.setup()
     if several is not None:
-        hosts.join(several)
+        processes.join(several)
     devices.check()
 
 

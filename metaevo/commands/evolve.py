@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from metaevo.commands import processes
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.comparison.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.components import discovery
@@ -47,7 +48,7 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
             settings, a run uses a preset for its component.
         description: text for `--help`.
     """
-    with hosts.multi_process():
+    with processes.multi_process():
         given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
@@ -92,7 +93,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         help=f"size of the comparison at the end; quick: {QUICK_HELP}",
     )
     discovery.add_flag(parser)
-    hosts.add_flags(parser)
+    processes.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
     data = to_dict(settings)
     for flag, (section, name, _) in SHORT.items():

@@ -224,7 +224,7 @@ def open_run(
         settings: settings of the run.
         run_dir: defaults to a new directory under `runs/`.
         resume: continue the run in this directory.
-        alone: whether this process may exit by itself; `hosts.multi_process` ends several.
+        alone: whether this process may exit by itself; `commands.processes` ends several.
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.

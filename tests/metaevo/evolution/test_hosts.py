@@ -1,12 +1,12 @@
 """Several processes: their flags and clusters. tests/experiments starts real ones."""
 
 import signal
-import socket
 
 import jax
 import numpy as np
 import pytest
 
+from metaevo.commands import processes
 from metaevo.config import ConfigError
 from metaevo.evolution import hosts
 
@@ -30,22 +30,21 @@ CONNECTED = {
     "num_processes": 4,
     "process_id": 3,
     "cluster_detection_method": "deactivate",
-    "heartbeat_timeout_seconds": 100,
 }
 OPEN_MPI = {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:9", "OMPI_COMM_WORLD_SIZE": "2"}
-FOUND_BY_JAX = {"heartbeat_timeout_seconds": 100}
+FOUND_BY_JAX = {}
 
 
 @pytest.mark.parametrize(
     ("argv", "environ", "expected"),
     [
         ([], {}, None),
-        (["--generations", "3", "--resume", "--heartbeat", "5"], {}, None),
+        (["--generations", "3", "--resume"], {}, None),
         (["--help", *FLAGS], {}, None),
         ([*FLAGS, "--generations", "3"], {}, CONNECTED),
         ([], VARIABLES, CONNECTED),
         (["--process", "1"], VARIABLES, CONNECTED | {"process_id": 1}),
-        (["--heartbeat", "7"], SLURM | VARIABLES, CONNECTED | {"heartbeat_timeout_seconds": 7}),
+        ([], SLURM | VARIABLES, CONNECTED),
         ([], SLURM, FOUND_BY_JAX),
         (["--distributed"], {}, FOUND_BY_JAX),
         ([], OPEN_MPI, FOUND_BY_JAX),
@@ -63,7 +62,7 @@ FOUND_BY_JAX = {"heartbeat_timeout_seconds": 100}
 def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert hosts._wanted(argv) == expected
+    assert processes._wanted(argv) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,18 +76,7 @@ def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     ],
 )
 def test_incomplete_or_impossible_flags_are_refused(argv, reason, refused):
-    assert reason in refused(hosts.join, argv)
-
-
-def test_a_missing_first_process_is_one_clear_error(monkeypatch, refused):
-    with socket.socket() as unused:
-        unused.bind(("localhost", 0))  # and nobody listens
-        address = f"localhost:{unused.getsockname()[1]}"
-        monkeypatch.setattr(hosts, "CONNECT_SECONDS", 0.3)
-        argv = ["--coordinator", address, "--processes", "2", "--process", "1"]
-        error = refused(hosts.join, argv)
-    assert error.startswith(f"error: nobody listens at --coordinator {address}: ")
-    assert not hosts._connected
+    assert reason in refused(processes.join, argv)
 
 
 def test_a_single_process_needs_no_communication():
@@ -103,7 +91,7 @@ def test_a_single_process_needs_no_communication():
     for run in (hosts.broadcast_from_first, hosts.raise_on_all):
         with pytest.raises(ConfigError, match=r"^no$"):
             run(refuse)
-    with pytest.raises(ZeroDivisionError), hosts.multi_process():
+    with pytest.raises(ZeroDivisionError), processes.multi_process():
         1 / 0  # noqa: B018
 
 
@@ -133,8 +121,8 @@ def test_the_death_of_another_process_is_one_line(others, monkeypatch, capfd, er
     def end(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(hosts.os, "_exit", end)
-    with pytest.raises(SystemExit, match="1"), hosts.multi_process():
+    monkeypatch.setattr(processes.os, "_exit", end)
+    with pytest.raises(SystemExit, match="1"), processes.multi_process():
         raise error
     said = capfd.readouterr().err
     assert ("Traceback" in said) == traceback
