@@ -281,7 +281,7 @@ class DQN:
             here = context.replace(
                 minibatch=step / config.gradient_steps,
                 key=slots_key,
-                dormancy=parameters.dormancy(self.network, params, batch.obs),
+                dormancy=parameters.dormancy(self.network, params, batch.obs, config.activation),
             )
             grads, (error, metrics) = gradient(params, batch, here, meta_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())

@@ -54,7 +54,7 @@ LEARNERS: dict[str, LearnerEntry] = {
             "make_optimizer": ("adam", "momentum", "rmsprop"),
             "schedule": ("constant", "linear", "cosine"),
         },
-        told=TOLD | {"epoch", "minibatch", "dormancy", "loss"},
+        told=TOLD | {"epoch", "minibatch", "dormancy"},
     ),
     "dqn": LearnerEntry(
         dqn.Config,

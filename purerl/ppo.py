@@ -1,10 +1,10 @@
 """Proximal policy optimisation (Schulman et al. 2017), one pure function from key to trained agent.
 
-    env, env_params = envs.make("CartPole-v1")
-    train = make_train(Config(), env, value_loss=losses.squared)
-    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
+env, env_params = envs.make("CartPole-v1")
+train = make_train(Config(), env, value_loss=losses.squared)
+result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
-Settings of networks, losses and optimizers are in `purerl.parts`, next to their readers.
+Settings that it shares with other learners are in `purerl.parts.training`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Interval
+from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.gradient_steps import scan_gradient_steps
@@ -48,7 +48,7 @@ from purerl.types import (
 
 
 @dataclass(frozen=True)
-class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
+class Config(training.BaseConfig):
     """Static settings: a change recompiles.
 
     The defaults, here and of `Hyperparams`, equal CleanRL's `ppo.py` for classic control.
@@ -59,6 +59,24 @@ class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
         ValueError: if a batch cannot be divided into minibatches or no update fits.
     """
 
+    update_epochs: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
+    """passes over each batch"""
+    num_minibatches: Annotated[int, Gt(0)] = 4
+    """minibatches, and gradient steps, of each pass"""
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """activation function of the hidden layers"""
+    shared_network: bool = False
+    """use one torso for policy and value instead of one each"""
+    layer_norm: bool = False
+    """normalise each layer before its activation"""
+    recurrent_size: Annotated[int, Ge(0)] = 0
+    """units of a GRU behind each torso, a memory for partially observed tasks; 0 for none"""
+    squash_actions: bool = False
+    """bring continuous actions within their bounds by tanh instead of clipping"""
+    state_dependent_std: bool = False
+    """let the network output the standard deviation of continuous actions"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """set over which advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -68,29 +86,37 @@ class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.recurrent_size:
-            self.check_whole_rollouts()
-        self.check_advantages()
+        minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
+        minibatches.check_advantages(self, self.num_minibatches, self.normalize_advantages)
 
-    def check_advantages(self) -> None:
-        """Raise `ValueError` if advantages are normalised over single samples."""
-        samples, counts = self.batch_size, "num_envs x num_steps"
-        if self.normalize_advantages == "minibatch":
-            samples //= max(self.num_minibatches, 1)
-            counts += " / num_minibatches"
-        if samples == 1 and self.normalize_advantages != "none":
-            raise ValueError(
-                f"{counts} = 1 must be at least 2, because the normalised advantage of a single "
-                "sample is 0 (or set normalize_advantages to none)"
-            )
+    @property
+    def batch_size(self) -> int:
+        """Transitions that an update learns from."""
+        return self.frames_per_update
 
 
-class Hyperparams(
-    losses.PolicyLossHyperparams, losses.ValueLossHyperparams, optimizers.Hyperparams
-):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest distance of the probability ratio from 1"""
+    clip_epsilon_high: Annotated[float, Gt(0)] = 0.28
+    """largest distance of the ratio above 1 under clip_higher"""
+    kl_coef: Annotated[float, Gt(0)] = 3.0
+    """weight of the divergence from the old policy under kl_penalty"""
+    apa_temperature: Annotated[float, Gt(0)] = 1.0
+    """divides the advantage under apa"""
+    dpo_alpha: Annotated[float, Gt(0)] = 2.0
+    """scale of the discovered policy loss's drift for positive advantages"""
+    dpo_beta: Annotated[float, Gt(0)] = 0.6
+    """scale of the discovered policy loss's drift for negative advantages"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
@@ -292,24 +318,26 @@ class PPO:
         """
         config, context = self.config, self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
-        gradient = jax.value_and_grad(self.loss, has_aux=True)
+        gradient = jax.grad(self.loss, has_aux=True)
 
         def gradient_step(params, opt_state, inputs):
             rows, step, key = inputs
             minibatch = jax.tree.map(lambda x: x[rows], batch)
+            obs = minibatch.transition.obs
             here = context.replace(
                 epoch=(step // config.num_minibatches) / config.update_epochs,
                 minibatch=(step % config.num_minibatches) / config.num_minibatches,
                 key=key,
-                dormancy=parameters.dormancy(self.network, params, minibatch.transition.obs),
+                dormancy=parameters.dormancy(self.network, params, obs, config.activation),
             )
-            (loss, metrics), grads = gradient(params, minibatch, here, meta_params)
-            told = here.replace(loss=loss).extra_args()
-            updates, opt_state = optimizer.update(grads, opt_state, params, **told)
+            grads, metrics = gradient(params, minibatch, here, meta_params)
+            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
-        order = config.order(shuffle_key, whole_rollouts=bool(config.recurrent_size))
+        counts = config.batch_size, config.num_minibatches, config.update_epochs
+        length = config.num_steps if config.recurrent_size else 1
+        order = minibatches.order(shuffle_key, *counts, length=length)
         steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
             gradient_step,
@@ -333,14 +361,9 @@ class PPO:
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update."""
-        num_updates = training.length(self.config, state)
-        return Context(
-            hyperparams,
-            progress=training.progress(state.update, num_updates),
-            num_updates=num_updates,
-            num_epochs=self.config.update_epochs,
-            num_minibatches=self.config.num_minibatches,
-            frames=state.update.astype(jnp.float32) * self.config.batch_size,
+        config = self.config
+        return training.context(config, state, hyperparams).replace(
+            num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 
     def value_targets(

@@ -57,8 +57,6 @@ class Context(struct.PyTreeNode):
     dormancy: PyTree = None
     """activity of the unit that each parameter feeds; see
     `purerl.parts.parameters.dormancy`"""
-    loss: jax.Array | None = None
-    """[] loss whose gradient an optimizer is given, of PPO's minibatch; None elsewhere"""
     num_epochs: int = 1
     """passes over the data of an update, where there are epochs"""
     num_minibatches: int = 1
@@ -68,7 +66,7 @@ class Context(struct.PyTreeNode):
 
     def extra_args(self) -> dict[str, Any]:
         """Return the extra arguments of an optax update."""
-        names = "progress", "frames", "epoch", "minibatch", "key", "dormancy", "loss"
+        names = "progress", "frames", "epoch", "minibatch", "key", "dormancy"
         return {name: getattr(self, name) for name in names}
 
 

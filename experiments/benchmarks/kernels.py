@@ -94,7 +94,7 @@ def program(name: str, agents: int, kernels: str, tiny: bool) -> Made:
     import jax.numpy as jnp
 
     from purerl import envs, ppo
-    from purerl.parts import losses
+    from purerl.parts import losses, minibatches
 
     env, env_params = envs.make("CartPole-v1")
     num_envs = 64 if "64 envs" in name and not tiny else 4
@@ -115,7 +115,8 @@ def program(name: str, agents: int, kernels: str, tiny: bool) -> Made:
         state = learner.init(init_key, hyperparams, None, env_params)
         state, transitions, _ = learner.collect(state, env_params)
         state, batch = learner.make_batch(state, transitions, hyperparams)
-        rows = config.order(order_key, whole_rollouts=False)[0]
+        counts = config.batch_size, config.num_minibatches, config.update_epochs
+        rows = minibatches.order(order_key, *counts, length=1)[0]
         first = jax.tree.map(lambda leaf: leaf[rows], batch)
         policy, _ = learner.replay(state.params, first)
         before, action = first.transition.log_prob, first.transition.action

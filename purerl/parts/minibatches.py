@@ -1,57 +1,47 @@
 """Several passes over a batch of rollouts, in minibatches."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt, Interval
 
 from purerl.fast.shuffling import permutations
-from purerl.parts.rollouts import RolloutConfig
+from purerl.parts.training import BaseConfig
 
 
-@dataclass(frozen=True)
-class MinibatchConfig(RolloutConfig):
-    """Static settings of the passes, inherited by the `Config` of a learner.
+def check(config: BaseConfig, num_minibatches: int, *, whole_rollouts: bool) -> None:
+    """Raise `ValueError` if a batch cannot be divided into minibatches, or into whole rollouts."""
+    if config.frames_per_update % num_minibatches:
+        raise ValueError(
+            f"num_envs x num_steps = {config.frames_per_update} must be divisible by "
+            f"num_minibatches = {num_minibatches}"
+        )
+    if whole_rollouts and config.num_envs % num_minibatches:
+        raise ValueError(
+            f"num_envs = {config.num_envs} must be divisible by num_minibatches = "
+            f"{num_minibatches}: with recurrent_size, minibatches hold whole rollouts"
+        )
 
-    Raises:
-        ValueError: if a batch cannot be divided into minibatches or no update fits.
+
+def check_advantages(config: BaseConfig, num_minibatches: int, normalize_advantages: str) -> None:
+    """Raise `ValueError` if advantages are normalised over single samples."""
+    samples, counts = config.frames_per_update, "num_envs x num_steps"
+    if normalize_advantages == "minibatch":
+        samples //= num_minibatches
+        counts += " / num_minibatches"
+    if samples == 1 and normalize_advantages != "none":
+        raise ValueError(
+            f"{counts} = 1 must be at least 2, because the normalised advantage of a single "
+            "sample is 0 (or set normalize_advantages to none)"
+        )
+
+
+def order(
+    key: jax.Array, batch_size: int, num_minibatches: int, epochs: int, *, length: int
+) -> jax.Array:
+    """Return the rows of every minibatch [gradient steps, rows] int32.
+
+    Every pass visits all rows once, in a new random order, in which the `length` steps of an
+    environment stay together.
     """
-
-    update_epochs: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
-    """passes over each batch"""
-    num_minibatches: Annotated[int, Gt(0)] = 4
-    """minibatches, and gradient steps, of each pass"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_minibatches > 0 and self.batch_size % self.num_minibatches:
-            raise ValueError(
-                f"num_envs x num_steps = {self.batch_size} must be divisible by "
-                f"num_minibatches = {self.num_minibatches}"
-            )
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.frames_per_update
-
-    def check_whole_rollouts(self) -> None:
-        """Raise `ValueError` if minibatches cannot hold whole rollouts."""
-        if self.num_envs % max(self.num_minibatches, 1):
-            raise ValueError(
-                f"num_envs = {self.num_envs} must be divisible by num_minibatches = "
-                f"{self.num_minibatches}: with recurrent_size, minibatches hold whole rollouts"
-            )
-
-    def order(self, key: jax.Array, *, whole_rollouts: bool) -> jax.Array:
-        """Return the rows of every minibatch [gradient steps, rows] int32.
-
-        Every pass visits all rows once, in a new random order. `whole_rollouts` keeps the steps of
-        an environment together.
-        """
-        length = self.num_steps if whole_rollouts else 1
-        steps, count = self.update_epochs * self.num_minibatches, self.batch_size // length
-        order = permutations(key, self.update_epochs, count).reshape(steps, 1, -1)
-        return (count * jnp.arange(length)[None, :, None] + order).reshape(steps, -1)
+    steps, count = epochs * num_minibatches, batch_size // length
+    order = permutations(key, epochs, count).reshape(steps, 1, -1)
+    return (count * jnp.arange(length)[None, :, None] + order).reshape(steps, -1)

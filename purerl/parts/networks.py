@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Gt, MaxLen
+from annotated_types import Gt, MaxLen
 from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
@@ -42,20 +42,23 @@ class NetworkConfig:
     """activation function of the hidden layers"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig(NetworkConfig):
-    """Static settings of an `ActorCritic`."""
+class _Settings(Protocol):
+    """Static settings of an `ActorCritic`: fields of PPO's `Config`, which describes them."""
 
-    shared_network: bool = False
-    """use one torso for policy and value instead of one each"""
-    layer_norm: bool = False
-    """normalise each layer before its activation"""
-    recurrent_size: Annotated[int, Ge(0)] = 0
-    """units of a GRU behind each torso, a memory for partially observed tasks; 0 for none"""
-    squash_actions: bool = False
-    """bring continuous actions within their bounds by tanh instead of clipping"""
-    state_dependent_std: bool = False
-    """let the network output the standard deviation of continuous actions"""
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]: ...
+    @property
+    def activation(self) -> str: ...
+    @property
+    def shared_network(self) -> bool: ...
+    @property
+    def layer_norm(self) -> bool: ...
+    @property
+    def recurrent_size(self) -> int: ...
+    @property
+    def squash_actions(self) -> bool: ...
+    @property
+    def state_dependent_std(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +117,7 @@ def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
     On a GPU both can be one kernel, unless the outputs of single layers are wanted, too.
     """
     single = torso.is_initializing() or torso.is_mutable_collection("intermediates")
-    if torso.obs_ndim == 1 and not torso.layer_norm and not single:
+    if torso.obs_ndim == 1 and torso.hidden_sizes and not torso.layer_norm and not single:
         parameters = torso.variables["params"]
         names = [f"Dense_{i}" for i in range(len(torso.hidden_sizes))]
         dense = [parameters[name] for name in names if name in parameters]
@@ -140,7 +143,7 @@ class ActorCritic(nn.Module):
     policy_size: int
     """logits of a discrete policy, or means of a continuous one"""
     continuous: bool
-    config: ActorCriticConfig
+    config: _Settings
 
     def setup(self) -> None:
         """Create the layers."""
@@ -262,7 +265,7 @@ class QNetwork(nn.Module):
         return ActionValues(values)
 
 
-def actor_critic(env: Environment, config: ActorCriticConfig) -> ActorCritic:
+def actor_critic(env: Environment, config: _Settings) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
     Raises:

@@ -49,14 +49,15 @@ def depth(params: PyTree) -> PyTree:
     return jax.tree.map_with_path(of_array, params)
 
 
-def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
+def dormancy(network: Any, params: PyTree, obs: jax.Array, activation: str) -> PyTree:
     """Return the activity of the unit that each parameter feeds, relative to its layer.
 
     This is the mean |activation| of the unit over observations, divided by the mean over the layer
     (Sokar et al. 2023, "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1
     for an average unit. The units of a head are its outputs. Parameters that feed neither a hidden
     unit nor an output get 1. The activity of a filter is its mean over positions. Inputs of the
-    network are [B, *obs_shape]; the result has the structure of `params`.
+    network are [B, *obs_shape]; the result has the structure of `params`. `activation` is that of
+    the hidden layers.
     """
     outputs = _layer_outputs(network, params, obs)
     entering = _entering(outputs)
@@ -65,7 +66,7 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
         torso, layer = _layer(path)
         head = next((name for name in _names(path) if name in HEADS), None)
         if layer is not None:
-            activity = ACTIVATIONS[network.config.activation](entering[torso][layer])
+            activity = ACTIVATIONS[activation](entering[torso][layer])
         elif head is not None:
             activity = outputs[head]["__call__"][0]
         else:

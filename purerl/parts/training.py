@@ -1,11 +1,74 @@
-"""Training from scratch, the same for every learner."""
+"""Training from scratch, the same for every learner, and its sizes."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Gt, Interval
+from flax import struct
 
-from purerl.types import EnvParams, Hyperparams, Learner, MetaParams, TrainResult
+from purerl.types import Context, EnvParams, Hyperparams, Learner, MetaParams, TrainResult
+
+
+@dataclass(frozen=True)
+class BaseConfig:
+    """Sizes of the training of one agent in parallel environments: the first static settings.
+
+    Raises:
+        ValueError: if no update fits.
+    """
+
+    total_timesteps: Annotated[int, Gt(0)] = 500_000
+    """environment steps of one agent, rounded down to whole updates"""
+    num_envs: Annotated[int, Gt(0)] = 4
+    """parallel environments of one agent"""
+    num_steps: Annotated[int, Gt(0)] = 128
+    """steps in every environment between two updates"""
+
+    def __post_init__(self) -> None:
+        if self.num_updates < 1:
+            raise ValueError(
+                f"total_timesteps = {self.total_timesteps} must be at least one update, "
+                f"num_envs x num_steps = {self.frames_per_update}"
+            )
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+        return self.total_timesteps // self.frames_per_update
+
+
+class BaseHyperparams(struct.PyTreeNode):
+    """Hyperparameters of the optimizers: the first ones of a learner with that slot."""
+
+    learning_rate: Annotated[float, Ge(0)] = 2.5e-4
+    """step size at the start"""
+    final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
+    annealing_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until final_learning_rate is reached; by default the whole training"""
+    max_grad_norm: Annotated[float, Gt(0)] = 0.5
+    """limit of the gradient's global norm; .inf for none"""
+    adam_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """added to the root of the second moment of Adam and its variants"""
+    weight_decay: Annotated[float, Ge(0)] = 1e-2
+    """share of the parameters, times the learning rate, that adamw and lion subtract in a step"""
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    """share of the previous step that the optimizer momentum adds"""
+    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
+    """decay of RMSProp's second moment"""
+    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """added to RMSProp's second moment"""
+
+    def random_play(self) -> Self:
+        """Return hyperparameters under which the initial, almost uniform policy never changes."""
+        return self.replace(learning_rate=0.0)
 
 
 def train(
@@ -67,3 +130,14 @@ def progress(done: Any, whole: Any) -> jax.Array:
     So progress is 0 in the first, 1 - 1 / whole in the last, and 1 after the end.
     """
     return jnp.minimum(jnp.asarray(done, jnp.float32) / jnp.asarray(whole, jnp.float32), 1.0)
+
+
+def context(config: Any, state: Any, hyperparams: Hyperparams) -> Context:
+    """Return the context of the slots after `state.update` updates."""
+    num_updates = length(config, state)
+    return Context(
+        hyperparams,
+        progress=progress(state.update, num_updates),
+        num_updates=num_updates,
+        frames=state.update.astype(jnp.float32) * config.frames_per_update,
+    )

@@ -49,21 +49,6 @@ def test_the_optimizer_is_passed_the_progress():
         state = after
 
 
-def test_the_optimizer_is_passed_the_minibatch_loss():
-    def add_loss(meta_params, context):
-        def update(updates, state, params=None, *, loss, **told):
-            return jax.tree.map(lambda x: jnp.full_like(x, loss), updates), state
-
-        return optax.GradientTransformationExtraArgs(lambda params: (), update)
-
-    config = replace(CONFIG, update_epochs=1, num_minibatches=1)
-    learner = ppo.PPO(config, ENV, make_optimizer=add_loss)
-    state, batch = start()
-    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
-    loss, _ = learner.loss(state.params, batch, learner.context(state, HYPERPARAMS), None)
-    np.testing.assert_allclose(moves(after, state), [loss] * len(TOLD), rtol=1e-5)
-
-
 @pytest.mark.long
 def test_progress_of_a_very_long_run():
     config = replace(CONFIG, total_timesteps=4_800_000_000)

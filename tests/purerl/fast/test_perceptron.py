@@ -238,20 +238,20 @@ def test_ppo_learns_the_same_with_kernels(name, settings, launches, monkeypatch)
 @pytest.mark.parametrize("sizes", [(8, 4), (8, 8, 8)])
 def test_parameters_of_another_network_are_refused(sizes):
     env, _ = envs.make("CartPole-v1")
-    saved = networks.actor_critic(env, networks.ActorCriticConfig(hidden_sizes=(8, 8)))
+    saved = networks.actor_critic(env, ppo.Config(hidden_sizes=(8, 8)))
     params = saved.init(jax.random.key(0), jnp.zeros(4))
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
-    other = networks.actor_critic(env, networks.ActorCriticConfig(hidden_sizes=sizes))
+    other = networks.actor_critic(env, ppo.Config(hidden_sizes=sizes))
     with pytest.raises(flax.errors.FlaxError):
         jax.vmap(other.apply)(stacked, inputs(AGENTS, 6, 4))
 
 
 def test_the_outputs_of_layers_can_still_be_read(launches):
     env, _ = envs.make("CartPole-v1")
-    net = networks.actor_critic(env, networks.ActorCriticConfig())
+    net = networks.actor_critic(env, ppo.Config())
     params = net.init(jax.random.key(0), jnp.zeros(4))
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
-    found = jax.vmap(lambda params, obs: parameters.dormancy(net, params, obs))(
+    found = jax.vmap(lambda params, obs: parameters.dormancy(net, params, obs, "tanh"))(
         stacked, inputs(AGENTS, 6, 4)
     )
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, stacked)

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from gymnax.environments import spaces
 
-from purerl import envs
+from purerl import dqn, envs, ppo
 from purerl.parts import networks, parameters, policies
 from tests.purerl.probes import TargetAction
 from tests.purerl.reference import drawn
@@ -15,7 +15,7 @@ from tests.purerl.reference import drawn
 
 def build(name="CartPole-v1", *, observations="auto", hidden_sizes=(8,), shared=False):
     env, env_params = envs.make(name, observations=observations)
-    config = networks.ActorCriticConfig(hidden_sizes=hidden_sizes, shared_network=shared)
+    config = ppo.Config(hidden_sizes=hidden_sizes, shared_network=shared)
     network = networks.actor_critic(env, config)
     return network, env.observation_space(env_params).shape
 
@@ -47,6 +47,20 @@ def test_networks_accept_any_batch_shape():
     alone, alone_value, _ = apply(params, batch[3, 1])
     np.testing.assert_allclose(value[3, 1], alone_value, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(policy[0][3, 1], alone[0], rtol=1e-4, atol=1e-4)
+
+
+def test_without_hidden_layers_networks_are_linear():
+    env, _ = envs.make("CartPole-v1")
+    obs = jax.random.normal(jax.random.key(1), (6, 4))
+    learners = {
+        "policy_head": ppo.PPO(ppo.Config(hidden_sizes=()), env),
+        "action_head": dqn.DQN(dqn.Config(hidden_sizes=()), env),
+    }
+    for head, learner in learners.items():
+        network = learner.network
+        params = drawn(network, obs)
+        layer, (outputs, *_) = params["params"][head], jax.tree.leaves(network.apply(params, obs))
+        np.testing.assert_allclose(outputs, obs @ layer["kernel"] + layer["bias"][None], atol=1e-5)
 
 
 def test_scales_of_a_new_network():
@@ -107,7 +121,7 @@ def test_gaussian():
 
 def test_with_layer_norm_the_scale_of_observations_does_not_matter():
     obs = jax.random.normal(jax.random.key(0), (5, 3))
-    config = networks.ActorCriticConfig(hidden_sizes=(8, 8), layer_norm=True)
+    config = ppo.Config(hidden_sizes=(8, 8), layer_norm=True)
     network = networks.ActorCritic(1, 2, False, config)
     params = jax.tree.map(  # biases of the first layer aside, which are not scaled
         lambda x: x if x.ndim > 1 else 0.0 * x, drawn(network, obs)
@@ -177,9 +191,7 @@ def test_a_gaussian_is_in_units_of_the_box(low, high, actions):
 def test_the_deviation_of_actions_may_depend_on_the_state():
     env = TargetAction()
     for by_state in (False, True):
-        config = networks.ActorCriticConfig(
-            hidden_sizes=(8,), squash_actions=True, state_dependent_std=by_state
-        )
+        config = ppo.Config(hidden_sizes=(8,), squash_actions=True, state_dependent_std=by_state)
         network = networks.actor_critic(env, config)
         obs = jax.random.normal(jax.random.key(1), (5, *env.observation_space(None).shape))
         params = drawn(network, obs)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl import ppo
 from purerl.parts import networks, parameters
 from tests.purerl.reference import drawn
 
@@ -12,11 +13,11 @@ OBS = jax.random.normal(jax.random.key(0), (7, 3))
 IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
 
 
-dormancy = jax.jit(parameters.dormancy, static_argnums=0)
+dormancy = jax.jit(parameters.dormancy, static_argnums=(0, 3))
 
 
 def actor_critic(obs_ndim=1, continuous=False, **settings):
-    config = networks.ActorCriticConfig(hidden_sizes=(4, 5), activation="relu", **settings)
+    config = ppo.Config(hidden_sizes=(4, 5), activation="relu", **settings)
     return networks.ActorCritic(obs_ndim, 2, continuous, config)
 
 
@@ -29,7 +30,7 @@ def ratio(activity):
 def test_dormancy_of_dense_layers(shared):
     network = actor_critic(shared_network=shared)
     params = drawn(network, OBS)
-    found = dormancy(network, params, OBS)["params"]
+    found = dormancy(network, params, OBS, "relu")["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
     for torso in ("critic_torso", "actor_torso")[shared:]:
         x = np.asarray(OBS)
@@ -51,7 +52,7 @@ def test_dormancy_of_filters_and_dead_layers():
     params = drawn(network, IMAGES)
     conv = params["params"]["actor_torso"]["Conv_0"]
     conv["bias"] = conv["bias"].at[3].set(-1e3)  # never active
-    found = dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
+    found = dormancy(network, params, IMAGES, "relu")["params"]["actor_torso"]["Conv_0"]
     x = jax.lax.conv_general_dilated(
         IMAGES, conv["kernel"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -60,7 +61,7 @@ def test_dormancy_of_filters_and_dead_layers():
     np.testing.assert_allclose(found["kernel"][2, 1, 1], expected, rtol=1e-4)
     assert found["bias"][3] == 0
     dead = jax.tree.map(jnp.zeros_like, params)
-    found = dormancy(network, dead, IMAGES)
+    found = dormancy(network, dead, IMAGES, "relu")
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
@@ -69,7 +70,7 @@ def test_dormancy_with_layer_norm():
     params = drawn(network, OBS)
     torso = params["params"]["actor_torso"]
     torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
-    found = dormancy(network, params, OBS)["params"]["actor_torso"]
+    found = dormancy(network, params, OBS, "relu")["params"]["actor_torso"]
     x = np.asarray(OBS)
     for layer in "01":
         dense = torso[f"Dense_{layer}"]
