@@ -12,6 +12,7 @@ the learners of `purerl`. The critics' loss fills the slot `value_loss`, like DQ
 that evolved elsewhere can be used here, and a loss can be evolved for SAC.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -39,7 +40,7 @@ from purerl.types import (
 
 
 @dataclass(frozen=True)
-class Config(networks.NetworkConfig, replay.ReplayConfig):
+class Config(training.BaseConfig):
     """Static settings: a change recompiles.
 
     Raises:
@@ -50,20 +51,51 @@ class Config(networks.NetworkConfig, replay.ReplayConfig):
     num_envs: Annotated[int, Gt(0)] = 4
     num_steps: Annotated[int, Gt(0)] = 100
     train_interval: Annotated[int, Gt(0)] = 4
-    learning_starts: Annotated[int, Gt(0)] = 1_000
+    """environment steps, of all environments together, between two learning phases"""
+    batch_size: Annotated[int, Gt(0)] = 128
+    """transitions of a minibatch"""
     buffer_size: Annotated[int, Gt(0)] = 20_000
+    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
+    learning_starts: Annotated[int, Gt(0)] = 1_000
+    """environment steps before the first learning phase"""
+    n_step: Annotated[int, Gt(0)] = 1
+    """rewards in a target before it is bootstrapped"""
+    store_observations: Literal["float32", "float16", "uint8"] = "float32"
+    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
+    """activation function of the hidden layers"""
     gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
     """minibatches of a learning phase"""
-    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        replay.check(self, self.layout, self.batch_size, self.learning_starts)
+
+    @property
+    def layout(self) -> replay.Layout:
+        """Layout of the replay memory, which is written once a phase."""
+        return replay.Layout(self.buffer_size, self.train_interval, self.num_envs, self.n_step)
+
+    @property
+    def phases_per_update(self) -> int:
+        """Phases of one update."""
+        return self.frames_per_update // self.train_interval
 
 
-class Hyperparams(losses.ValueLossHyperparams, optimizers.Hyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 1e-3
     max_grad_norm: Annotated[float, Gt(0)] = float("inf")
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.01
@@ -77,11 +109,12 @@ class Network(nn.Module):
 
     action_size: int
     obs_ndim: int
-    config: networks.NetworkConfig
+    hidden_sizes: Sequence[int]
+    activation: str
 
     def setup(self) -> None:
         """Create the layers."""
-        layers = self.config.hidden_sizes, self.config.activation, networks.LECUN_NORMAL
+        layers = self.hidden_sizes, self.activation, networks.LECUN_NORMAL
         self.actor_torso = networks.Torso(self.obs_ndim, *layers)
         self.policy_head = nn.Dense(2 * self.action_size)
         self.critics = [nn.Sequential([networks.Torso(1, *layers), nn.Dense(1)]) for _ in range(2)]
@@ -115,6 +148,8 @@ class State(struct.PyTreeNode):
     envs: rollouts.Environments
     ring: replay.Steps
     """[C, ...] the replay memory"""
+    num_updates: jax.Array | None = None
+    """[] int32, length of this training; None for the config's"""
 
 
 class Batch(NamedTuple):
@@ -160,10 +195,9 @@ class SAC:
     @cached_property
     def network(self) -> Network:
         """The policy and the critics."""
-        params = self.env.default_params
-        (action_size,) = self.env.action_space(params).shape
-        obs_ndim = len(self.env.observation_space(params).shape)
-        return Network(action_size, obs_ndim, self.config)
+        (action_size,) = self.env.action_space(self.env.default_params).shape
+        layers = self.config.hidden_sizes, self.config.activation
+        return Network(action_size, networks.obs_ndim(self.env), *layers)
 
     def init(
         self,
@@ -194,23 +228,15 @@ class SAC:
         self, state: State, sums: EpisodeSums, key: jax.Array, env_params: EnvParams
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, and store them in the replay memory."""
-        config = self.config
-        space = self.env.action_space(env_params)
+        layout, space = self.config.layout, self.env.action_space(env_params)
 
-        def step(carry, key):
-            envs, sums = carry
-            action_key, env_key = jax.random.split(key)
-            policy = self.network.apply(state.params["network"], envs.obs, method="policy")
-            number = policy.sample(action_key)
-            env_keys = jax.random.split(env_key, config.num_envs)
-            taken = policy.bounded(number, space)
-            after, sums, outcome = rollouts.step(self.env, env_params, env_keys, envs, sums, taken)
-            return (after, sums), replay.Steps(envs.obs, jnp.tanh(number), *outcome)
+        def act(key, obs):
+            policy = self.network.apply(state.params["network"], obs, method="policy")
+            number = policy.sample(key)
+            return jnp.tanh(number), policy.bounded(number, space)
 
-        keys = jax.random.split(key, config.train_interval // config.num_envs)
-        (envs, sums), steps = jax.lax.scan(step, (state.envs, sums), keys)
-        steps = jax.tree.map(lambda x: x.reshape(config.train_interval, *x.shape[2:]), steps)
-        ring = config.layout.write(state.ring, steps, state.phase)
+        envs, sums, steps = replay.collect(self.env, env_params, act, key, state.envs, sums, layout)
+        ring = layout.write(state.ring, steps, state.phase)
         return state.replace(phase=state.phase + 1, envs=envs, ring=ring), sums
 
     def make_batch(self, state: State, key: jax.Array, hyperparams: Hyperparams) -> Batch:
@@ -303,17 +329,14 @@ class SAC:
         def learn(state, key):
             return self.learn(state, key, hyperparams, meta_params)
 
-        return phases.run(self.config, state, collect, learn, METRICS)
+        count = self.config.phases_per_update
+        waiting = -(-self.config.learning_starts // self.config.train_interval)
+        return phases.run(state, collect, learn, METRICS, count=count, waiting=waiting)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""
-        num_updates = self.config.num_updates
-        return Context(
-            hyperparams,
-            progress=training.progress(state.phase, num_updates * self.config.phases_per_update),
-            num_updates=num_updates,
-            frames=state.phase.astype(jnp.float32) * self.config.train_interval,
-        )
+        count = self.config.phases_per_update
+        return training.context(self.config, state, hyperparams, state.phase, phases=count)
 
     def sample(self, params: Any, obs: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw actions [B, action_dim] in (-1, 1) with their log-densities [B]."""

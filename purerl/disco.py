@@ -14,6 +14,7 @@ memory and takes a step of Adam on
 The replay and all settings but the learning rate are taken from the authors' example on Catch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -37,32 +38,34 @@ SMALL, LARGE = map(nn.initializers.truncated_normal, (0.01, MODEL_SIZE**-0.5))
 
 
 @dataclass(frozen=True)
-class Config(networks.NetworkConfig, rollouts.RolloutConfig):
+class Config(training.BaseConfig):
     """Static settings: a change recompiles.
 
     Raises:
         ValueError: if the counts do not fit together.
     """
 
-    weights: str = "disco_103.npz"
-    """file with the authors' weights, which is not part of metaevo: see docs/reference/disco.md"""
     total_timesteps: Annotated[int, Gt(0)] = 56_000
     num_envs: Annotated[int, Gt(0)] = 2
     num_steps: Annotated[int, Gt(0)] = 28
     """steps of a trajectory"""
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (512, 512)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
+    """activation function of the hidden layers"""
+    weights: str = "disco_103.npz"
+    """file with the authors' weights, which is not part of metaevo: see docs/reference/disco.md"""
     num_trajectories: Annotated[int, Gt(0)] = 64
     """trajectories of a minibatch; learning begins when the memory holds so many"""
     buffer_trajectories: Annotated[int, Gt(0)] = 1024
     """trajectories that the replay memory holds"""
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (512, 512)
-    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         buffer = f"buffer_trajectories = {self.buffer_trajectories} must be"
         if self.buffer_trajectories < self.num_trajectories:
             raise ValueError(f"{buffer} at least num_trajectories = {self.num_trajectories}")
-        if self.num_envs > 0 and self.buffer_trajectories % self.num_envs:
+        if self.buffer_trajectories % self.num_envs:
             raise ValueError(f"{buffer} a multiple of num_envs = {self.num_envs}")
 
     @property
@@ -99,12 +102,13 @@ class Network(nn.Module):
     obs_ndim: int
     num_actions: int
     prediction_size: int
-    config: networks.NetworkConfig
+    hidden_sizes: Sequence[int]
+    activation: str
 
     def setup(self) -> None:
         """Create the layers."""
-        sizes, init = self.config.hidden_sizes, networks.LECUN_NORMAL
-        self.torso = networks.Torso(self.obs_ndim, sizes, self.config.activation, init)
+        init = networks.LECUN_NORMAL
+        self.torso = networks.Torso(self.obs_ndim, self.hidden_sizes, self.activation, init)
         self.policy_head = nn.Dense(self.num_actions, kernel_init=SMALL)
         self.y_head = nn.Dense(self.prediction_size, kernel_init=SMALL)
         self.cell = nn.Dense(MODEL_SIZE)
@@ -199,10 +203,10 @@ class Disco:
     @cached_property
     def network(self) -> Any:
         """The network of an agent: `(params, obs) -> outputs`."""
-        params = self.env.default_params
-        num_actions = int(self.env.action_space(params).n)
-        size = disco_rule.prediction_size(self.weights)
-        return Network(networks.obs_ndim(self.env), num_actions, size, self.config)
+        config = self.config
+        num_actions = int(self.env.action_space(self.env.default_params).n)
+        sizes = networks.obs_ndim(self.env), num_actions, disco_rule.prediction_size(self.weights)
+        return Network(*sizes, config.hidden_sizes, config.activation)
 
     def init(
         self,

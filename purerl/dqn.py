@@ -34,6 +34,7 @@ from purerl.parts import (
     schedules,
     training,
 )
+from purerl.parts.replay import Layout
 from purerl.types import (
     Context,
     Environment,
@@ -49,20 +50,39 @@ from purerl.types import (
 
 
 @dataclass(frozen=True)
-class Config(networks.QNetworkConfig, replay.ReplayConfig):
+class Config(training.BaseConfig):
     """Static settings: a change recompiles.
 
     The defaults, here and of `Hyperparams`, equal PureJaxRL, except for gradient clipping
     (docs/reference/dqn.md).
 
     Raises:
-        ValueError: if the counts do not divide each other, or if a minibatch would have to be
-            drawn from fewer transitions than it holds.
+        ValueError: if the counts do not fit together.
     """
 
     num_envs: Annotated[int, Gt(0)] = 10
     num_steps: Annotated[int, Gt(0)] = 100
     """steps in every environment of one update, that is of one point of the learning curve"""
+    train_interval: Annotated[int, Gt(0)] = 10
+    """environment steps, of all environments together, between two learning phases"""
+    batch_size: Annotated[int, Gt(0)] = 128
+    """transitions of a minibatch"""
+    buffer_size: Annotated[int, Gt(0)] = 10_000
+    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
+    learning_starts: Annotated[int, Gt(0)] = 10_000
+    """environment steps before the first learning phase"""
+    n_step: Annotated[int, Gt(0)] = 1
+    """rewards in a target before it is bootstrapped"""
+    replay: Literal["uniform", "prioritized"] = "uniform"
+    """draw transitions with equal probability, or by their last error"""
+    store_observations: Literal["float32", "float16", "uint8"] = "float32"
+    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (120, 84)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
+    """activation function of the hidden layers"""
+    dueling: bool = False
+    """add a state's value and the advantages of the actions"""
     gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
     """minibatches of a learning phase"""
     target_update: Literal["hard", "polyak"] = "hard"
@@ -71,29 +91,57 @@ class Config(networks.QNetworkConfig, replay.ReplayConfig):
     """environment steps between two hard updates, rounded up to a multiple of train_interval"""
     double: bool = False
     """choose the next action by the online network, and value it by the target network"""
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (120, 84)
-    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        replay.check(self, self.layout, self.batch_size, self.learning_starts)
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the replay memory, which is written once a phase."""
+        return Layout(self.buffer_size, self.train_interval, self.num_envs, self.n_step)
+
+    @property
+    def phases_per_update(self) -> int:
+        """Phases of one update."""
+        return self.frames_per_update // self.train_interval
 
 
-class Hyperparams(
-    replay.Hyperparams,
-    losses.ValueLossHyperparams,
-    exploration.Hyperparams,
-    optimizers.Hyperparams,
-):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
-    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
-    """discount factor"""
-    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
-    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
-    """environment steps until epsilon_end is reached; by default half of total_timesteps"""
-    tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
-    """share of the network in the target network's average, with target_update polyak"""
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
     rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.95
     rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-2
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """probability of a random action at the start"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
+    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until epsilon_end is reached; by default half of total_timesteps"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
+    """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
+    importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
+    """prioritized replay: share of the bias that is corrected at the start of the training, which
+    increases linearly to all of it at the end"""
+    priority_epsilon: Annotated[float, Gt(0)] = 1e-6
+    """prioritized replay: added to the error, so that every transition can be drawn"""
+    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """discount factor"""
+    tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
+    """share of the network in the target network's average, with target_update polyak"""
+
+    def random_play(self) -> "Hyperparams":
+        """Return hyperparameters under which every action is random."""
+        end = None if self.epsilon_end is None else 1.0
+        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -158,13 +206,14 @@ class DQN:
     train = training.train
 
     def __post_init__(self) -> None:
-        networks.q_network(self.env, self.config)
+        _ = self.network  # which must fit the environment
         replay.check_storage(self.env, self.config.store_observations)
 
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return networks.q_network(self.env, self.config)
+        config = self.config
+        return networks.q_network(self.env, config.hidden_sizes, config.activation, config.dueling)
 
     def init(
         self,
@@ -207,20 +256,14 @@ class DQN:
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
         total_frames = jnp.float32(training.length(config, state)) * config.frames_per_update
-        epsilon = exploration.epsilon(hyperparams, frames, total_frames / 2)
+        fall = hyperparams.epsilon_start, hyperparams.epsilon_end, hyperparams.epsilon_decay_steps
+        epsilon = exploration.epsilon(frames, total_frames / 2, *fall)
 
-        def step(carry, key):
-            envs, sums = carry
-            action_key, env_key = jax.random.split(key)
-            values = self.values(state.params, envs.obs)
-            action = values.epsilon_greedy(action_key, epsilon)
-            env_keys = jax.random.split(env_key, config.num_envs)
-            after, sums, outcome = rollouts.step(self.env, env_params, env_keys, envs, sums, action)
-            return (after, sums), replay.Steps(envs.obs, action, *outcome)
+        def act(key, obs):
+            action = self.values(state.params, obs).epsilon_greedy(key, epsilon)
+            return action, action
 
-        keys = jax.random.split(key, config.train_interval // config.num_envs)
-        (envs, sums), steps = jax.lax.scan(step, (state.envs, sums), keys)
-        steps = jax.tree.map(lambda x: x.reshape(config.train_interval, *x.shape[2:]), steps)
+        envs, sums, steps = replay.collect(self.env, env_params, act, key, state.envs, sums, layout)
         state = state.replace(
             phase=state.phase + 1,
             envs=envs,
@@ -286,7 +329,8 @@ class DQN:
             grads, (error, metrics) = gradient(params, batch, here, meta_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
             params = optax.apply_updates(params, updates)
-            priorities = replay.with_errors(state.priorities, rows, error, hyperparams)
+            exponents = hyperparams.priority_exponent, hyperparams.priority_epsilon
+            priorities = replay.with_errors(state.priorities, rows, error, *exponents)
             state = state.replace(params=params, opt_state=opt_state, priorities=priorities)
             if config.target_update == "polyak":
                 average = optax.incremental_update(params, state.target_params, hyperparams.tau)
@@ -298,8 +342,7 @@ class DQN:
         state, metrics = jax.lax.scan(gradient_step, state, inputs)
         if config.target_update == "hard":
             due = state.phase % -(-config.target_interval // config.train_interval) == 0
-            target_params = either(due, state.params, state.target_params)
-            state = state.replace(target_params=target_params)
+            state = state.replace(target_params=either(due, state.params, state.target_params))
         return state, jax.tree.map(jnp.mean, metrics)
 
     @with_fast_draws
@@ -307,6 +350,8 @@ class DQN:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
+        config = self.config
+        waiting = -(-config.learning_starts // config.train_interval)
         hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
 
         def collect(state, sums, key):
@@ -315,23 +360,19 @@ class DQN:
         def learn(state, key):
             return self.learn(state, key, hyperparams, meta_params)
 
-        state, sums, metrics = phases.run(self.config, state, collect, learn, METRICS)
+        state, sums, metrics = phases.run(
+            state, collect, learn, METRICS, count=config.phases_per_update, waiting=waiting
+        )
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""
-        num_updates = training.length(self.config, state)
-        return Context(
-            hyperparams,
-            progress=training.progress(state.phase, num_updates * self.config.phases_per_update),
-            num_updates=num_updates,
-            frames=state.phase.astype(jnp.float32) * self.config.train_interval,
-        )
+        count = self.config.phases_per_update
+        return training.context(self.config, state, hyperparams, state.phase, phases=count)
 
     def values(self, params: PyTree, obs: jax.Array) -> policies.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        values: policies.ActionValues = self.network.apply(params, obs)
-        return values
+        return self.network.apply(params, obs)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -348,8 +389,7 @@ class DQN:
         self, policy: Policy, obs: jax.Array, memory: None = None
     ) -> tuple[policies.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        values = self.values(policy.params, obs)
-        return policies.EpsilonGreedy(values, policy.epsilon), None
+        return policies.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
 
 
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:

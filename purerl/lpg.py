@@ -17,7 +17,7 @@ of a value. A hand-written rule may weigh the policy's entropy, too.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ from purerl.types import (
 
 
 @dataclass(frozen=True)
-class Config(networks.NetworkConfig, rollouts.RolloutConfig):
+class Config(training.BaseConfig):
     """Static settings: a change recompiles.
 
     Raises:
@@ -56,6 +56,8 @@ class Config(networks.NetworkConfig, rollouts.RolloutConfig):
     num_steps: Annotated[int, Gt(0)] = 20
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = ()
     """units of each hidden layer; none for tables, where observations are one-hot"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """activation function of the hidden layers"""
     shortest_lifetime: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """share of the updates after which the first agents stop learning; each agent draws its own
     lifetime between that and all updates, log-uniformly, and acts without learning from then on"""
@@ -63,15 +65,21 @@ class Config(networks.NetworkConfig, rollouts.RolloutConfig):
     @property
     def batch_size(self) -> int:
         """Transitions that an update learns from."""
-        return self.num_envs * self.num_steps
+        return self.frames_per_update
 
 
-class Hyperparams(update_rules.Hyperparams, optimizers.Hyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 0.05
     annealing_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until final_learning_rate is reached; by default the agent's lifetime"""
+    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """discount factor of a2c"""
+    gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
+    """trace decay of a2c's advantages"""
+    entropy_coef: Annotated[float, Ge(0)] = 0.01
+    """weight of a2c's entropy bonus"""
     prediction_coef: Annotated[float, Ge(0)] = 0.5
     """weight of the predictions' loss"""
 
@@ -117,12 +125,15 @@ class LPG:
     train = training.train
 
     def __post_init__(self) -> None:
-        networks.actor_predictor(self.env, self.config, PREDICTION_SIZE)
+        _ = self.network  # which must fit the environment
 
     @cached_property
     def network(self) -> Any:
         """Policy and predictions: `(params, obs) -> policy, prediction`."""
-        return networks.actor_predictor(self.env, self.config, PREDICTION_SIZE)
+        config = self.config
+        return networks.actor_predictor(
+            self.env, PREDICTION_SIZE, config.hidden_sizes, config.activation
+        )
 
     def init(
         self,
@@ -230,13 +241,9 @@ class LPG:
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update; its updates are the agent's lifetime."""
         share: Any = state.lifetime
-        num_updates = jnp.ceil(share * training.length(self.config, state)).astype(jnp.int32)
-        return Context(
-            hyperparams,
-            progress=training.progress(state.update, num_updates),
-            num_updates=num_updates,
-            frames=state.update.astype(jnp.float32) * self.config.batch_size,
-        )
+        lifetime = jnp.ceil(share * training.length(self.config, state)).astype(jnp.int32)
+        state = state.replace(num_updates=lifetime)
+        return training.context(self.config, state, hyperparams, state.update)
 
     def policy(self, state: State) -> PyTree:
         """Return the parameters for acting."""

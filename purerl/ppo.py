@@ -182,7 +182,7 @@ class PPO:
     train = training.train
 
     def __post_init__(self) -> None:
-        networks.actor_critic(self.env, self.config)
+        _ = self.network  # which must fit the environment
 
     @cached_property
     def network(self) -> Any:
@@ -362,7 +362,7 @@ class PPO:
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update."""
         config = self.config
-        return training.context(config, state, hyperparams).replace(
+        return training.context(config, state, hyperparams, state.update).replace(
             num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 

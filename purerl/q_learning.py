@@ -71,16 +71,32 @@ class Config:
         return 1
 
 
-class Hyperparams(losses.ValueLossHyperparams, exploration.Hyperparams):
+class Hyperparams(struct.PyTreeNode):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
+    """probability of a random action at the start"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
+    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
     learning_rate: Annotated[float, Ge(0)] = 0.2
     """step size"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """discount factor"""
-    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
     initial_value: float = 0.0
     """initial value of every entry of the table; high values make an agent explore"""
+
+    def random_play(self) -> "Hyperparams":
+        """Return hyperparameters under which every action is random."""
+        end = None if self.epsilon_end is None else 1.0
+        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -215,7 +231,8 @@ class QLearning:
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
         horizon = jnp.float32(training.length(self.config, state)) * steps
-        epsilon = exploration.epsilon(hyperparams, frames, horizon)
+        fall = hyperparams.epsilon_start, hyperparams.epsilon_end, hyperparams.epsilon_decay_steps
+        epsilon = exploration.epsilon(frames, horizon, *fall)
         explore, choice = exploration.split_uniform(
             jax.random.uniform(choice_key, (steps,)), epsilon
         )
@@ -301,13 +318,7 @@ class QLearning:
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slot in this update."""
-        num_updates = training.length(self.config, state)
-        return Context(
-            hyperparams,
-            progress=training.progress(state.update, num_updates),
-            num_updates=num_updates,
-            frames=state.update.astype(jnp.float32) * self.config.num_steps,
-        )
+        return training.context(self.config, state, hyperparams, state.update)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams

@@ -8,8 +8,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 420
-LONGEST_LEARNER = 600  # a learner is one file that reads as one
-LEARNERS = {"purerl/ppo.py", "purerl/dqn.py", "purerl/q_learning.py", "purerl/lpg.py"}
 
 # Reading these formats runs code from the file. Checkpoints and policies are data.
 UNSAFE = re.compile(
@@ -75,7 +73,7 @@ def test_no_file_is_too_long():
     too_long = {}
     for path in PYTHON_FILES:
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > (LONGEST_LEARNER if name_of(path) in LEARNERS else LONGEST_FILE):
+        if lines > LONGEST_FILE:
             too_long[name_of(path)] = lines
     assert too_long == {}
 

@@ -1,42 +1,28 @@
 """The exploration schedule that DQN and Q-learning share: the probability of random actions."""
 
-from typing import Annotated, Self
-
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt, Interval
-from flax import struct
-
-
-class Hyperparams(struct.PyTreeNode):
-    """Hyperparameters of epsilon-greedy exploration, inherited by a learner."""
-
-    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
-    """probability of a random action at the start"""
-    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
-    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
-    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
-    """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
-
-    def random_play(self) -> Self:
-        """Return hyperparameters under which every action is random."""
-        end = None if self.epsilon_end is None else 1.0
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 def epsilon(
-    hyperparams: Hyperparams, frames: jax.Array | float, default_horizon: float
+    frames: jax.Array | float,
+    default_horizon: jax.Array | float,
+    start: jax.Array | float,
+    end: jax.Array | float | None,
+    decay_steps: jax.Array | float | None,
 ) -> jax.Array:
     """Return the probability of a random action: linear in environment steps, then constant.
 
-    `frames` [...] float32 are the steps so far. The default horizon takes the place of
-    `epsilon_decay_steps` if that is None; without `epsilon_end` the probability is constant.
+    Args:
+        frames: [...] float32, environment steps so far.
+        default_horizon: takes the place of `decay_steps` if that is None.
+        start: probability at the start.
+        end: probability after `decay_steps` environment steps; None: always `start`.
+        decay_steps: environment steps until `end` is reached.
     """
-    start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
     if end is None:
         return jnp.broadcast_to(start, jnp.shape(frames))
-    horizon = hyperparams.epsilon_decay_steps
-    horizon = default_horizon if horizon is None else horizon
+    horizon = default_horizon if decay_steps is None else decay_steps
     return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
 
 

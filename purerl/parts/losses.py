@@ -1,47 +1,16 @@
-"""Hand-written losses for the slots `value_loss` and `policy_loss`, and their hyperparameters.
+"""Hand-written losses for the slots `value_loss` and `policy_loss`.
 
 They have the signatures of `purerl.types`, so a baseline follows the same code path as a learned
 loss. Losses are elementwise: they map scalars to a scalar, and the learner batches them.
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Gt
-from flax import struct
 
 from purerl.types import Context, MetaParams
-
-
-class ValueLossHyperparams(struct.PyTreeNode):
-    """Hyperparameters of the value losses, inherited by the `Hyperparams` of a learner."""
-
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-
-
-class PolicyLossHyperparams(struct.PyTreeNode):
-    """Hyperparameters of the policy losses, inherited by PPO's `Hyperparams`."""
-
-    clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest distance of the probability ratio from 1"""
-    clip_epsilon_high: Annotated[float, Gt(0)] = 0.28
-    """largest distance of the ratio above 1 under clip_higher"""
-    kl_coef: Annotated[float, Gt(0)] = 3.0
-    """weight of the divergence from the old policy under kl_penalty"""
-    apa_temperature: Annotated[float, Gt(0)] = 1.0
-    """divides the advantage under apa"""
-    dpo_alpha: Annotated[float, Gt(0)] = 2.0
-    """scale of the discovered policy loss's drift for positive advantages"""
-    dpo_beta: Annotated[float, Gt(0)] = 0.6
-    """scale of the discovered policy loss's drift for negative advantages"""
 
 
 def squared(

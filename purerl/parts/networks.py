@@ -1,14 +1,12 @@
-"""The networks that learners share, and their settings."""
+"""The networks that learners share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Protocol
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Gt, MaxLen
 from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
@@ -32,16 +30,6 @@ LECUN_NORMAL = nn.initializers.lecun_normal()
 orthogonal kernels: docs/reference/dqn.md."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkConfig:
-    """Static settings of any network, inherited by the `Config` of a learner."""
-
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
-    """units of each hidden layer"""
-    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
-    """activation function of the hidden layers"""
-
-
 class _Settings(Protocol):
     """Static settings of an `ActorCritic`: fields of PPO's `Config`, which describes them."""
 
@@ -59,14 +47,6 @@ class _Settings(Protocol):
     def squash_actions(self) -> bool: ...
     @property
     def state_dependent_std(self) -> bool: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class QNetworkConfig(NetworkConfig):
-    """Static settings of a `QNetwork`."""
-
-    dueling: bool = False
-    """add a state's value and the advantages of the actions"""
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
@@ -216,13 +196,14 @@ class ActorPredictor(nn.Module):
     obs_ndim: int
     num_actions: int
     prediction_size: int
-    config: NetworkConfig
+    hidden_sizes: Sequence[int]
+    activation: str
 
     def setup(self) -> None:
         """Create the layers."""
-        sizes, init = self.config.hidden_sizes, orthogonal(2.0**0.5)
-        self.torso = Torso(self.obs_ndim, sizes, self.config.activation, init)
-        if sizes:
+        init = orthogonal(2.0**0.5)
+        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, init)
+        if self.hidden_sizes:
             self.policy_head = _dense(self.num_actions, orthogonal(0.01))
             self.prediction_head = _dense(self.prediction_size, orthogonal())
         else:
@@ -245,19 +226,20 @@ class QNetwork(nn.Module):
 
     obs_ndim: int
     num_actions: int
-    config: QNetworkConfig
+    hidden_sizes: Sequence[int]
+    activation: str
+    dueling: bool
 
     def setup(self) -> None:
         """Create the layers."""
-        config = self.config
-        self.torso = Torso(self.obs_ndim, config.hidden_sizes, config.activation, LECUN_NORMAL)
+        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL)
         self.action_head = _dense(self.num_actions, LECUN_NORMAL)
-        if config.dueling:
+        if self.dueling:
             self.value_head = _dense(1, LECUN_NORMAL)
 
     def __call__(self, obs: jax.Array) -> "ActionValues":
         """Return the values of all actions at observations [..., *obs_shape]."""
-        if not self.config.dueling:
+        if not self.dueling:
             return ActionValues(_output(self.torso, self.action_head, obs))
         features = self.torso(obs)
         values = self.action_head(features)
@@ -288,23 +270,26 @@ def actor_critic(env: Environment, config: _Settings) -> ActorCritic:
 
 
 def actor_predictor(
-    env: Environment, config: NetworkConfig, prediction_size: int
+    env: Environment, prediction_size: int, hidden_sizes: Sequence[int], activation: str
 ) -> ActorPredictor:
     """Build the network of a policy and predictions that fits an environment's spaces.
 
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return ActorPredictor(obs_ndim(env), _num_actions(env, "LPG"), prediction_size, config)
+    num_actions = _num_actions(env, "LPG")
+    return ActorPredictor(obs_ndim(env), num_actions, prediction_size, hidden_sizes, activation)
 
 
-def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
+def q_network(
+    env: Environment, hidden_sizes: Sequence[int], activation: str, dueling: bool
+) -> QNetwork:
     """Build the network of action values that fits an environment's spaces.
 
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return QNetwork(obs_ndim(env), _num_actions(env, "DQN"), config)
+    return QNetwork(obs_ndim(env), _num_actions(env, "DQN"), hidden_sizes, activation, dueling)
 
 
 def obs_ndim(env: Environment) -> int:

@@ -1,56 +1,28 @@
-"""Hand-written optimizers for the slot `make_optimizer`, and their hyperparameters.
+"""Hand-written optimizers for the slot `make_optimizer`.
 
-Each clips the global norm of the gradient first, and anneals its learning rate. On a CPU the
-parameters are one vector, which takes fewer operations and changes results by rounding only; Muon
-needs their matrices. Constants without a hyperparameter are optax's defaults.
+Their hyperparameters are in `purerl.parts.training.BaseHyperparams`. Each clips the global norm of
+the gradient first, and anneals its learning rate. On a CPU the parameters are one vector, which
+takes fewer operations and changes results by rounding only; Muon needs their matrices. Constants
+without a hyperparameter are optax's defaults.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Self
 
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval
-from flax import struct
 from optax import contrib
 
 from purerl.fast.gradient_steps import clip_by_global_norm, flattened
 from purerl.parts import parameters
+from purerl.parts.training import BaseHyperparams
 from purerl.types import Context, MakeOptimizer, MetaParams
 
 MUON_SIZE = 0.2
 """Root mean square of Muon's steps in learning rates (Liu et al. 2025, section 2.2)."""
 
 
-class Hyperparams(struct.PyTreeNode):
-    """Hyperparameters of the optimizers, inherited by the `Hyperparams` of a learner."""
-
-    learning_rate: Annotated[float, Ge(0)] = 2.5e-4
-    """step size at the start"""
-    final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 1.0
-    """step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
-    annealing_steps: Annotated[float, Gt(0)] | None = None
-    """environment steps until final_learning_rate is reached; by default the whole training"""
-    max_grad_norm: Annotated[float, Gt(0)] = 0.5
-    """limit of the gradient's global norm; .inf for none"""
-    adam_epsilon: Annotated[float, Gt(0)] = 1e-5
-    """added to the root of the second moment of Adam and its variants"""
-    weight_decay: Annotated[float, Ge(0)] = 1e-2
-    """share of the parameters, times the learning rate, that adamw and lion subtract in a step"""
-    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
-    """share of the previous step that the optimizer momentum adds"""
-    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
-    """decay of RMSProp's second moment"""
-    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
-    """added to RMSProp's second moment"""
-
-    def random_play(self) -> Self:
-        """Return hyperparameters under which the initial, almost uniform policy never changes."""
-        return self.replace(learning_rate=0.0)
-
-
-def _along(direction: Callable[[Hyperparams], optax.GradientTransformation]) -> MakeOptimizer:
+def _along(direction: Callable[[BaseHyperparams], optax.GradientTransformation]) -> MakeOptimizer:
     """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
 
     def make(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:

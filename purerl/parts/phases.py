@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from purerl.fast.branches import cond
 from purerl.parts import episodes
-from purerl.parts.replay import ReplayConfig
 from purerl.types import EpisodeSums
 
 Collect = Callable[[Any, EpisodeSums, jax.Array], tuple[Any, EpisodeSums]]
@@ -18,16 +17,23 @@ Learn = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
 
 
 def run(
-    config: ReplayConfig, state: Any, collect: Collect, learn: Learn, metrics: Sequence[str]
+    state: Any,
+    collect: Collect,
+    learn: Learn,
+    metrics: Sequence[str],
+    *,
+    count: int,
+    waiting: int,
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
-    """Go through the phases of one update; learning begins after `learning_starts` steps.
+    """Go through the phases of one update.
 
     Args:
-        config: static settings of the replay memory.
-        state: of the learner, with fields `key`, `phase` and `ring`.
+        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
         collect: increments `state.phase`.
         learn: leaves `state.ring` unchanged.
         metrics: names of the metrics that `learn` returns.
+        count: phases of an update.
+        waiting: phases before learning starts.
 
     Returns:
         the state, sums over episodes, and means of the metrics over the phases that learned.
@@ -46,14 +52,14 @@ def run(
         def wait():
             return state.replace(ring=None), jax.tree.map(jnp.zeros_like, totals)
 
-        after, metrics = cond(state.phase >= config.waiting_phases, learn_now, wait)
+        after, metrics = cond(state.phase >= waiting, learn_now, wait)
         state = after.replace(ring=state.ring)
         return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
     phases_key, key = jax.random.split(state.key)
-    keys = jax.random.split(phases_key, config.phases_per_update)
+    keys = jax.random.split(phases_key, count)
     totals = dict.fromkeys((*metrics, "phases"), jnp.float32(0.0))
-    carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
+    carry = state.replace(key=key), episodes.zero_sums(len(state.envs.obs)), totals
     (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
     means = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in metrics}
     return state, jax.tree.map(jnp.sum, sums), means

@@ -7,90 +7,52 @@ returns are computed when their rows are drawn.
 The functions are for one agent; `jax.vmap` gives every agent its own ring and priorities.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Gt, Interval
-from flax import struct
 
-from purerl.parts.rollouts import RolloutConfig
-from purerl.types import Environment
+from purerl.parts.rollouts import Environments, step
+from purerl.parts.training import BaseConfig
+from purerl.types import Environment, EnvParams, EpisodeSums
 
 FAN_OUT = 16
 """Children per node of the priority tree: few levels, each summed by vector instructions."""
 PRIORITIES = 1e-15, 1e15
 """Bounds of a priority. Sums of priorities and importance weights then stay within float32."""
+Act = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+"""`(key, observations [N, ...]) -> actions to store, actions to take`, both [N, ...]"""
 
 
-@dataclass(frozen=True)
-class ReplayConfig(RolloutConfig):
-    """Static settings of a replay memory, inherited by the `Config` of a learner.
+def check(config: BaseConfig, layout: "Layout", batch_size: int, learning_starts: int) -> None:
+    """Check that the settings of a replay memory fit together.
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be
             drawn from fewer transitions than it holds.
     """
-
-    train_interval: Annotated[int, Gt(0)] = 10
-    """environment steps, of all environments together, between two learning phases"""
-    batch_size: Annotated[int, Gt(0)] = 128
-    """transitions of a minibatch"""
-    buffer_size: Annotated[int, Gt(0)] = 10_000
-    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
-    learning_starts: Annotated[int, Gt(0)] = 10_000
-    """environment steps before the first learning phase"""
-    n_step: Annotated[int, Gt(0)] = 1
-    """rewards in a target before it is bootstrapped"""
-    replay: Literal["uniform", "prioritized"] = "uniform"
-    """draw transitions with equal probability, or by their last error"""
-    store_observations: Literal["float32", "float16", "uint8"] = "float32"
-    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
-
-    def __post_init__(self) -> None:
-        if min(self.num_envs, self.num_steps, self.train_interval, self.n_step) < 1:
-            return  # the ranges of single fields are checked elsewhere
-        super().__post_init__()
-        interval, waiting = self.train_interval, self.layout.waiting_rows
-        batch = f"batch_size = {self.batch_size}"
-        if waiting:
-            batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
-        needed = self.batch_size + waiting
-        checks = {
-            f"train_interval = {interval} must be a multiple of num_envs = {self.num_envs}": (
-                interval % self.num_envs == 0
-            ),
-            f"num_envs x num_steps = {self.frames_per_update} must be a multiple of "
-            f"train_interval = {interval}": self.frames_per_update % interval == 0,
-            f"buffer_size = {self.buffer_size}, in multiples of train_interval = {interval}, "
-            f"must hold at least {batch}": self.layout.capacity >= max(needed, interval + waiting),
-            f"learning_starts = {self.learning_starts} must be at least {batch}": (
-                self.learning_starts >= needed
-            ),
-            f"learning_starts = {self.learning_starts} is beyond total_timesteps = "
-            f"{self.total_timesteps}": self.learning_starts <= self.total_timesteps,
-        }
-        for complaint, holds in checks.items():
-            if not holds:
-                raise ValueError(complaint)
-
-    @property
-    def layout(self) -> "Layout":
-        """Layout of the ring, which is written once a phase."""
-        writes = self.buffer_size // self.train_interval
-        return Layout(writes, self.train_interval, self.num_envs, self.n_step)
-
-    @property
-    def phases_per_update(self) -> int:
-        """Phases of one update."""
-        return self.frames_per_update // self.train_interval
-
-    @property
-    def waiting_phases(self) -> int:
-        """Phases before learning starts."""
-        return -(-self.learning_starts // self.train_interval)
+    interval, waiting = layout.train_interval, layout.waiting_rows
+    batch = f"batch_size = {batch_size}"
+    if waiting:
+        batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
+    needed = batch_size + waiting
+    checks = {
+        f"train_interval = {interval} must be a multiple of num_envs = {config.num_envs}": (
+            interval % config.num_envs == 0
+        ),
+        f"num_envs x num_steps = {config.frames_per_update} must be a multiple of "
+        f"train_interval = {interval}": config.frames_per_update % interval == 0,
+        f"buffer_size = {layout.buffer_size}, in multiples of train_interval = {interval}, "
+        f"must hold at least {batch}": layout.capacity >= max(needed, interval + waiting),
+        f"learning_starts = {learning_starts} must be at least {batch}": learning_starts >= needed,
+        f"learning_starts = {learning_starts} is beyond total_timesteps = "
+        f"{config.total_timesteps}": learning_starts <= config.total_timesteps,
+    }
+    for complaint, holds in checks.items():
+        if not holds:
+            raise ValueError(complaint)
 
 
 def check_storage(env: Environment, dtype: str) -> None:
@@ -132,18 +94,6 @@ def _bounds(env: Environment) -> tuple[float, float]:
     return low, high
 
 
-class Hyperparams(struct.PyTreeNode):
-    """Hyperparameters of prioritized replay, inherited by the `Hyperparams` of a learner."""
-
-    priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
-    """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
-    importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
-    """prioritized replay: share of the bias that is corrected at the start of the training, which
-    increases linearly to all of it at the end"""
-    priority_epsilon: Annotated[float, Gt(0)] = 1e-6
-    """prioritized replay: added to the error, so that every transition can be drawn"""
-
-
 class Steps(NamedTuple):
     """Transitions of single steps; a ring has C rows."""
 
@@ -179,19 +129,24 @@ class Returns(NamedTuple):
 class Layout(NamedTuple):
     """Static layout of a ring. Time is counted in writes, which all have the same size."""
 
-    writes: int
-    """that the ring holds before it starts over"""
-    rows_per_write: int
-    """a multiple of `num_envs`"""
+    buffer_size: int
+    """rows, rounded down to whole writes"""
+    train_interval: int
+    """rows of a write, a multiple of `num_envs`"""
     num_envs: int
     """N, the distance between successive steps of an environment"""
     n_step: int
     """rewards in a return"""
 
     @property
+    def writes(self) -> int:
+        """Writes that the ring holds before it starts over."""
+        return self.buffer_size // self.train_interval
+
+    @property
     def capacity(self) -> int:
         """C, the rows of the ring."""
-        return self.writes * self.rows_per_write
+        return self.writes * self.train_interval
 
     @property
     def waiting_rows(self) -> int:
@@ -200,7 +155,7 @@ class Layout(NamedTuple):
 
     def drawable(self, written: jax.Array) -> jax.Array:
         """Return the number of rows that can be drawn after `written` writes [] int32."""
-        return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
+        return jnp.minimum(written, self.writes) * self.train_interval - self.waiting_rows
 
     def empty(self, obs: jax.Array, dtype: str, action: jax.Array | int = 0) -> Steps:
         """Return a ring without transitions, for arrays like the examples.
@@ -220,8 +175,8 @@ class Layout(NamedTuple):
         )
 
     def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
-        """Overwrite the oldest rows with `rows_per_write` new ones, after `written` [] writes."""
-        position = written % self.writes * self.rows_per_write
+        """Overwrite the oldest rows with `train_interval` new ones, after `written` [] writes."""
+        position = written % self.writes * self.train_interval
         return jax.tree.map(
             lambda rows, new: jax.lax.dynamic_update_slice_in_dim(
                 rows, new.astype(rows.dtype), position, axis=0
@@ -234,7 +189,7 @@ class Layout(NamedTuple):
         """Draw rows [count] with equal probability, with replacement."""
         # The remainder of 32 bits: probabilities of rows differ by at most C / 2^32.
         age = jax.random.bits(key, (count,)) % self.drawable(written).astype(jnp.uint32)
-        oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.rows_per_write
+        oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.train_interval
         return (oldest + age.astype(jnp.int32)) % self.capacity
 
     def draw(
@@ -262,11 +217,11 @@ class Layout(NamedTuple):
         """Assign the largest priority so far to the rows that write number `written` completes."""
         if priorities is None:
             return None
-        age = jnp.arange(-self.waiting_rows, self.rows_per_write, dtype=jnp.int32)
-        complete = age < self.rows_per_write - self.waiting_rows
-        exists = jnp.logical_or(written >= self.writes, written * self.rows_per_write + age >= 0)
+        age = jnp.arange(-self.waiting_rows, self.train_interval, dtype=jnp.int32)
+        complete = age < self.train_interval - self.waiting_rows
+        exists = jnp.logical_or(written >= self.writes, written * self.train_interval + age >= 0)
         values = jnp.where(jnp.logical_and(complete, exists), priorities.largest, 0.0)
-        position = written % self.writes * self.rows_per_write
+        position = written % self.writes * self.train_interval
         return set_priorities(priorities, (position + age) % self.capacity, values)
 
     def read(self, ring: Steps, rows: jax.Array, gamma: jax.Array | float) -> Returns:
@@ -294,6 +249,34 @@ class Layout(NamedTuple):
             discount=jnp.where(end, 0.0, powers[last[:, 0] + 1]),
             final_obs=ring.final_obs[last_row].astype(jnp.float32),
         )
+
+
+def collect(
+    env: Environment,
+    env_params: EnvParams,
+    act: Act,
+    key: jax.Array,
+    envs: Environments,
+    sums: EpisodeSums,
+    layout: Layout,
+) -> tuple[Environments, EpisodeSums, Steps]:
+    """Step N environments until there are the transitions of a write.
+
+    Finished episodes are added to the sums, each [N].
+    """
+
+    def one_step(carry, key):
+        envs, sums = carry
+        action_key, env_key = jax.random.split(key)
+        stored, taken = act(action_key, envs.obs)
+        env_keys = jax.random.split(env_key, layout.num_envs)
+        after, sums, outcome = step(env, env_params, env_keys, envs, sums, taken)
+        return (after, sums), Steps(envs.obs, stored, *outcome)
+
+    keys = jax.random.split(key, layout.train_interval // layout.num_envs)
+    (envs, sums), steps = jax.lax.scan(one_step, (envs, sums), keys)
+    rows = jax.tree.map(lambda x: x.reshape(layout.train_interval, *x.shape[2:]), steps)
+    return envs, sums, rows
 
 
 class Priorities(NamedTuple):
@@ -334,13 +317,19 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
 
 
 def with_errors(
-    priorities: Priorities | None, rows: jax.Array, error: jax.Array, hyperparams: Hyperparams
+    priorities: Priorities | None,
+    rows: jax.Array,
+    error: jax.Array,
+    exponent: jax.Array | float,
+    epsilon: jax.Array | float,
 ) -> Priorities | None:
-    """Update the priorities of rows [B] from their errors [B], in PRIORITIES; None stays None."""
+    """Update the priorities of rows [B] from their errors [B], in PRIORITIES; None stays None.
+
+    A priority is (|error| + epsilon) ^ exponent.
+    """
     if priorities is None:
         return None
-    magnitude = jnp.abs(error) + hyperparams.priority_epsilon
-    priority = jnp.power(magnitude, hyperparams.priority_exponent)
+    priority = jnp.power(jnp.abs(error) + epsilon, exponent)
     return set_priorities(priorities, rows, jnp.clip(priority, *PRIORITIES))
 
 

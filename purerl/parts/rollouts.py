@@ -1,12 +1,10 @@
-"""Parallel environments of one agent: number, reset, steps and rollouts."""
+"""Parallel environments of one agent: reset, steps and rollouts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt
 
 from purerl import acting
 from purerl.fast import loops
@@ -16,39 +14,6 @@ from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
 UNROLL = 8
 """Steps in one iteration on a GPU; more save little and take longer to compile."""
-
-
-@dataclass(frozen=True)
-class RolloutConfig:
-    """Static sizes of the experience of one agent, inherited by the `Config` of a learner.
-
-    Raises:
-        ValueError: if no update fits.
-    """
-
-    total_timesteps: Annotated[int, Gt(0)] = 500_000
-    """environment steps of one agent, rounded down to whole updates"""
-    num_envs: Annotated[int, Gt(0)] = 4
-    """parallel environments of one agent"""
-    num_steps: Annotated[int, Gt(0)] = 128
-    """steps in every environment between two updates"""
-
-    def __post_init__(self) -> None:
-        if self.frames_per_update > 0 and self.num_updates < 1:
-            raise ValueError(
-                f"total_timesteps = {self.total_timesteps} must be at least one update, "
-                f"num_envs x num_steps = {self.frames_per_update}"
-            )
-
-    @property
-    def frames_per_update(self) -> int:
-        """Environment steps of one update."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def num_updates(self) -> int:
-        """Updates of a whole training run."""
-        return self.total_timesteps // self.frames_per_update
 
 
 class Environments(NamedTuple):

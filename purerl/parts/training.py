@@ -132,12 +132,14 @@ def progress(done: Any, whole: Any) -> jax.Array:
     return jnp.minimum(jnp.asarray(done, jnp.float32) / jnp.asarray(whole, jnp.float32), 1.0)
 
 
-def context(config: Any, state: Any, hyperparams: Hyperparams) -> Context:
-    """Return the context of the slots after `state.update` updates."""
+def context(
+    config: Any, state: Any, hyperparams: Hyperparams, done: jax.Array, *, phases: int = 1
+) -> Context:
+    """Return the context of the slots after `done` [] int32 phases, of which an update has some."""
     num_updates = length(config, state)
     return Context(
         hyperparams,
-        progress=progress(state.update, num_updates),
+        progress=progress(done, num_updates * phases),
         num_updates=num_updates,
-        frames=state.update.astype(jnp.float32) * config.frames_per_update,
+        frames=done.astype(jnp.float32) * (config.frames_per_update // phases),
     )

@@ -1,23 +1,7 @@
-"""Hand-written update rules for the slot `update_rule` of `purerl.lpg`, and their settings."""
-
-from typing import Annotated
-
-from annotated_types import Ge, Interval
-from flax import struct
+"""Hand-written update rules for the slot `update_rule` of `purerl.lpg`."""
 
 from purerl.parts.returns import generalized_advantages
 from purerl.types import Context, MetaParams, Targets, Trajectory, UpdateRule
-
-
-class Hyperparams(struct.PyTreeNode):
-    """Hyperparameters of the update rules, inherited by `purerl.lpg`."""
-
-    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
-    """discount factor of a2c"""
-    gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
-    """trace decay of a2c's advantages"""
-    entropy_coef: Annotated[float, Ge(0)] = 0.01
-    """weight of a2c's entropy bonus"""
 
 
 def a2c(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Targets:

@@ -32,7 +32,7 @@ def recorded(rng, length):
 def filled(layout, steps, writes):
     """Write the first steps, a phase after another."""
     ring = layout.empty(jnp.zeros(2), "float32")
-    per_write = layout.rows_per_write // N
+    per_write = layout.train_interval // N
     write = jax.jit(layout.write)
     for index in range(writes):
         part = slice(index * per_write, (index + 1) * per_write)
@@ -56,7 +56,7 @@ def brute_force(steps, t, n, n_step, gamma):
 
 @pytest.mark.parametrize(("writes", "n_step"), [(4, 1), (11, 3), (11, 4)])
 def test_n_step_returns_of_all_drawable_rows(writes, n_step):
-    layout = Layout(writes=6, rows_per_write=4, num_envs=N, n_step=n_step)
+    layout = Layout(buffer_size=24, train_interval=4, num_envs=N, n_step=n_step)
     steps = recorded(np.random.default_rng(n_step), 2 * writes)
     ring = filled(layout, steps, writes)
     rows = jax.jit(layout.draw_uniformly, static_argnums=2)(
@@ -77,7 +77,7 @@ def test_n_step_returns_of_all_drawable_rows(writes, n_step):
 
 
 def test_rows_are_drawn_with_equal_probability():
-    layout = Layout(writes=5, rows_per_write=4, num_envs=N, n_step=2)
+    layout = Layout(buffer_size=20, train_interval=4, num_envs=N, n_step=2)
     rows = layout.draw_uniformly(jax.random.key(1), jnp.int32(7), 18_000)
     counts = np.bincount(rows, minlength=20)
     waiting = [6, 7]  # of the newest write, the second, two rows have no successor yet
@@ -87,7 +87,7 @@ def test_rows_are_drawn_with_equal_probability():
 
 
 def test_observations_keep_their_dtype():
-    layout = Layout(writes=2, rows_per_write=2, num_envs=2, n_step=1)
+    layout = Layout(buffer_size=4, train_interval=2, num_envs=2, n_step=1)
     ring = layout.empty(jnp.zeros((3, 3, 2)), "uint8")
     obs = jnp.arange(36.0).reshape(2, 3, 3, 2)
     flags = jnp.zeros(2, bool)
@@ -160,12 +160,9 @@ def test_rounding_never_draws_a_row_without_priority():
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e3, 1e30])
 def test_no_errors_exceed_float32(scale, exponent):
     """Whatever the errors, rows are drawn by finite priorities, with finite importance weights."""
-    layout = Layout(writes=8, rows_per_write=4, num_envs=N, n_step=1)
-    hyperparams = replay.Hyperparams(
-        priority_exponent=jnp.float32(exponent), priority_epsilon=jnp.float32(1e-30)
-    )
+    layout = Layout(buffer_size=32, train_interval=4, num_envs=N, n_step=1)
     errors = jnp.asarray(np.random.default_rng(0).normal(size=32) * scale, jnp.float32)
-    tree = replay.with_errors(Priorities.empty(32), jnp.arange(32), errors, hyperparams)
+    tree = replay.with_errors(Priorities.empty(32), jnp.arange(32), errors, exponent, 1e-30)
     draw = jax.jit(layout.draw, static_argnums=3)
     for beta in (0.0, 1.0):
         key, written = jax.random.key(0), jnp.int32(8)
@@ -242,7 +239,7 @@ def test_learners_refuse_observations_that_do_not_fit(name, fits):
 
 def test_only_complete_rows_are_admitted():
     """Priorities are positive for exactly the rows that a uniform draw can return."""
-    layout = Layout(writes=4, rows_per_write=4, num_envs=N, n_step=3)
+    layout = Layout(buffer_size=16, train_interval=4, num_envs=N, n_step=3)
     draw = jax.jit(layout.draw_uniformly, static_argnums=2)
     tree, admit = Priorities.empty(layout.capacity), jax.jit(layout.admit)
     for written in range(11):
