@@ -11,15 +11,16 @@ from annotated_types import Gt
 
 from experiments.benchmarks.tables import Table
 from experiments.reproductions.comparison import Comparison
+from experiments.reproductions.doors import IS_WALL
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.training import train
 from metaevo.evolution.seeding import Purpose, key_for
 from purerl import dqn, envs
 from purerl.envs import grid
-from purerl.envs.doors import Doors
 from purerl.parts.evaluation import evaluate
 
 Count = Annotated[int, Gt(0)]
+ENV = "experiments.reproductions.doors:Doors"
 GOAL = (4, 11)
 EPISODE = 38
 """steps of an episode"""
@@ -50,11 +51,10 @@ def _goal(settings: Settings) -> tuple[int, int] | None:
 
 def optimal_reward(settings: Settings) -> float:
     """Return the mean reward per step of the optimal policy, over starts and goals."""
-    doors = Doors()
-    free = [(row, col) for row, col in np.argwhere(~doors.is_wall).tolist()]
+    free = [(row, col) for row, col in np.argwhere(~IS_WALL).tolist()]
     lengths = []
     for goal in free if settings.random_goal else [GOAL]:
-        steps = grid.distances(doors.is_wall, goal)
+        steps = grid.distances(IS_WALL, goal)
         lengths.append(steps[np.isfinite(steps) & (steps > 0)].mean())
     # The step that reaches the goal is the first one rewarded.
     return float(1.0 - (np.mean(lengths) - 1.0) / EPISODE)
@@ -74,7 +74,7 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
         store_observations="uint8",
         hidden_sizes=(128, 128),
     )
-    env, env_params = envs.make("Doors", observations="flat", goal=_goal(settings))
+    env, env_params = envs.make(ENV, observations="flat", goal=_goal(settings))
     return dqn.DQN(config, env), env_params, dqn.Hyperparams(learning_rate=1e-3, gamma=0.9)
 
 
