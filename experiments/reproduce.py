@@ -3,12 +3,12 @@
 python experiments/reproduce.py                             # list the comparisons
 python experiments/reproduce.py grid-world
 python experiments/reproduce.py ppo-cartpole --agents 1 8 64 256 2048
-python experiments/reproduce.py ppo-cartpole --pytorch_seeds 0 --frames 200000
+python experiments/reproduce.py ppo-cartpole --no-pytorch --frames 200000
 python experiments/reproduce.py cartpole-dqn --quick        # shows that it works
-python experiments/reproduce.py doors-dqn --help            # its settings
+python experiments/reproduce.py doors-dqn --help            # its options
 python experiments/reproduce.py mfos-ipd --run-dir runs/ipd # an evolution: flags of metaevo evolve
 
-Tables and figures are printed and written to runs/reproduce/NAME/<time> (or --run-dir DIR).
+The table is printed and written, with figures, to runs/reproduce/NAME/<time> (or --run-dir DIR).
 """
 
 import os
@@ -27,15 +27,15 @@ if __name__ == "__main__":  # before anything starts JAX
         os.environ["XLA_FLAGS"] = f"{LOOP_FLAG} {os.environ.get('XLA_FLAGS', '')}"
     devices.setup()
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+from experiments.benchmarks.machine import save
+from experiments.benchmarks.tables import Table
 from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
-from experiments.reproductions.comparison import Comparison, write
+from experiments.reproductions.comparison import Comparison
 from metaevo.commands import evolve
-from metaevo.config import ConfigError, exit_on_config_error, presets, to_dict
-from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config import ConfigError, exit_on_config_error, presets
+from metaevo.config.command_line import Parser
 from metaevo.config.hints import of_value
 from metaevo.runs.run_directory import RunDirectory
 
@@ -48,15 +48,6 @@ COMPARISONS: dict[str, Comparison] = {
 }
 SHAPING = {f"mfos-{game}": f"shaping/{game}" for game in ("ipd", "chicken", "pennies")}
 """Presets of M-FOS (Lu et al. 2022): evolutions that end with a round robin on fresh starts."""
-
-
-def _with_lists(cls: type, raw: dict[str, Any]) -> type:
-    """Make `--agents 8` in the raw settings a list of one; return the class."""
-    for field in dataclasses.fields(cls):
-        is_list = isinstance(field.default, tuple)
-        if is_list and isinstance(raw.get(field.name), int | float | str):
-            raw[field.name] = [raw[field.name]]
-    return cls
 
 
 @exit_on_config_error()
@@ -80,25 +71,43 @@ def main(argv: Sequence[str]) -> int:
     comparison = COMPARISONS[name]
     description = f"{comparison.title}. Published: {comparison.published}"
     parser = Parser(f"reproduce {name}", description)
-    parser.add_argument("--quick", action="store_true", help="small sizes, within a minute or so")
-    parser.add_argument(
-        "--run-dir", type=Path, metavar="DIR", help=f"default: runs/reproduce/{name}/<timestamp>"
-    )
-    settings: Any
-    settings, args = parse_command_line(
-        parser,
-        rest,
-        lambda raw: _with_lists(comparison.settings, raw),
-        lambda args, overrides: comparison.quick if args.quick else {},
-    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="small sizes, within a minute or so")
+    text = "environment steps of one agent; default: %(default)s"
+    add("--frames", type=int, default=comparison.frames, metavar="N", help=text)
+    text = "how many train at once, a row for each; default: %(default)s"
+    add("--agents", type=int, nargs="+", default=comparison.agents, metavar="N", help=text)
+    add("--seed", type=int, default=0, metavar="N", help="of all randomness; default: 0")
+    add("--no-pytorch", dest="pytorch", action="store_false", help="leave PyTorch out (PPO)")
+    text = f"default: runs/reproduce/{name}/<timestamp>"
+    add("--run-dir", type=Path, metavar="DIR", help=text)
+    if "--quick" in rest:
+        parser.set_defaults(**comparison.quick)
+    options = parser.parse_args(rest)
     try:
-        comparison.check(settings)
+        if min(options.frames, *options.agents) < 1:
+            raise ValueError("--frames, --agents: must be greater than 0")
+        comparison.check(options)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
-    run.write_config(to_dict(settings), {"comparison": name})
+    run = RunDirectory.create(options.run_dir, f"reproduce/{name}")
+    settings = {key: value for key, value in vars(options).items() if key != "run_dir"}
+    run.write_config(settings, {"comparison": name})
     print(description, flush=True)
-    write(run, comparison, *comparison.run(settings, run.figures))
+    table = Table(
+        "variant", "steps", "seconds", "seconds to compile", "steps/s", "speedup",
+        *comparison.columns,
+    )  # fmt: skip
+    reference = None
+    for (variant, frames, seconds, compile_seconds), results in comparison.rows(
+        options, run.figures
+    ):
+        speed = frames / seconds
+        reference = reference or speed
+        speedup = f"{speed / reference:.3g}x"
+        table.row(variant, frames, seconds, compile_seconds, speed, speedup, *results)
+    save(run.path / "results.json", {comparison.title: table})
+    print(f"\nWritten to {run.path}: results.json, figures/")
     return 0
 
 

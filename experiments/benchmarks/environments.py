@@ -12,12 +12,11 @@ from experiments.benchmarks.processes import Sample, own
 from experiments.benchmarks.work import Clock, Made, timed
 
 ENVIRONMENTS = (
-    "GridWorld", "Doors", "CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1",
+    "GridWorld", "CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1",
     "Breakout-MinAtar", "FourRooms-misc",
 )  # fmt: skip
 IN_GYMNASIUM = {
     **dict.fromkeys(("CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"), "Gymnasium"),
-    "Doors": "Gymnasium",  # the NumPy version in purerl
     "Breakout-MinAtar": "MinAtar",
 }
 """Packages of the environments that are also measured in Gymnasium's vectors."""

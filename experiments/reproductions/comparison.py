@@ -1,59 +1,106 @@
-"""A published comparison, and the tables and figures of its repetition."""
+"""A published comparison, and the training of agents that its rows measure."""
 
-import importlib.util
-from collections.abc import Callable
+import argparse
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.benchmarks.machine import machine, save
-from experiments.benchmarks.tables import Table
-from metaevo.config import ConfigError
-from metaevo.config.files import write_text_atomic
-from metaevo.runs.run_directory import RunDirectory
+import jax
+import numpy as np
+from tqdm import trange
+
+from experiments.benchmarks.tables import Cell
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
+from metaevo.training.train_learner import Task
+from purerl.types import EnvParams, EpisodeSums, Hyperparams, Learner
+
+BLOCKS = 20
+"""calls that a training is split into, for the progress bar"""
+
+
+class Timing(NamedTuple):
+    """The time of a variant; the first variant of a table is the reference of the others."""
+
+    variant: str
+    frames: int
+    """environment steps of all agents"""
+    seconds: float
+    """without compilation"""
+    compile_seconds: float | None = None
+
+
+Rows = Iterator[tuple[Timing, tuple[Cell, ...]]]
+"""Rows of a table: a variant's time and its results, one variant after the other."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One published comparison."""
+    """One published comparison; its options are `frames`, `agents`, `seed` and `pytorch`."""
 
     title: str
     published: str
     """the source's result, in a sentence"""
-    settings: type
-    """a frozen dataclass; its fields are the options on the command line"""
+    columns: tuple[str, ...]
+    """names of the results"""
+    frames: int
+    """environment steps of one agent, by default"""
+    agents: tuple[int, ...]
+    """numbers of agents that train at once, by default; a row for each"""
     quick: dict[str, Any]
-    """the settings of --quick, which show that the comparison works"""
-    run: Callable[[Any, Path], tuple[Table, str]]
-    """from the settings and the folder of the figures to a table, and a note below it"""
-    check: Callable[[Any], object] = lambda _: None
-    """raises ValueError for settings that cannot run, before anything is compiled"""
+    """the options of --quick, which show that the comparison works"""
+    rows: Callable[[argparse.Namespace, Path], Rows]
+    """from the options and the folder of the figures"""
+    check: Callable[[argparse.Namespace], object]
+    """raises ValueError for options that cannot run, before anything is compiled"""
 
 
-def write(run: RunDirectory, comparison: Comparison, table: Table, note: str) -> None:
-    """Write tables.md, and results.json in the format of docs/results."""
-    save(run.path / "results.json", {comparison.title: table}, note)
-    about = machine()
-    head = f"## {comparison.title}\n\nPublished: {comparison.published}"
-    packages = ("jax", "gymnasium", "gymnax", "torch", "minatar")
-    versions = ", ".join(f"{name} {about[name]}" for name in packages if name in about)
-    tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
-    texts = [head, table.markdown().strip(), *([note] if note else []), tail]
-    write_text_atomic(run.path / "tables.md", "\n\n".join(texts))
-    print(f"\n{note}\n{tail}Written to {run.path}: tables.md, results.json, figures/", flush=True)
+class Trained(NamedTuple):
+    """The result of a training."""
+
+    timing: Timing
+    agents: Any
+    """the learner's states on the host, [agents, ...]"""
+    episodes: EpisodeSums
+    """each field is [agents, points]"""
+    frames: np.ndarray
+    """[points] environment steps of one agent at the end of each point's window"""
 
 
-def require(extra: str, *, unless: str) -> None:
-    """Check that an optional package is installed.
-
-    Args:
-        extra: name of the package, and of the extra in pyproject.toml.
-        unless: the option that does without it.
-
-    Raises:
-        ConfigError: if it is missing.
-    """
-    if importlib.util.find_spec(extra) is None:
-        raise ConfigError(
-            f"{extra} is not installed: pip install -e '.[{extra}]', or leave it out with {unless}"
-        )
+def train(
+    learner: Learner,
+    env_params: EnvParams,
+    hyperparams: Hyperparams,
+    *,
+    agents: int,
+    seed: int,
+    points: int = 100,
+    chunk_size: int | None = None,
+) -> Trained:
+    """Train agents with keys that a seed gives; learning curves have at most so many points."""
+    name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
+    updates = learner.config.num_updates
+    population = Population(
+        Task(name, learner, env_params),
+        hyperparams,
+        None,
+        FitnessConfig(),
+        agents=agents,
+        log_every=-(-updates // points),
+        metrics=True,
+        chunk_size=chunk_size,
+    )
+    began = time.perf_counter()
+    chunks = population.place(population.init(keys_for(seed, Purpose.TRAINING, agents)).rows)
+    chunks = jax.block_until_ready(population.run(chunks, 0, 0))
+    compiled = time.perf_counter()
+    for done in trange(0, updates, length := -(-updates // BLOCKS), desc=name, leave=False):
+        chunks = jax.block_until_ready(population.run(chunks, done, min(length, updates - done)))
+    seconds = time.perf_counter() - compiled
+    rows = population.rows(chunks)
+    frames = population.windows.ends() * population.frames_per_update
+    timing = Timing(name, agents * int(frames[-1]), seconds, compiled - began)
+    return Trained(timing, rows.agent, rows.episodes, frames)

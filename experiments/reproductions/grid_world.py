@@ -1,55 +1,61 @@
-"""Tabular Q-learning in a grid: a loop in Python, one compiled agent, many at once."""
+"""Tabular Q-learning in a grid: loops in Python, one compiled agent, many at once.
 
-from dataclasses import dataclass
+All implement `purerl.q_learning` with squared error and its defaults: epsilon-greedy, ties broken
+at random, one entry of the table updated at every step. The task is the default GridWorld: from the
+upper left corner to the lower right, reward 1 there.
+"""
+
+import argparse
+import time
 from pathlib import Path
-from typing import Annotated
 
+import jax
 import numpy as np
-from annotated_types import Gt
-from tqdm import tqdm
 
-from experiments.benchmarks.tables import Table
-from experiments.reproductions import q_learning_loops as loops
-from experiments.reproductions.comparison import Comparison
-from experiments.reproductions.training import Trained, train
-from metaevo.reports.value_maps import grid_map, plot_value_map
+from experiments.benchmarks.tasks import Trainee
+from experiments.reproductions.comparison import Comparison, Rows, Timing, train
+from metaevo.reports.value_maps import GridMap, plot_value_map
 from purerl import envs, q_learning
+from purerl.envs import grid
 
-Steps = Annotated[int, Gt(0)]
+SIZE, MAX_STEPS, LEARNING_RATE, GAMMA, EPSILON = 8, 100, 0.2, 0.95, 0.1
+NEIGHBOURS = grid.neighbours(np.zeros((SIZE, SIZE), bool))
+"""[actions, states]"""
+START, GOAL = 0, SIZE**2 - 1
+SHORTEST = 2 * (SIZE - 1)
+"""steps from the start to the goal"""
 FEW = 128
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Sizes."""
+def numpy_loop(steps: int, seed: int = 0) -> np.ndarray:
+    """Learn step by step in Python; return the table [states, 4]."""
+    rng = np.random.default_rng(seed)
+    q = np.zeros((SIZE**2, 4))
+    state, moves = START, 0
+    for _ in range(steps):
+        if rng.random() < EPSILON:
+            action = rng.integers(4)
+        else:
+            best = np.flatnonzero(q[state] == q[state].max())
+            action = best[0] if len(best) == 1 else rng.choice(best)
+        next_state = NEIGHBOURS[action, state]
+        terminated = next_state == GOAL
+        target = 1.0 if terminated else GAMMA * q[next_state].max()
+        q[state, action] += LEARNING_RATE * (target - q[state, action])
+        state, moves = next_state, moves + 1
+        if terminated or moves >= MAX_STEPS:
+            state, moves = START, 0
+    return q
 
-    jitted_steps: Steps = 20_000
-    """of the Python loop around compiled steps"""
-    numpy_steps: Steps = 300_000
-    """of the NumPy loop"""
-    single_steps: Steps = 1_000_000
-    """of one compiled agent"""
-    agents: tuple[Annotated[int, Gt(0)], ...] = (30, 1024)
-    """how many at once, compiled"""
-    agent_steps: Steps = 100_000
-    """of each of those"""
-    seed: int = 0
-    """of all variants"""
 
-
-def _train(agents: int, steps: int, seed: int, name: str) -> Trained:
-    """Train in the layout that is fastest on CPUs for the number of agents.
-
-    Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
-    short enough for random numbers to stay in the cache.
-    """
-    env, env_params = envs.make("GridWorld", observations="index", slippery=False)
-    num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
-    config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
-    return train(
-        name, q_learning.QLearning(config, env), env_params, q_learning.Hyperparams(),
-        agents=agents, seed=seed, chunk_size=chunk_size,
-    )  # fmt: skip
+def greedy_steps(q: np.ndarray) -> int | None:
+    """Return the steps of the greedy policy to the goal; None if it does not reach the goal."""
+    state = START
+    for step in range(1, MAX_STEPS + 1):
+        state = NEIGHBOURS[np.argmax(q[state]), state]
+        if state == GOAL:
+            return step
+    return None
 
 
 def _quality(tables: np.ndarray) -> tuple[str, float]:
@@ -58,64 +64,57 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     Args:
         tables: [agents, states, actions].
     """
-    optimal = loops.optimal_values()
-    shortest = loops.greedy_steps(optimal)
-    found = np.mean([loops.greedy_steps(table) == shortest for table in tables])
-    errors = np.abs(tables[:, 0].max(axis=1) - optimal[0].max())
+    found = np.mean([greedy_steps(table) == SHORTEST for table in tables])
+    errors = np.abs(tables[:, START].max(axis=1) - GAMMA ** (SHORTEST - 1))
     return f"{found:.0%}", float(np.median(errors))
 
 
-def run(settings: Settings, figures: Path) -> tuple[Table, str]:
-    """Measure all variants and draw the learned values."""
-    with tqdm(total=settings.numpy_steps, desc="NumPy loop", unit="step", leave=False) as bar:
-        table, seconds = loops.numpy_loop(settings.numpy_steps, settings.seed, progress=bar.update)
-    reference = settings.numpy_steps / seconds
-    shown = Table(
-        "variant", "steps", "seconds", "steps/s", "against NumPy", "shortest way found",
-        "error of the start's value (median)", "published steps/s",
-    )  # fmt: skip
+def _learner(steps: int, num_steps: int) -> Trainee:
+    env, env_params = envs.make("GridWorld", observations="index", slippery=False)
+    config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
+    return q_learning.QLearning(config, env), env_params, q_learning.Hyperparams()
 
-    def add(name: str, steps: int, seconds: float, tables: np.ndarray, published: str) -> None:
-        speed = f"{steps / seconds / reference:.3g}x"
-        shown.row(name, steps, seconds, steps / seconds, speed, *_quality(tables), published)
 
-    table_2, seconds_2 = loops.jitted_loop(settings.jitted_steps, settings.seed)
-    add("Python loop, compiled step", settings.jitted_steps, seconds_2, table_2[None], "21,680")
-    add("Python loop, NumPy", settings.numpy_steps, seconds, table[None], "")
-    published = {1: "1,830,000", 30: "1,470,000"}
-    trainings = {}
-    for agents in (1, *settings.agents):
-        steps = settings.single_steps if agents == 1 else settings.agent_steps
-        name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
-        trained = trainings[agents] = _train(agents, steps, settings.seed, name)
-        tables = np.asarray(trained.agents.q)[:, 0]
-        add(name, trained.total_frames, trained.seconds, tables, published.get(agents, ""))
-    agents = settings.agents[0] if settings.agents else 1
-    found = trainings[agents].agents
-    env, _ = envs.make("GridWorld", observations="index", slippery=False)
-    cells = grid_map(env, env.is_wall.size)
-    assert cells is not None  # a GridWorld
-    plot_value_map(
-        np.asarray(found.q)[:, 0].mean(axis=0),
-        np.asarray(found.visits).mean(axis=0),
-        cells,
-        figures / "values.png",
-        title=f"GridWorld, mean of {agents} agent{'s' * (agents > 1)}",
-    )
-    return shown, ""
+def _rows(options: argparse.Namespace, figures: Path) -> Rows:
+    """Loops in Python and groups of agents take fewer steps, because they are slower."""
+    steps, began = max(1, 3 * options.frames // 10), time.perf_counter()
+    table = numpy_loop(steps, options.seed)
+    timing = Timing("Python loop, NumPy", steps, time.perf_counter() - began)
+    yield timing, _quality(table[None])
+
+    steps = max(1, options.frames // 50)
+    learner, env_params, hyperparams = _learner(1, 1)
+    state = learner.init(jax.random.key(options.seed), hyperparams, None, env_params)
+    step = jax.jit(lambda state: learner.update(state, hyperparams, None, env_params)[0])
+    state, began = jax.block_until_ready(step(state)), time.perf_counter()
+    for _ in range(steps):
+        state = step(state)
+    table = np.asarray(state.q)
+    timing = Timing("Python loop, compiled step", steps, time.perf_counter() - began)
+    yield timing, _quality(table)
+
+    for agents in options.agents:
+        steps = options.frames if agents == 1 else max(1, options.frames // 10)
+        # The fastest layout on CPUs: few agents run one after another, with XLA's limit on loops
+        # lifted; many in chunks, in stretches short enough for random numbers to stay in the cache.
+        num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
+        trained = train(
+            *_learner(steps, num_steps), agents=agents, seed=options.seed, chunk_size=chunk_size
+        )
+        q, visits = np.asarray(trained.agents.q)[:, 0], np.asarray(trained.agents.visits)
+        yield trained.timing, _quality(q)
+        cells, path = GridMap((SIZE, SIZE), grid.MOVES), figures / f"values_{agents}.png"
+        plot_value_map(q.mean(axis=0), visits.mean(axis=0), cells, path)
 
 
 COMPARISON = Comparison(
     title="Tabular Q-learning in GridWorld",
     published="21,680 steps/s for a Python loop around compiled steps, 1.83 million for one "
     "compiled agent, 1.47 million for 30 agents in parallel, on one CPU.",
-    settings=Settings,
-    quick={
-        "jitted_steps": 2_000,
-        "numpy_steps": 20_000,
-        "single_steps": 200_000,
-        "agents": [30, 256],
-        "agent_steps": 20_000,
-    },
-    run=run,
+    columns=("shortest way found", "error of the start's value (median)"),
+    frames=1_000_000,
+    agents=(1, 30, 1024),
+    quick={"frames": 200_000, "agents": [1, 30, 256]},
+    rows=_rows,
+    check=lambda options: None,
 )

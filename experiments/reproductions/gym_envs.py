@@ -11,9 +11,6 @@ from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 def _maker(name: str) -> Callable[[], gymnasium.Env]:
     """Return a function that builds one environment with flat observations."""
-    if name == "Doors":
-        module = importlib.import_module("purerl.envs.doors_gym")
-        return lambda: FlattenObservation(module.DoorsGym())
     if name == "Breakout-MinAtar":  # as gymnax has it: no sticky actions, none without effect
         minatar = importlib.import_module("minatar.gym")
         game = {"use_minimal_action_set": True, "sticky_action_prob": 0.0}

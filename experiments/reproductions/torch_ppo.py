@@ -5,36 +5,23 @@ stepped in one process, one network call per step. Like the usual references, it
 a state after a time limit as zero.
 """
 
-import importlib
 import time
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
+from torch import nn
+from torch.distributions import Categorical
+from tqdm import trange
 
 from purerl import ppo
 
 
-class Record(NamedTuple):
-    """A learning curve."""
-
-    frames: np.ndarray
-    """[points] environment steps"""
-    seconds: np.ndarray
-    """[points] seconds since the start"""
-    returns: np.ndarray
-    """[points] mean return of the episodes finished since the last point, NaN if there are none"""
-
-
 def train(
-    config: ppo.Config,
-    hyperparams: ppo.Hyperparams,
-    vector: VectorEnv,
-    seed: int,
-    progress: Callable[[int], Any],
-) -> Record:
+    config: ppo.Config, hyperparams: ppo.Hyperparams, vector: VectorEnv, seed: int
+) -> tuple[np.ndarray, float]:
     """Train one agent with a discrete action space.
 
     Args:
@@ -42,106 +29,75 @@ def train(
         hyperparams: as for `purerl.ppo`; the value loss is the clipped squared error.
         vector: `config.num_envs` environments that reset in the step that ends an episode.
         seed: seed of all random numbers.
-        progress: called after every update with the number of its steps.
+
+    Returns:
+        for each update the number of episodes that ended and the sum of their returns
+        [2, updates], and the elapsed seconds.
     """
-    torch: Any = importlib.import_module("torch")  # optional
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # as every JAX device on a CPU
-    num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]
-    obs_size = int(np.prod(vector.single_observation_space.shape or ()))
-    sizes, activation = (obs_size, *config.hidden_sizes), config.activation
-    actor = _perceptron(torch, sizes, num_actions, activation=activation, scale=0.01)
-    critic = _perceptron(torch, sizes, 1, activation=activation, scale=1.0)
+    spaces: Any = vector.single_observation_space, vector.single_action_space
+    obs_size = int(np.prod(spaces[0].shape))
+    actor = _perceptron(config, obs_size, int(spaces[1].n), scale=0.01)
+    critic = _perceptron(config, obs_size, 1, scale=1.0)
     parameters = [*actor.parameters(), *critic.parameters()]
-    optimizer = torch.optim.Adam(
-        parameters, lr=hyperparams.learning_rate, eps=hyperparams.adam_epsilon
-    )
+    optimizer = torch.optim.Adam(parameters, eps=hyperparams.adam_epsilon)
     steps, count = config.num_steps, config.num_envs
-    obs = torch.zeros(steps, count, obs_size)
-    actions, log_probs = torch.zeros(steps, count), torch.zeros(steps, count)
-    rewards, dones = torch.zeros(steps, count), torch.zeros(steps, count)
-    values = torch.zeros(steps, count)
-    running, curve = np.zeros(count), []
+    obs, actions, log_probs, rewards, dones, values = (
+        torch.zeros(steps, count, *shape) for shape in ((obs_size,), (), (), (), (), ())
+    )
+    running, finished = np.zeros(count), np.zeros((2, config.num_updates))
     began = time.perf_counter()
-    next_obs = torch.from_numpy(_flat(vector.reset(seed=seed)[0]))
-    for update in range(config.num_updates):
-        horizon = hyperparams.annealing_steps or float(config.num_updates * config.batch_size)
-        left = max(0.0, 1.0 - update * config.batch_size / horizon)
-        final = hyperparams.final_learning_rate
-        optimizer.param_groups[0]["lr"] = hyperparams.learning_rate * (final + (1 - final) * left)
-        finished = []
+    next_obs = _features(vector.reset(seed=seed)[0])
+    for update in trange(config.num_updates, desc="PyTorch", unit="update", leave=False):
+        left = 1.0 - update * config.batch_size / config.total_timesteps
+        optimizer.param_groups[0]["lr"] = hyperparams.learning_rate * left
         for step in range(steps):
             obs[step] = next_obs
             with torch.no_grad():
-                policy = torch.distributions.Categorical(logits=actor(next_obs))
+                policy = Categorical(logits=actor(next_obs))
                 action = policy.sample()
                 actions[step], log_probs[step] = action, policy.log_prob(action)
                 values[step] = critic(next_obs).squeeze(-1)
             array, reward, terminated, truncated, _ = vector.step(action.numpy())
-            done = np.logical_or(terminated, truncated)
-            next_obs = torch.from_numpy(_flat(array))
-            rewards[step] = torch.from_numpy(reward.astype(np.float32))
-            dones[step] = torch.from_numpy(done.astype(np.float32))
+            done, next_obs = np.logical_or(terminated, truncated), _features(array)
+            rewards[step], dones[step] = torch.from_numpy(reward), torch.from_numpy(done)
             running += reward
-            finished += running[done].tolist()
+            finished[:, update] += done.sum(), running[done].sum()
             running[done] = 0.0
         with torch.no_grad():
             last_value = critic(next_obs).squeeze(-1)
-        advantages = _advantages(torch, rewards, values, dones, last_value, hyperparams)
-        batch = (
-            obs.reshape(-1, obs_size),
-            actions.reshape(-1),
-            log_probs.reshape(-1),
-            values.reshape(-1),
-            advantages.reshape(-1),
-            (advantages + values).reshape(-1),
-        )
+        advantages = _advantages(rewards, values, dones, last_value, hyperparams)
+        fields = obs, actions, log_probs, values, advantages, advantages + values
+        batch = [field.flatten(0, 1) for field in fields]
         for _ in range(config.update_epochs):
-            order = torch.randperm(config.batch_size)
-            for rows in order.chunk(config.num_minibatches):
-                minibatch = [field[rows] for field in batch]
-                loss = _loss(torch, actor, critic, minibatch, hyperparams)
+            for rows in torch.randperm(config.batch_size).chunk(config.num_minibatches):
+                loss = _loss(actor, critic, [field[rows] for field in batch], hyperparams)
                 optimizer.zero_grad()
                 loss.backward()
-                torch.nn.utils.clip_grad_norm_(parameters, hyperparams.max_grad_norm)
+                nn.utils.clip_grad_norm_(parameters, hyperparams.max_grad_norm)
                 optimizer.step()
-        mean = float(np.mean(finished)) if finished else np.nan
-        curve.append(((update + 1) * config.batch_size, time.perf_counter() - began, mean))
-        progress(config.batch_size)
     vector.close()
-    return Record(*(np.array(column) for column in zip(*curve, strict=True)))
+    return finished, time.perf_counter() - began
 
 
-def _flat(obs: np.ndarray) -> np.ndarray:
-    return obs.reshape(len(obs), -1).astype(np.float32)  # MinAtar's are bools
+def _features(obs: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(obs.reshape(len(obs), -1).astype(np.float32))  # MinAtar's are bools
 
 
-def _perceptron(
-    torch: Any, sizes: Sequence[int], outputs: int, *, activation: str, scale: float
-) -> Any:
-    """Return a multilayer perceptron with orthogonal kernels and zero biases, as in `purerl`.
-
-    Args:
-        torch: the module `torch`.
-        sizes: number of inputs, then units of the hidden layers.
-        outputs: number of outputs.
-        activation: tanh or relu.
-        scale: scale of the last kernel.
-    """
-    make_activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
-    layers = []
-    for before, after in pairwise(sizes):
-        layers += [torch.nn.Linear(before, after), make_activation()]
-    layers.append(torch.nn.Linear(sizes[-1], outputs))
+def _perceptron(config: ppo.Config, inputs: int, outputs: int, scale: float) -> nn.Sequential:
+    """Return a multilayer perceptron with orthogonal kernels and zero biases, as in `purerl`."""
+    activation = {"tanh": nn.Tanh, "relu": nn.ReLU}[config.activation]
+    layers: list[Any] = []
+    for before, after in pairwise((inputs, *config.hidden_sizes, outputs)):
+        layers += [nn.Linear(before, after), activation()]
     for layer in layers[::2]:
-        torch.nn.init.orthogonal_(layer.weight, scale if layer is layers[-1] else 2.0**0.5)
-        torch.nn.init.zeros_(layer.bias)
-    return torch.nn.Sequential(*layers)
+        nn.init.orthogonal_(layer.weight, scale if layer is layers[-2] else 2.0**0.5)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(*layers[:-1])
 
 
-def _advantages(
-    torch: Any, rewards: Any, values: Any, dones: Any, last_value: Any, hyperparams: Any
-) -> Any:
+def _advantages(rewards: Any, values: Any, dones: Any, last_value: Any, hyperparams: Any) -> Any:
     """Return generalised advantages [T, N] (Schulman et al. 2016)."""
     advantages, trace = torch.zeros_like(rewards), torch.zeros_like(last_value)
     following = last_value
@@ -153,11 +109,11 @@ def _advantages(
     return advantages
 
 
-def _loss(torch: Any, actor: Any, critic: Any, minibatch: Any, hyperparams: Any) -> Any:
+def _loss(actor: Any, critic: Any, minibatch: Any, hyperparams: Any) -> Any:
     """Return clipped surrogate, clipped value loss and entropy bonus of a minibatch."""
     obs, action, old_log_prob, old_value, advantage, target = minibatch
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    policy = torch.distributions.Categorical(logits=actor(obs))
+    policy = Categorical(logits=actor(obs))
     ratio = (policy.log_prob(action) - old_log_prob).exp()
     clip = hyperparams.clip_epsilon
     surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)

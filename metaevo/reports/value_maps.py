@@ -15,7 +15,6 @@ Move = tuple[int, int]
 MOVES: dict[str, tuple[Move, ...]] = {
     "GridWorld": grid.MOVES,
     "GridWorlds": grid.MOVES,
-    "Doors": ((0, 0), *grid.MOVES),
     "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
     "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
 }
@@ -89,9 +88,6 @@ def _map(axes: Axes, values: np.ndarray, label: str) -> None:
 
 def _arrow(axes: Axes, row: int, col: int, move: Move) -> None:
     down, right = move
-    if not down and not right:
-        axes.plot(col, row, "o", color="white", markersize=3)
-        return
     style = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
     start, end = (col - 0.28 * right, row - 0.28 * down), (col + 0.28 * right, row + 0.28 * down)
     axes.annotate("", xy=end, xytext=start, arrowprops=style)

@@ -1,6 +1,5 @@
 """End of a training run: learning curves, episodes of the policies, figures, the report."""
 
-import importlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from metaevo.training.settings import TrainSettings, title_of
 from metaevo.training.train_learner import Task
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
-from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasium_name
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
 
 AGENTS_AT_ONCE = 64
@@ -42,7 +41,7 @@ def check(settings: TrainSettings, task: Task) -> None:
     if settings.evaluation.film and renderer(task.learner.env) is None:
         raise ConfigError(
             f"evaluation.film = true: {env_name} cannot be drawn; classic control, MinAtar, "
-            "the suites, GridWorld, Doors and environments with `render(state, params)` can"
+            "the suites, GridWorld and environments with `render(state, params)` can"
         )
     wanted = settings.evaluation.gymnasium
     if not wanted:
@@ -54,21 +53,10 @@ def check(settings: TrainSettings, task: Task) -> None:
             f"evaluation.gymnasium = {wanted}: Gymnasium's environment has no channel to hear "
             f"(channel = {settings.channel!r})"
         )
-    gymnasium = importlib.import_module("gymnasium")
     try:
-        gymnasium.make(gymnasium_name(env_name), **_gymnasium_kwargs(settings, env_name)).close()
-    except (gymnasium.error.Error, TypeError) as error:
-        raise ConfigError(
-            f"evaluation.gymnasium = {wanted}: Gymnasium cannot make {env_name!r}: {error}"
-        ) from None
-
-
-def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> PlainDict:
-    """Our own environments take the same overrides there; others are played as they are."""
-    if not gymnasium_name(env_name).startswith("purerl/"):
-        return {}
-    overrides = settings.task.env_params
-    return {key: value for key, value in overrides.items() if key != "observations"}
+        make_in_gymnasium(env_name).close()
+    except ValueError as error:
+        raise ConfigError(f"evaluation.gymnasium = {wanted}: {error}") from None
 
 
 def finish(
@@ -164,7 +152,6 @@ def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> 
                         seed=index * config.episodes,
                         num_episodes=config.episodes,
                         greedy=config.greedy,
-                        env_kwargs=_gymnasium_kwargs(settings, env_name),
                     ).mean()
                 )
             except ValueError as error:  # observations of another size

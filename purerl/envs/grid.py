@@ -93,35 +93,6 @@ def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
     return steps.reshape(is_wall.shape)
 
 
-def two_rooms(size: int, doors: Any) -> np.ndarray:
-    """Return the walls, bool [size, size], of a Doors grid with gaps in these rows.
-
-    None: three doors, evenly spread.
-
-    Raises:
-        ValueError: if there are no doors, or if they do not fit into a grid of this size.
-    """
-    checked_int("size", size, at_least=3)
-    is_wall = np.zeros((size, size), bool)
-    is_wall[:, size // 2] = True
-    if doors is None:
-        if size < 5:
-            raise ValueError(
-                f"a Doors grid of size {size} is too small for its three doors: it needs 5 or more"
-            )
-        doors = [(2 * door + 1) * size // 6 for door in range(3)]
-    if not isinstance(doors, tuple | list) or not doors:
-        raise ValueError(f"doors = {doors!r} must be a list of rows, at least one")
-    rows = [checked_int("door", row, at_least=0) for row in doors]
-    if max(rows) >= size:
-        raise ValueError(
-            f"a Doors grid of size {size} is too small for a door in row {max(rows)}: "
-            f"its rows are 0 to {size - 1}"
-        )
-    is_wall[rows, size // 2] = False
-    return is_wall
-
-
 def paint(is_wall: np.ndarray, goal: Cell, agent: Cell) -> np.ndarray:
     """Return a picture of a grid: the agent a blue disc, the goal green, walls dark.
 

@@ -19,7 +19,6 @@ from purerl.envs import (
     navix_suite,
     xminigrid_suite,
 )
-from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
@@ -30,7 +29,7 @@ from purerl.types import Environment, PyTree
 
 Observations = Literal["auto", "flat", "raw", "index"]
 
-OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds, "Doors": Doors}
+OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds}
 """Environments of this package."""
 SUITES: dict[str, Suite] = {
     "brax": brax_suite.SUITE,

@@ -42,18 +42,12 @@ def _cell(obs: jax.Array) -> jax.Array:
     return jnp.argmax(obs.ravel())
 
 
-def _agent_cell(obs: jax.Array) -> jax.Array:
-    """Return the agent's cell in one-hot planes [rows, columns, (empty, agent, wall, goal)]."""
-    return jnp.argmax(obs[..., 1].ravel())
-
-
 def _four_rooms_cell(obs: jax.Array) -> jax.Array:
     return 13 * obs[0] + obs[1]  # row, column; the rest is the goal's position
 
 
 _KNOWN: dict[str, tuple[Callable[[tuple[int, ...]], int], Index]] = {
     "DeepSea-bsuite": (lambda shape: shape[0] * shape[1], _cell),
-    "Doors": (lambda shape: shape[0] * shape[1], _agent_cell),
     "FourRooms-misc": (lambda shape: 13 * 13, _four_rooms_cell),
 }
 """Environments with numbered states: the number of states, and the index of an observation."""

@@ -7,23 +7,20 @@ import gymnasium
 import jax
 import numpy as np
 
-from purerl import (
-    acting,
-    envs,  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
-)
+from purerl import acting
 from purerl.types import Learner, PyTree
 
-GYMNASIUM_NAMES = {
-    "GridWorld": "purerl/GridWorld-v0",
-    "Doors": "purerl/DoorsNumPy-v0",
-    "FrozenLake-misc": "FrozenLake-v1",
-}
-"""Environments that Gymnasium knows by another name."""
 
+def make_in_gymnasium(name: str) -> gymnasium.Env:
+    """Return the environment that Gymnasium has under the name of one of `purerl.envs`.
 
-def gymnasium_name(name: str) -> str:
-    """Return the name by which Gymnasium knows an environment of `purerl.envs`."""
-    return GYMNASIUM_NAMES.get(name, name)
+    Raises:
+        ValueError: if there is none.
+    """
+    try:
+        return gymnasium.make("FrozenLake-v1" if name == "FrozenLake-misc" else name)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
 
 
 def evaluate_in_gymnasium(
@@ -34,13 +31,10 @@ def evaluate_in_gymnasium(
     num_episodes: int = 20,
     seed: int = 0,
     greedy: bool = True,
-    env_kwargs: dict[str, Any] | None = None,
 ) -> np.ndarray:
     """Play episodes in the Gymnasium environment of this name: NumPy, one process.
 
-    An independent check: it does not use the environment that the agent was trained in (except for
-    GridWorld, where the Gymnasium version is an adapter around ours). `env_kwargs` are
-    arguments for `gymnasium.make`.
+    An independent check: it does not use the environment that the agent was trained in.
 
     Returns:
         undiscounted returns [num_episodes].
@@ -49,18 +43,12 @@ def evaluate_in_gymnasium(
         ValueError: if Gymnasium has no environment of this name, or if its observations are not
             of the size that the agent knows.
     """
-    try:
-        env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))
-    except (gymnasium.error.Error, TypeError) as error:
-        raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
+    env = make_in_gymnasium(name)
     spaces: Any = gymnasium.spaces
     obs_space: Any = env.observation_space
     own_space = learner.env.observation_space(learner.env.default_params)
-    index = getattr(learner.env, "index", None)  # of a StateIndex: from an observation to a number
-    tabular = hasattr(own_space, "n") and index is None
-    obs_shape = obs_space.shape if index is not None else own_space.shape
-    if tabular:
-        obs_shape = (own_space.n,)
+    tabular = hasattr(own_space, "n")
+    obs_shape = (own_space.n,) if tabular else own_space.shape
     if spaces.flatdim(obs_space) != math.prod(obs_shape):
         raise ValueError(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
@@ -71,8 +59,7 @@ def evaluate_in_gymnasium(
         if tabular:
             return np.asarray(obs, np.int32)
         features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
-        features = np.asarray(features, np.float32).reshape(obs_shape)
-        return features if index is None else np.asarray(index(features), np.int32)
+        return np.asarray(features, np.float32).reshape(obs_shape)
 
     @jax.jit
     def act(memory, key, obs):

@@ -12,7 +12,7 @@ import pytest
 from purerl import envs
 
 LOCAL = [name for name in envs.names() if name != "MNISTBandit-bsuite"]
-IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc", "Doors"}
+IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc"}
 PLAYED = {"CartPole-v1", "Pendulum-v1", "Breakout-MinAtar"}
 """Environments that are compiled; of the others only the shapes are computed."""
 KEY = jax.random.key(0)
@@ -160,7 +160,7 @@ def test_equal_arguments_share_the_environment():
     ("name", "overrides", "message"),
     [
         ("Cartpole-v1", {}, r"unknown environment 'Cartpole-v1'; did you mean CartPole-v1"),
-        ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, GridWorlds, Doors, "),
+        ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, GridWorlds, "),
         ("CartPole-v1", {"gravty": 1.0}, r"CartPole-v1 has no parameter 'gravty'; it has: .*gravi"),
         ("CartPole-v1", {"gravity": "9"}, r"parameter gravity = '9' must be of type float"),
         ("CartPole-v1", {"max_steps_in_episode": float("inf")}, r"= inf must be of type int"),

@@ -23,7 +23,7 @@ def test_a_line_for_every_environment_that_needs_no_extra(capsys, monkeypatch):
 
 
 def test_names_suites_and_patterns():
-    assert command.select(["metaevo"]) == ["GridWorld", "GridWorlds", "Doors"]
+    assert command.select(["metaevo"]) == ["GridWorld", "GridWorlds"]
     assert command.select(["cartpole-V1", "*pole-v1"]) == ["CartPole-v1"]
     assert command.select(["brax"]) == [name for name in envs.suite_names() if "brax/" in name]
     assert "navix/DoorKey-8x8" in command.select(["navix/DoorKey*"])

@@ -398,9 +398,9 @@ def test_a_run_is_a_rule(tmp_path):
             {"task": {"env": "Catch-bsuite"}},
         )
         assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
-        run.write_config(to_dict(settings) | {"tasks": {"GridWorld": {}, "Doors": {}}}, {})
+        run.write_config(to_dict(settings) | {"tasks": {"GridWorld": {}, "Catch-bsuite": {}}}, {})
         found = rule_of(str(run.path))
-        assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Doors"))
+        assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Catch-bsuite"))
         assert found.name == str(seed)
         keys.append(found.key)
     assert keys[0] != keys[1]

@@ -284,7 +284,7 @@ def test_on_another_grid_by_a_smaller_comparison(evolved, monkeypatch):
         ("--task.env GridWorldz", "GridWorldz"),
         ("--task.env FrozenLake-misc --task.env_params.size 3", "size"),
         ("--task.env CartPole-v1", "CartPole-v1"),
-        ("--task.env [GridWorld,Doors]", "task.env"),
+        ("--task.env [GridWorld,FourRooms-misc]", "task.env"),
         ("--strategy.sigma 0.5", "strategy.sigma"),
         ("--task.env_params.size 5 --evaluation.seeds 0", "evaluation.seeds"),
         ("--evaluation.seeds 9", "--task.env"),

@@ -98,7 +98,7 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     [
         ({"evolve": "value_los"}, "evolve"),
         ({"env": "GridWorl"}, "env"),
-        ({"env": ["GridWorld", "Doors"]}, "use tasks"),
+        ({"env": ["GridWorld", "FourRooms-misc"]}, "use tasks"),
         ({"train": {"total_timestep": 5}}, "total_timestep"),
         ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
     ],

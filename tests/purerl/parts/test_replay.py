@@ -224,7 +224,7 @@ def test_uint8_needs_whole_numbers_that_fit(env, fits, is_wrapped):
 
 @pytest.mark.parametrize(
     ("name", "fits"),
-    [("CartPole-v1", False), ("Breakout-MinAtar", True), ("GridWorld", True), ("Doors", True)],
+    [("CartPole-v1", False), ("Breakout-MinAtar", True), ("GridWorld", True)],
 )
 def test_learners_refuse_observations_that_do_not_fit(name, fits):
     env, _ = envs.make(name)

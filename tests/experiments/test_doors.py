@@ -1,0 +1,112 @@
+"""The environment of doors-dqn, given by file: by hand, and against its rules in plain Python."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.reproductions import doors_dqn
+from experiments.reproductions.doors import AGENT, EMPTY, GOAL, IS_WALL, SIZE, WALL, Doors, EnvState
+from metaevo.config import from_dict, load_yaml
+from metaevo.studies.sweeps import make_objective, sweep_class
+from purerl import envs
+
+KEY = jax.random.key(0)
+STAY, RIGHT, DOWN, LEFT, UP = range(5)
+PICTURE = {EMPTY: ".", AGENT: "A", WALL: "#", GOAL: "G"}
+FREE = np.flatnonzero(~IS_WALL)
+
+
+def state_at(agent, goal, time=0):
+    agent, goal = (jnp.int32(row * SIZE + col) for row, col in (agent, goal))
+    return EnvState(time=jnp.int32(time), agent=agent, goal=goal)
+
+
+def drawn(obs):
+    obs = np.asarray(obs)
+    np.testing.assert_array_equal(obs.sum(axis=-1), 1.0)  # one-hot
+    return ["".join(PICTURE[code] for code in row) for row in obs.argmax(axis=-1).tolist()]
+
+
+def test_an_episode_by_hand():
+    env, params = envs.make(doors_dqn.ENV, observations="raw", max_steps_in_episode=5)
+    state = state_at((2, 6), (1, 8))
+    rows = [
+        (RIGHT, 0, ".......#G......", ".......A......."),
+        (UP, 0, ".......#G......", ".......A......."),  # a wall
+        (RIGHT, 0, ".......#G......", "........A......"),
+        (UP, 1, ".......#A......", "..............."),
+    ]
+    rest = [".......#......."] * SIZE
+    rest[7] = rest[12] = "." * SIZE
+    for time, (action, expected, *picture) in enumerate(rows, start=1):
+        obs, state, reward, terminated, truncated, info = env.step(KEY, state, action, params)
+        picture = [rest[0], *picture, *rest[3:]]
+        assert drawn(obs) == drawn(info["final_observation"]) == picture
+        assert (reward, terminated, truncated, state.time) == (expected, False, False, time)
+    obs, state, reward, terminated, truncated, info = env.step(KEY, state, STAY, params)
+    assert (reward, terminated, truncated) == (1, False, True)
+    assert drawn(info["final_observation"]) == picture
+    # the next episode is what a reset gives
+    expected_obs, expected_state = env.reset(KEY, params)
+    np.testing.assert_array_equal(obs, expected_obs)
+    jax.tree.map(np.testing.assert_array_equal, state, expected_state)
+    assert state.time == 0
+
+
+@pytest.mark.parametrize("goal", [None, (2, 4)])
+def test_resets_are_uniform_over_distinct_free_cells(goal):
+    env, count = Doors(goal), 200_000
+    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
+    _, state = reset(jax.random.split(KEY, count), env.default_params)
+    agent, drawn_goal = np.asarray(state.agent), np.asarray(state.goal)
+    assert not np.any(agent == drawn_goal)
+    places = [(agent, 1)] + [(drawn_goal, 0)] * (goal is None)
+    if goal is not None:
+        assert np.all(drawn_goal == 2 * SIZE + 4)
+    for cells, taken in places:
+        counts = np.bincount(cells, minlength=SIZE**2)
+        known = FREE if goal is None or not taken else FREE[FREE != 2 * SIZE + 4]
+        assert np.flatnonzero(counts).tolist() == known.tolist()
+        expected = count / len(known)
+        np.testing.assert_allclose(counts[known], expected, atol=5 * np.sqrt(expected))
+
+
+def test_transitions_match_the_rules():
+    rng, count = np.random.default_rng(0), 1500
+    agent, goal = FREE[rng.integers(len(FREE), size=(2, count))].astype(np.int32)
+    goal[:300] = agent[:300]
+    action, time = rng.integers(5, size=count), np.arange(count, dtype=np.int32) % 38
+    step = jax.jit(jax.vmap(Doors().step, in_axes=(None, 0, 0, None)))
+    states = EnvState(time=time, agent=agent, goal=goal)
+    _, after, reward, terminated, truncated, info = step(KEY, states, action, Doors.default_params)
+    assert not np.any(terminated)
+    np.testing.assert_array_equal(truncated, time == 37)
+    np.testing.assert_array_equal(after.time, np.where(truncated, 0, time + 1))
+    final = np.asarray(info["final_observation"]).argmax(axis=-1)
+    for index in range(count):
+        row, col = divmod(int(agent[index]), SIZE)
+        down, right = {STAY: (0, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1), UP: (-1, 0)}[
+            int(action[index])
+        ]
+        to_row, to_col = row + down, col + right
+        inside = 0 <= to_row < SIZE and 0 <= to_col < SIZE
+        if inside and (to_col != 7 or to_row in (2, 7, 12)):
+            row, col = to_row, to_col
+        expected = np.where(IS_WALL, WALL, EMPTY)
+        expected[divmod(int(goal[index]), SIZE)] = GOAL
+        expected[row, col] = AGENT
+        np.testing.assert_array_equal(final[index], expected)
+        assert reward[index] == (row * SIZE + col == goal[index])
+
+
+def test_a_goal_on_a_wall():
+    with pytest.raises(ValueError, match=r"goal = \(0, 7\) is on a wall"):
+        envs.make(doors_dqn.ENV, goal=[0, 7])
+
+
+def test_the_published_sweep_fits_together():
+    raw = load_yaml("experiments/reproductions/doors_sweep.yaml")
+    plan = make_objective(from_dict(sweep_class(raw), raw)).plan()
+    assert plan.trials == 40
+    assert not plan.invalid
