@@ -14,7 +14,6 @@ from annotated_types import Ge, Gt
 from tqdm import tqdm
 
 from experiments.benchmarks.tables import Table
-from experiments.benchmarks.tasks import make_ppo
 from experiments.reproductions import torch_ppo
 from experiments.reproductions.comparison import Comparison, require
 from experiments.reproductions.figures import Curve, plot_curves
@@ -22,6 +21,9 @@ from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.torch_ppo import Record
 from experiments.reproductions.training import train
 from metaevo.training.fitness import mean_returns
+from purerl import envs, ppo
+from purerl.parts import losses
+from purerl.types import EnvParams
 
 Count = Annotated[int, Gt(0)]
 WINDOWS, LAST = 50, 5
@@ -56,6 +58,19 @@ class Breakout(CartPole):
     """environment steps of an agent"""
 
     env: ClassVar[str] = "Breakout-MinAtar"
+
+
+def make_ppo(
+    task: str, frames: int, annealing_steps: int
+) -> tuple[ppo.PPO, EnvParams, ppo.Hyperparams]:
+    """Return PPO in an environment, its parameters, and hyperparameters."""
+    env, env_params = envs.make(task, observations="flat")
+    config, hyperparams = ppo.Config(frames), ppo.Hyperparams()
+    if task == Breakout.env:
+        config = ppo.Config(frames, num_envs=64, num_minibatches=8, activation="relu")
+        hyperparams = ppo.Hyperparams(learning_rate=5e-3)
+    hyperparams = hyperparams.replace(annealing_steps=float(annealing_steps))
+    return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, hyperparams
 
 
 def run(settings: CartPole, figures: Path) -> tuple[Table, str]:
