@@ -56,13 +56,13 @@ test-suites: $(STAMP) ## the tests of all suites of environments, which it insta
 
 # In an environment of its own: CUDA's libraries take 4 GB, and a GPU is not needed.
 CUDA_VENV := $(strip $(VENV))-cuda
-CUDA := JAX_PLATFORMS=cpu CUDA_VISIBLE_DEVICES=-1 $(CUDA_VENV)/bin/python
+CUDA := JAX_PLATFORMS=cpu CUDA_VISIBLE_DEVICES=-1 JAX_ENABLE_COMPILATION_CACHE=false $(CUDA_VENV)/bin/python
 $(CUDA_VENV)/.metaevo-installed: pyproject.toml constraints.txt | $(STAMP)
 	@$(RUN) -m venv $(CUDA_VENV)
 	@$(CUDA_VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,cuda12]' --constraint constraints.txt
 	@touch $@
 
-gpu-programs: $(CUDA_VENV)/.metaevo-installed ## compile for a GPU that need not be there; count launches, bytes, memory
+gpu-programs: $(CUDA_VENV)/.metaevo-installed ## compile for a GPU that need not be there; count launches and bytes
 	$(CUDA) -m experiments.benchmarks.gpu_programs $(ARGS)
 
 test-gpu-programs: $(CUDA_VENV)/.metaevo-installed ## the tests of such programs (minutes each)

@@ -1,107 +1,67 @@
-"""The suites `evolution` and `games`: generations of a preset, against the code of others."""
+"""The suite `evolution`: training, ask and tell of whole generations of a preset."""
 
 import argparse
-import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from experiments.benchmarks.comparison import OURS, Comparison
-from experiments.benchmarks.external import externals
-from experiments.benchmarks.processes import Sample, own
-from experiments.benchmarks.tasks import make_problem
-from experiments.benchmarks.work import Clock, Made, layout
-from metaevo.config import load_yaml, presets
-
-SHAPES = ("ppo", "standard", "blog")
-"""Presets of configs/evolve_value_loss."""
-GAME = "shaping/ipd"
-GAMES, CANDIDATES = 16, 128
-"""Games per candidate, and number of candidates."""
-HIDDEN = (16, 256)
-"""units of a meta-policy: in our preset, and in the authors' M-FOS"""
-GAME_GENERATIONS = 4
-"""of one measurement of ours; peers measure one"""
+from experiments.benchmarks.engine import Case, Measure, timed, variants
+from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.config.plain import PlainDict
 
 
-def suite_evolution(options: argparse.Namespace) -> Comparison:
-    """Value-loss evolution: training, ask and tell of whole generations."""
-    comparison = Comparison("frames", "shape", "agents", "generations")
+def preset(shape: str) -> PlainDict:
+    """Return the settings of a preset of configs/; `ppo` is `evolve_value_loss/ppo`."""
+    return load_yaml(presets.find(shape if "/" in shape else f"evolve_value_loss/{shape}"))
+
+
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the presets."""
     for shape in options.shape:
-        preset = load_yaml(presets.find(f"evolve_value_loss/{shape}"))
-        population = options.population or preset["strategy"]["population_size"]
-        agents = population * preset["evolution"]["seeds_per_candidate"]
-        steps = options.agent_steps or preset["train"]["total_timesteps"]
-        # One generation of the larger shapes takes long enough.
-        generations = options.generations if shape == "ppo" else 1
-        work = {"generations": generations, "agent_steps": steps}
-        ours = own("evolution:value_loss", work, shape=shape, population=population)
-        others = externals(options, suite="evolution", task=shape, agents=agents, **work)
-        others = {name: each for name, each in others.items() if options.keep(name)}
-        comparison.case({OURS: ours, **others}, options.repeats, shape, agents, generations)
-    return comparison
-
-
-def suite_games(options: argparse.Namespace) -> Comparison:
-    """Evolving meta-policies against naive learners, 16 games each, on one device."""
-    comparison = Comparison("games", "game", "units", "candidates")
-    for hidden, candidates in itertools.product(HIDDEN, options.agents or [CANDIDATES]):
-        ours = own("evolution:matrix_game", hidden=hidden, candidates=candidates)
-        others = externals(
-            options, suite="games", task="ipd", agents=candidates, games=GAMES, hidden=hidden
-        )
-        comparison.case(
-            {OURS: ours, **others}, options.repeats, "ipd", hidden, candidates,
-            amount=candidates * GAMES,
-        )  # fmt: skip
-    return comparison
+        raw = preset(shape)
+        steps = options.agent_steps or raw.get("train", {}).get("total_timesteps", 0)
+        work = {"generations": options.generations, "agent_steps": steps}
+        for population in options.agents or (raw["strategy"]["population_size"],):
+            agents = population * raw["evolution"].get("seeds_per_candidate", 1)
+            ours = {"shape": shape, "population": population, **work}
+            fields = {"suite": "evolution", "task": shape, "agents": agents, **work}
+            found = variants(options, "evolution:value_loss", ours, **fields)
+            yield ("evolution", shape, agents), found
 
 
 # --- In the worker's process ----------------------------------------------------------------------
 
 
-def value_loss(shape: str, generations: int, population: int, agent_steps: int) -> Made:
-    """Blocks of generations on all devices; the amount is in environment steps."""
+def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
+    """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
+    from metaevo.studies import registry
+
+    raw = merge(preset(shape), {"strategy": {"population_size": population}})
+    if agent_steps:
+        raw = merge(raw, {"train": {"total_timesteps": agent_steps}})
+    study = registry.find(raw)
+    settings = from_dict(study.settings_class(raw), raw)
+    return study.make(settings).problem({}), settings
+
+
+def value_loss(
+    shape: str, generations: int, population: int, agent_steps: int
+) -> tuple[Measure, str]:
+    """A block of generations on all devices; the amount is in environment steps.
+
+    `--against` calls this function in other checkouts: keep its arguments.
+    """
     from metaevo.evolution import devices
 
     devices.setup()
-    changes = {
-        "strategy": {"population_size": population},
-        "train": {"total_timesteps": agent_steps},
-    }
-    return _blocks(f"evolve_value_loss/{shape}", changes, generations)
-
-
-def matrix_game(hidden: int, candidates: int) -> Made:
-    """Blocks of generations on one device, without validation; the amount is in games."""
-    from metaevo.evolution import devices
-
-    devices.setup(1)
-    changes = {
-        "policy": {"hidden": hidden},
-        "strategy": {"population_size": candidates},
-        "evolution": {"seeds_per_candidate": GAMES, "validation_seeds": 0, "num_devices": 1},
-    }
-    return _blocks(GAME, changes, GAME_GENERATIONS, amount=GAME_GENERATIONS * candidates * GAMES)
-
-
-def _blocks(
-    preset: str, changes: dict[str, Any], generations: int, amount: float | None = None
-) -> Made:
-    from metaevo.evolution import devices
     from metaevo.evolution.loop import Evolution
+    from metaevo.evolution.problem import frames_per_generation
 
-    problem, settings = make_problem(preset, changes)
-    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)
-    state = evolution.init()
-
-    def frames() -> int:
-        return evolution.frames(int(devices.first(state.generation)))
-
-    def measure(repeat: int) -> Sample:
-        nonlocal state
-        before = frames()
-        clock = Clock()
-        state, _ = evolution.run_block(state, generations)
-        sample = clock.sample(0.0)
-        return {**sample, "amount": frames() - before if amount is None else amount}
-
-    return measure, {"layout": layout(evolution.num_devices, evolution.chunk_size)}
+    problem, settings = make_problem(shape, population, agent_steps)
+    config = replace(settings.evolution, block_size=generations, validation_seeds=0)
+    evolution = Evolution(problem, settings.strategy.build(), config)
+    start = devices.replicate(evolution.start(0), evolution.num_devices)
+    agents = population * config.seeds_per_candidate
+    frames = generations * agents * frames_per_generation(problem)
+    measure = timed(lambda _: evolution.run(start, generations), int, frames)
+    return measure, f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"

@@ -4,7 +4,6 @@ import importlib.metadata
 import importlib.util
 import itertools
 import json
-import os
 import platform
 import shlex
 import shutil
@@ -20,53 +19,37 @@ from metaevo.evolution.devices import usable_cores
 from metaevo.runs.run_directory import commit
 
 PACKAGES = (
-    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "rejax", "torch",
-    "minatar",
+    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "torch", "minatar",
 )  # fmt: skip
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine() -> dict[str, Any]:
-    """Return the processor, its load, versions, and the commit."""
-    model = platform.processor() or platform.machine()
+    """Return the processor, the GPUs and versions."""
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(": ")[2] if names else model
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    gpus = ""
+    if shutil.which("nvidia-smi"):
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        gpus = "; ".join(found.stdout.splitlines())
     installed = filter(importlib.util.find_spec, PACKAGES)
     return {
-        "processor": model,
+        "processor": models[0] if models else platform.processor() or platform.machine(),
         "cores": usable_cores(),
-        **({"gpu": gpu} if (gpu := _gpu()) else {}),
-        "load": os.getloadavg()[0],
-        "commit": commit(),
+        **({"gpu": gpus} if gpus else {}),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in installed},
     }
 
 
-def _gpu() -> str:
-    """Return the names and drivers of NVIDIA's GPUs."""
-    if not shutil.which("nvidia-smi"):
-        return ""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "; ".join(found.stdout.splitlines())
-
-
 def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
-    """Write a file for the documentation: tables, the machine and the command.
-
-    Args:
-        path: the file, docs/results/NAME.json.
-        tables: tables by title.
-        note: text below the tables.
-    """
-    about = machine()
+    """Write tables, by their titles, with the machine and the command, for a page."""
     content = {
         "date": date.today().isoformat(),
-        "commit": about["commit"],
-        "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
+        "commit": commit(),
+        "machine": machine(),
         "command": command_line(),
         **({"note": note} if note else {}),
         "tables": [
@@ -79,14 +62,10 @@ def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
 
 def command_line() -> str:
     """Return the command line of this process, without files and without peers' commands."""
-    module, words = Path(sys.argv[0]), []
-    for before, word in itertools.pairwise(["", *sys.argv[1:]]):
-        if before == "--external":
-            word = f"{word.partition('=')[0]}=..."
-        if not {before, word} & {"--save", "--figure", "--run-dir", "--hlo"}:
-            words.append(word)
-    program = [f"experiments/{module.name}"]
-    if "benchmarks" in module.parts:  # a module, or one that is a folder
-        name = module.parent.name if module.stem == "__main__" else module.stem
-        program = ["-m", f"experiments.benchmarks.{name}"]
-    return shlex.join(["python", *program, *words])
+    words = ["python"]
+    for before, word in itertools.pairwise(sys.orig_argv):
+        if before in ("--external", "--against"):
+            word = f"{word.partition('=')[0]}=..." if "=" in word else "..."
+        if not {before, word} & {"--save", "--run-dir"}:
+            words.append(word.removeprefix(f"{ROOT}/"))
+    return shlex.join(words)

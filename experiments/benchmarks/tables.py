@@ -4,7 +4,7 @@ Cell = str | int | float | None
 
 
 class Table:
-    """A table; its first column and the column `layout` are aligned left, others right."""
+    """A table; its first column is aligned left, others right."""
 
     def __init__(self, *columns: str):
         """Print the head."""
@@ -23,8 +23,7 @@ class Table:
         return "\n".join([*self._head(), *map(_line, self.rows)])
 
     def _head(self) -> list[str]:
-        left = self.columns[0], "layout"
-        marks = ["---" if column in left else "---:" for column in self.columns]
+        marks = ["---", *["---:"] * (len(self.columns) - 1)]
         return ["", _line(list(self.columns)), _line(marks)]
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.benchmarks.tasks import Trainee
-from experiments.reproductions.comparison import Comparison, Rows, train
+from experiments.reproductions.comparison import Comparison, Rows, Trainee, train
 from metaevo.reports.plots import plot_learning_curves
 from metaevo.training.fitness import Windows, mean_returns
 from purerl import dqn, envs

@@ -18,6 +18,8 @@ from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from purerl.types import EnvParams, EpisodeSums, Hyperparams, Learner
 
+Trainee = tuple[Any, EnvParams, Hyperparams]
+"""A learner bound to an environment, the environment's parameters, hyperparameters."""
 BLOCKS = 20
 """calls that a training is split into, for the progress bar"""
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.benchmarks.tasks import Trainee
-from experiments.reproductions.comparison import Comparison, Rows, train
+from experiments.reproductions.comparison import Comparison, Rows, Trainee, train
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports.plots import plot_learning_curves
 from metaevo.training.fitness import mean_rewards

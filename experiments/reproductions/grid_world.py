@@ -12,8 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from experiments.benchmarks.tasks import Trainee
-from experiments.reproductions.comparison import Comparison, Rows, Timing, train
+from experiments.reproductions.comparison import Comparison, Rows, Timing, Trainee, train
 from metaevo.reports.value_maps import GridMap, plot_value_map
 from purerl import envs, q_learning
 from purerl.envs import grid

@@ -13,18 +13,20 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from experiments.benchmarks.tasks import make_ppo
 from experiments.reproductions.comparison import Comparison, Rows, Timing, train
 from experiments.reproductions.gym_envs import make_vector
 from metaevo.reports.plots import plot_learning_curves
 from metaevo.training.fitness import Windows, mean_returns
+from purerl import envs, ppo
+from purerl.parts import losses
+from purerl.types import EnvParams
 
 POINTS, LAST = 50, 5
 """Points of a curve, and how many of them are the last tenth."""
 
 
 def _rows(env: str, options: argparse.Namespace, figures: Path) -> Rows:
-    learner, env_params, hyperparams = make_ppo(env, options.frames, options.frames)
+    learner, env_params, hyperparams = make_ppo(env, options.frames)
     config, curves = learner.config, {}
     if options.pytorch:
         torch_ppo = importlib.import_module("experiments.reproductions.torch_ppo")
@@ -45,6 +47,17 @@ def _rows(env: str, options: argparse.Namespace, figures: Path) -> Rows:
     plot_learning_curves(curves, trained.frames, figures / "learning_curves.png")
 
 
+def make_ppo(env: str, frames: int) -> tuple[ppo.PPO, EnvParams, ppo.Hyperparams]:
+    """Return PPO in an environment, its parameters, and hyperparameters."""
+    made, env_params = envs.make(env, observations="flat")
+    config, hyperparams = ppo.Config(frames), ppo.Hyperparams()
+    if env == "Breakout-MinAtar":
+        config = ppo.Config(frames, num_envs=64, num_minibatches=8, activation="relu")
+        hyperparams = ppo.Hyperparams(learning_rate=5e-3)
+    hyperparams = hyperparams.replace(annealing_steps=float(frames))
+    return ppo.PPO(config, made, value_loss=losses.clipped_squared), env_params, hyperparams
+
+
 def _check(packages: tuple[str, ...], env: str, options: argparse.Namespace) -> None:
     for name in packages if options.pytorch else ():
         if importlib.util.find_spec(name) is None:
@@ -52,7 +65,7 @@ def _check(packages: tuple[str, ...], env: str, options: argparse.Namespace) -> 
                 f"{name} is not installed: pip install -e '.[{name}]', or leave PyTorch out with "
                 "--no-pytorch"
             )
-    make_ppo(env, options.frames, options.frames)
+    make_ppo(env, options.frames)
 
 
 CARTPOLE = Comparison(

@@ -15,8 +15,8 @@ In place of
 
 For a CPU, an operation for each of many small arrays costs more than its arithmetic. For a GPU, a
 vector would be copied from and to the arrays: 66 instead of 56 GB an update of 2,048 agents
-(python -m experiments.benchmarks.gpu_programs ppo --agents 2048), with as many kernels. Only the
-norm of the small arrays together is that of a vector.
+(make gpu-programs ARGS="train/ppo_cartpole --agents 2048"), with as many kernels. Only the norm of
+the small arrays together is that of a vector.
 """
 
 from collections.abc import Callable

@@ -1,169 +1,176 @@
 """experiments/benchmark.py at sizes that measure nothing."""
 
+import argparse
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from experiments.benchmark import parse
-from experiments.benchmarks import tasks
-from experiments.benchmarks.comparison import Comparison
-from experiments.benchmarks.processes import Variant, measure
+from experiments import benchmark
+from experiments.benchmarks import engine, kernels
+from experiments.benchmarks.gpu_programs import hlo
+from experiments.benchmarks.tables import Table
 
 pytestmark = pytest.mark.long
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "experiments" / "benchmark.py"
 FAKE = """
 import json, sys
 seconds = float(sys.argv[1])
 print(json.dumps({"layout": "fake"}), flush=True)
 for _ in sys.stdin:
-    print(json.dumps({"seconds": seconds, "cpu_seconds": 2 * seconds}), flush=True)
+    sample = {"amount": 100, "seconds": seconds, "cpu_seconds": 2 * seconds}
+    print(json.dumps(sample), flush=True)
 """
 """A worker that says how long it took and does nothing."""
 
 
-def benchmark(*arguments):
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True, text=True, timeout=550, env=os.environ, check=False,
-    )  # fmt: skip
-
-
 def fake(seconds):
-    return Variant([sys.executable, "-c", FAKE, str(seconds)])
+    return [sys.executable, "-c", FAKE, str(seconds)]
 
 
-def table(output):
-    """The rows of the tables in markdown, as lists of cells."""
-    rows = [line.strip("| ").split(" | ") for line in output.splitlines() if line.startswith("|")]
-    return [row for row in rows if not row[0].startswith("---")]
-
-
-def test_ppo_is_compared_with_another_worker(tmp_path):
-    saved, script = tmp_path / "ppo.json", tmp_path / "fake.py"
-    script.write_text(FAKE)
-    done = benchmark(
-        "ppo", "--tasks", "CartPole-v1", "--agents", "2", "--frames", "2048", "--repeats", "1",
-        "--only", "other", "--external", f"other={sys.executable} {script} {{agents}}",
-        "--save", str(saved),
+def run(*arguments):
+    """The rows of a benchmark that succeeds, by column."""
+    done = subprocess.run(
+        [sys.executable, "experiments/benchmark.py", *arguments, "--repeats", "1"],
+        cwd=engine.ROOT, capture_output=True, text=True, timeout=550, env=os.environ, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
+def test_ppo_is_compared_with_another_worker_and_another_checkout(tmp_path):
+    saved, script = tmp_path / "ppo.json", tmp_path / "fake.py"
+    script.write_text(FAKE)
+    ours, checkout, other = run(
+        "ppo", "--tasks", "CartPole-v1", "--agents", "2", "--frames", "2048", "--against", ".",
+        "--external", f"other={sys.executable} {script} {{agents}}", "--save", str(saved),
+    )  # fmt: skip
     page = json.loads(saved.read_text())
     assert page["command"].startswith("python experiments/benchmark.py ppo --tasks CartPole-v1")
     assert not {"--save", str(script)} & set(page["command"].split())
     assert page["machine"]["jax"]
     (kept,) = page["tables"]
-    assert [kept["columns"], *kept["rows"]] == table(done.stdout)
-    ours, other = (dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"])
-    assert (ours["variant"], other["variant"]) == ("ours", "other")
-    assert (ours["task"], ours["agents"]) == ("CartPole-v1", "2")
-    rate, *_ = other["steps/s: median [min, max]"].partition(" ")
-    assert float(rate.replace(",", "")) == pytest.approx(2048 / 2, rel=0.01)
-    assert float(ours["compile, s"]) > 0
+    assert next(dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"]) == ours
+    assert (ours["task"], ours["agents"], ours["variant"]) == ("CartPole-v1", "2", "ours")
+    assert float(ours["first run, s"]) > 0
     assert float(ours["peak MiB"].replace(",", "")) > 64
+    assert page["commit"].startswith(checkout["variant"].rstrip("+")[:7])
+    assert checkout["layout"] == ours["layout"]
+    assert float(checkout["in CPU seconds"].split()[0]) > 0
+    assert (other["variant"], other["steps/s: median [min, max]"]) == ("other", "50 [50, 50]")
 
 
-def test_variants_are_compared(capsys):
-    comparison = Comparison("steps", "agents")
-    none = Variant([sys.executable, "-c", """print('{"skip": "no such work"}')"""])
-    comparison.case({"ours": fake(0.5), "other": fake(2.0), "none": none}, 2, 7, amount=100)
-    assert [row[1:6] for row in comparison.table.rows] == [
-        ["ours", "200 [200, 200]", "100 [100, 100]", "", ""],
-        ["other", "50 [50, 50]", "25 [25, 25]", "4 [4, 4]", "4 [4, 4]"],
-    ]
-    assert "7, none is left out: no such work" in capsys.readouterr().err
-    inverse = Comparison("steps", "agents", faster_than="other")
-    inverse.case({"ours": fake(0.5), "other": fake(2.0)}, 1, 7, amount=100)
-    assert [row[4] for row in inverse.table.rows] == ["4 [4, 4]", ""]
-
-
-def test_variants_are_measured_in_turns(tmp_path):
+def test_variants_are_compared_with_ours_in_turns(tmp_path, monkeypatch, capsys):
     log = tmp_path / "log"
+    monkeypatch.setenv("LOG", str(log))
     code = FAKE.replace(
-        "    print", "    print(sys.argv[1], file=open(sys.argv[2], 'a'))\n    print"
+        "    sample",
+        "    print(seconds, file=open(__import__('os').environ['LOG'], 'a'))\n    sample",
     )
-    variants = {(n,): Variant([sys.executable, "-c", code, n, str(log)]) for n in ("1.0", "2.0")}
-    measured, failed = measure(variants, 2, at_once=True)
-    assert log.read_text().split() == ["1.0", "2.0", "1.0", "2.0"]
-    assert measured["2.0",].samples == [{"seconds": 2.0, "cpu_seconds": 4.0}] * 2
-    assert failed == []
+    commands = {name: [sys.executable, "-c", code, s] for name, s in (("ours", "0.5"), ("b", "2"))}
+    table = Table(*engine.COLUMNS)
+    engine.compare([(("ppo", "task", 7), commands), (("ppo", "task", 8), commands)], table, 2, 2)
+    assert [row[2:8] for row in table.rows[:2]] == [
+        ["7", "ours", "200 [200, 200]", "100 [100, 100]", "", ""],
+        ["7", "b", "50 [50, 50]", "25 [25, 25]", "4 [4, 4]", "4 [4, 4]"],
+    ]
+    assert log.read_text().split() == ["0.5", "2.0"] * 4
 
 
 def test_a_failing_variant_is_reported_and_others_measured(capsys):
-    comparison = Comparison("steps", "agents")
-    exits, mumbles, ends = (
-        Variant([sys.executable, "-c", code])
-        for code in ("raise SystemExit(3)", "print('hello')", "print('{}', flush=True); input()")
-    )
-    variants = {"exits": exits, "ours": fake(1.0), "mumbles": mumbles, "ends": ends}
-    comparison.case({**variants, "other": fake(1.0)}, 1, 7, amount=1)
-    comparison.case({"ours": exits, "other": fake(1.0)}, 1, 8, amount=1)  # without a reference
-    failed = [(7, "exits"), (7, "mumbles"), (7, "ends"), (8, "ours")]
-    assert comparison.failures == failed
-    rows = [row[:2] for row in comparison.table.rows]
-    assert rows == [["7", "ours"], ["7", "other"], ["8", "other"]]
-    assert capsys.readouterr().err.count("error: ") == len(failed)
+    codes = "raise SystemExit(3)", "print('hello')", "print('{}', flush=True); input()"
+    commands = {code: [sys.executable, "-c", code] for code in codes}
+    table = Table(*engine.COLUMNS)
+    engine.compare([(("ppo", "task", 7), {**commands, "other": fake(1.0)})], table, 1, 1)
+    assert [row[3] for row in table.rows] == ["other"]  # without a reference
+    assert capsys.readouterr().err.count("error: ") == len(codes)
 
 
-def test_a_measurement_is_at_most_a_whole_training():
-    cartpole = tasks.WORK["ppo", "CartPole-v1"]
-    assert cartpole.updates(1, None) == 500_000 // 512
-    assert cartpole.updates(256, None) == 8
-    assert cartpole.updates(2048, None) == tasks.MIN_UPDATES
-    assert cartpole.updates(1, 2048) == 4
-    assert cartpole.updates(8, 2048) == 2
+def test_a_stopped_worker_stops_its_subprocesses(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with engine.process(["sh", "-c", f"sleep 600 > {pipe} & echo '{{}}'; wait"]) as ask:
+        ask("")
+        child = pipe.open("rb")
+    with child:
+        assert child.read() == b""  # the end, once nobody can write any more
 
 
-SMALL = {
-    "learned-rules": (
-        ["--tasks", "GridWorlds", "--agents", "1", "--frames", "2560"], ["ours", "a2c"]
-    ),
-    "dqn": (["--agents", "2", "--frames", "4000"], ["ours"]),
-    "evolution": (
-        ["--shape", "ppo", "blog", "--population", "4", "--agent-steps", "2048",
-         "--generations", "1"],
-        ["ours"] * 2,
-    ),
-    "games": (["--agents", "4"], ["ours"] * 2),
-    "devices": (
-        ["--agents", "1", "8", "--frames", "1024"],
-        ["1 device", "2 devices", "4 devices", "8 devices"] * 2,
-    ),
-    "sweep": (
-        ["--trials", "8"],
-        ["ours", "one by one", "Optuna calls train", "Optuna, compiled each time"],
-    ),
-    "programs": (["--only", "different", "--agent-steps", "100"], ["function", "program"]),
-}  # fmt: skip
-
-
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dqn", "--agents", "2", "--frames", "4000", "--devices", "1"],
+        ["q_learning", "--agents", "2", "--frames", "4000", "--devices", "1"],
+        ["evolution", "--agents", "4", "--shape", "ppo", "shaping/ipd", "--generations", "1"],
+    ],
+)
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", SMALL)
-def test_a_suite_measures_all_its_variants(suite):
-    arguments, variants = SMALL[suite]
-    done = benchmark(suite, *arguments, "--repeats", "1")
-    assert done.returncode == 0, done.stderr
-    columns, *rows = table(done.stdout)
-    assert [row[columns.index("variant")] for row in rows] == variants
+def test_a_suite_measures_all_its_variants(arguments):
+    assert len(run(*arguments)) == 2
+
+
+def test_kernels_run_where_there_is_no_gpu():
+    cases = dict(kernels.cases(argparse.Namespace(agents=[2], agent_steps=512)))
+    # The others are trainings of the same kind, and take minutes to compile.
+    name, *_, last = cases
+    commands = {(*case, name): cases[case][name] for case in (name, last) for name in cases[case]}
+    found = engine.measure(commands, 1)
+    assert found.keys() == commands.keys()
+    ratios = [
+        float(about["layout"].removeprefix("log ratio ")) for about, _ in [*found.values()][:2]
+    ]
+    assert all(0 <= ratio < 1e-4 for ratio in ratios)
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["speed"], "unknown speed"),
-        (["--agents", "0"], "at least 1"),
-        (["--save", "missing/results.json"], "missing/results.json"),
-        (["--tasks", "Pong"], "--tasks: invalid choice: 'Pong'"),
-        (["--only", "nobody"], "unknown nobody"),
-        (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
-        (["--external", "a=no_such_program_"], "there is no program no_such_program_"),
-        (["--external", "a=echo {speed}"], "'speed'; fields: {suite}, {task}"),
+        (["speed"], "invalid choice: 'speed'"),
+        (["ppo", "--tasks", "Pong"], "--tasks: invalid choice: 'Pong'"),
+        (["ppo", "--against", "docs"], "docs: is not a checkout"),
+        (["ppo", "--external", "a"], "must be NAME=COMMAND"),
     ],
 )
 def test_bad_input(arguments, text, monkeypatch, refused):
     monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
-    assert text in refused(parse)
+    assert text in refused(benchmark.main)
+
+
+TEXT = """HloModule example
+
+%rows (x: f32[1000,10], i: s32[]) -> f32[1,10] {
+  %x = f32[1000,10]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %row = f32[1,10]{1,0} dynamic-slice(%x, %i, %i), dynamic_slice_sizes={1,10}
+}
+
+%body (carry: (s32[], f32[1000,10])) -> (s32[], f32[1000,10]) {
+  %carry = (s32[], f32[1000,10]{1,0}) parameter(0)
+  %j = s32[] get-tuple-element(%carry), index=0
+  %y = f32[1000,10]{1,0} get-tuple-element(%carry), index=1
+  %fusion = f32[1,10]{1,0} fusion(%y, %j), kind=kLoop, calls=%rows
+  ROOT %both = (s32[], f32[1000,10]{1,0}) tuple(%j, %y)
+}
+
+%more (carry: (s32[], f32[1000,10])) -> pred[] {
+  %carry = (s32[], f32[1000,10]{1,0}) parameter(0)
+  ROOT %never = pred[] constant(false)
+}
+
+ENTRY %main (a: (s32[], f32[1000,10])) -> (s32[], f32[1000,10]) {
+  %a = (s32[], f32[1000,10]{1,0}) parameter(0)
+  %known = (s32[], f32[1000,10]{1,0}) while(%a), condition=%more, body=%body, TRIPS
+  ROOT %dynamic = (s32[], f32[1000,10]{1,0}) while(%known), condition=%more, body=%body
+}
+""".replace("TRIPS", 'backend_config={"known_trip_count":{"n":"30"}}')
+
+
+def test_costs_of_a_program_for_a_gpu():
+    row = 2 * 4 * 10 + 4  # of the matrix, only a row is read and written; and the index
+    assert hlo.Program(TEXT).cost(30) == hlo.Cost(1, 0, 0, row)
+    assert hlo.Program(TEXT).cost() == hlo.Cost(31, 0, 1, 31 * row)
+    # In a graph, each iteration passes the condition of its loop.
+    assert hlo.Program(TEXT, {"known", "fusion"}).cost(30) == hlo.Cost(2, 2, 0, row)

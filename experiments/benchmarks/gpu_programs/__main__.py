@@ -1,78 +1,52 @@
-"""Compile training and evolution for a GPU that need not be there, and count what they cost.
+"""Compile training and evolution for an H100 that need not be there, and count what they cost.
 
-make gpu-programs                                                  # with CUDA's libraries (4 GB)
-python -m experiments.benchmarks.gpu_programs                      # all programs, for an H100
-python -m experiments.benchmarks.gpu_programs ppo dqn --target h200 --agents 1 2048
-python -m experiments.benchmarks.gpu_programs --save docs/results/gpu_programs.json
+make gpu-programs                                     # installs CUDA's libraries (4 GB)
+make gpu-programs ARGS="train/ppo_cartpole shaping/ipd --agents 1 64"
 
-Programs are compiled with the flags that `metaevo` sets (`metaevo.devices.setup`). The optimised
-program has exact numbers of kernel launches and host round trips, and the bytes that its kernels
-read and write. The estimated speed assumes that a kernel takes max(2 µs, bytes / the memory's
-bandwidth, matrix products / 2e13 multiplications per second), inside a CUDA graph or not, and that
-a round trip to the host takes 10 µs. It leaves out other arithmetic, caches and launches that
-overlap.
+A program is a preset of configs/: an update of a training, or a generation. It is compiled with
+the flags that `metaevo` sets (`metaevo.devices.setup`). The optimised program has exact numbers of
+kernel launches and host round trips, and the bytes that its kernels read and write.
 """
 
-import argparse
-import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-# JAX computes on the CPU, and loads CUDA without a device.
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 from metaevo.evolution import devices
 
 devices.setup()
 
-from experiments.benchmarks.gpu_programs import deviceless
-from experiments.benchmarks.gpu_programs.costs import COLUMNS, row
-from experiments.benchmarks.gpu_programs.programs import NEEDS, PROGRAMS
+from experiments.benchmarks.gpu_programs.programs import UPDATES, compiled, gpus
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import exit_on_config_error
+from metaevo.config.command_line import Parser
 
-NOTE = "Estimated for a GPU that was not there; see the command's help for the assumptions."
+PRESETS = (
+    "train/ppo_cartpole", "train/ppo_minatar", "train/ppo_memory", "train/dqn_cartpole",
+    "train/q_learning_grid_world", "evolve_value_loss/blog", "evolve_optimizer/ppo",
+    "evolve_optimizer/open", "evolve_optimizer/tasks", "evolve_drift/ppo", "evolve_lpg/lpg",
+    "shaping/ipd", "cheap_talk/cartpole",
+)  # fmt: skip
 
 
 @exit_on_config_error()
 def main(argv: Sequence[str]) -> int:
     """Compile the programs and print a row for each."""
-    parser = argparse.ArgumentParser(
-        prog="gpu_programs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
-    parser.add_argument("--target", default="h100", help=", ".join(deviceless.TARGETS))
-    parser.add_argument("--agents", type=int, nargs="+", help="instead of each program's own")
-    parser.add_argument("--hlo", type=Path, help="folder for the text of the programs")
+    parser = Parser("gpu_programs", __doc__)
+    parser.add_argument("presets", nargs="*", metavar="PRESET", help=f"default: {PRESETS}")
+    parser.add_argument("--agents", type=int, nargs="+", default=(64,), help="or candidates")
     parser.add_argument("--save", type=Path, help="write the table there, for a page")
     args = parser.parse_args(argv)
-    if unknown := set(args.programs) - set(PROGRAMS):
-        names = ", ".join(PROGRAMS)
-        raise ConfigError(f"unknown program {', '.join(sorted(unknown))}; known: {names}")
-    if any(agents < 1 for agents in args.agents or ()):
-        raise ConfigError(f"--agents {min(args.agents)}: must be at least 1")
-    target = deviceless.target(args.target)
-    table = Table(*COLUMNS)
-    for name in args.programs or PROGRAMS:
-        if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
-            print(f"{name} is left out: {NEEDS[name]} is not installed", file=sys.stderr)
-            continue
-        program, default = PROGRAMS[name]
-        for agents in args.agents or default:
-            work = program(target, agents)
-            if args.hlo is not None:
-                args.hlo.mkdir(parents=True, exist_ok=True)
-                (args.hlo / f"{name}_{agents}.txt").write_text(work.compiled.call.as_text())
-            table.row(*row(name, work, target.bandwidth))
+    columns = "launches / update", "% in graphs", "syncs / update", "GB / update"
+    gpu, table = gpus(1), Table("program", "agents", *columns)
+    for name in args.presets or PRESETS:
+        for agents in args.agents:
+            cost = compiled(name, agents, gpu).cost(UPDATES)
+            graphed = f"{100 * cost.graphed / cost.launches:.0f}"
+            table.row(name, agents, int(cost.launches), graphed, int(cost.syncs), cost.bytes / 1e9)
             if args.save is not None:
-                save(args.save, {f"Programs for the {args.target.upper()}": table}, NOTE)
+                save(args.save, {"Programs for an H100": table})
     return 0
 
 

@@ -1,180 +1,99 @@
-"""Programs to compile for a GPU: trainings of the learners, generations of evolutions."""
+"""Trainings and generations, compiled for a GPU that the machine need not have.
 
-from collections.abc import Callable
+XLA compiles for the GPU by its description in h100.txtpb, which decides the kernels and which loops
+become CUDA graphs; CUDA's libraries come with `make gpu-programs`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest import mock
 
 import jax
 import numpy as np
+from jax.experimental import topologies
 
-from experiments.benchmarks.gpu_programs.deviceless import Compiled, Target, finished
-from experiments.benchmarks.tasks import WORK, Trainee, make_learner, make_problem
-from metaevo.components import registry
-from metaevo.config import merge
+from experiments.benchmarks.evolution import make_problem
+from experiments.benchmarks.gpu_programs.hlo import Program
+from experiments.benchmarks.training import settings_of
+from metaevo.config import load_yaml, presets
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import bytes_per_evaluation
-from purerl import dqn, envs, ppo, q_learning
-from purerl.parts import losses
-from purerl.parts.own_task import OwnTask, sampler
+from metaevo.training.settings import make_task
+from purerl import fast
 
 UPDATES = 30
-"""Length of the trainings below. One of another length costs as much for each update."""
+"""Length of the trainings. One of another length costs as much for each update."""
 
 
-class Work(NamedTuple):
-    """A compiled program, and the work that it does."""
-
-    compiled: Compiled
-    agents: int
-    updates: int
-    """of each agent; generations of an evolution"""
-    frames: int
-    """environment steps of all agents, in one update or generation"""
-    env_steps: int = 0
-    """length of the rollout of an update, if it has one"""
-    gradient_steps: int = 0
-    """of an update, if it has minibatches"""
-    inputs: Callable[[int], tuple] = lambda seed: ()
-    """`seed -> arguments` of the program"""
+def gpus(count: int) -> Sequence[jax.Device]:
+    """Return GPUs in one machine, and trace for them from now on."""
+    topology = topologies.get_topology_desc(
+        platform="cuda",
+        target_config=Path(__file__).with_name("h100.txtpb").read_text(),
+        topology=f"1x1x{count}",
+    )
+    fast.trace_for("cuda")
+    return topology.devices
 
 
-Program = Callable[[Target, int], Work]
-"""`(target, agents) -> work`"""
+def compiled(preset: str, agents: int, gpus: Sequence[jax.Device]) -> Program:
+    """Compile a training of agents, or a block of generations whose candidates the GPUs share."""
+    lower = _training if preset.startswith("train/") else _evolution
+    return finished(lower(preset, agents, gpus))
 
 
-def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
-    """Return the program that trains agents side by side.
+def _training(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
+    settings = settings_of(load_yaml(presets.find(preset)), UPDATES)
+    (_, learner, env_params), functions = make_task(settings)
 
-    Args:
-        make: returns a learner, the environment's parameters and hyperparameters.
-        part: a component with the numbers that each agent learns by, if any.
-    """
+    def train(keys):
+        axes = 0, None, None, None
+        result = jax.vmap(learner.train, axes)(keys, settings.hyperparams, functions, env_params)
+        return result.episodes, result.metrics, jax.vmap(learner.policy)(result.state)
 
-    def program(target: Target, agents: int) -> Work:
-        learner, env_params, hyperparams = make()
-        init: Callable[[jax.Array], Any] | None = None
-        if part is not None:
-            module = registry.find(part)
-            component = module.make(module.Config())
-            learner = type(learner)(learner.config, learner.env, **{module.SLOT: component.apply})
-            init = component.init
-        if (own := sampler(learner.env)) is not None:
-            learner = OwnTask(learner, own)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
+    where = jax.sharding.SingleDeviceSharding(gpus[0])
+    return jax.jit(train, in_shardings=where).lower(keys)
 
-        def train(keys, meta_params):
-            axes = 0, None, None, None
-            result = jax.vmap(learner.train, axes)(keys, hyperparams, meta_params, env_params)
-            return result.episodes, result.metrics, jax.vmap(learner.policy)(result.state)
 
-        def inputs(seed):
-            key = jax.random.key(seed)
-            return jax.random.split(key, agents), init and init(key)
-
-        config = learner.config
-        return Work(
-            target.compile(train, *jax.eval_shape(partial(inputs, 0))),
-            agents,
-            config.num_updates,
-            agents * config.frames_per_update,
-            getattr(config, "num_steps", 0),
-            getattr(config, "update_epochs", 0) * getattr(config, "num_minibatches", 0),
-            inputs,
+def _evolution(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
+    problem, settings = make_problem(preset, agents, 0)
+    config = replace(settings.evolution, chunk_size=2**30)  # all agents at once
+    with mock.patch.object(devices, "select", return_value=list(gpus)):
+        search = Evolution(problem, settings.strategy.build(), config)
+        block = devices.spread(search._block, in_axes=(0, None, None), num_devices=len(gpus))
+        copies = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((len(gpus), *leaf.shape), leaf.dtype),
+            search.template,
         )
-
-    return program
-
-
-def _suite(learner: str, task: str, part: str | None = None) -> Program:
-    """Return the training of a suite of `experiments/benchmark.py`."""
-    return _training(lambda: make_learner(learner, task, UPDATES), part)
+        return block.lower(copies, np.int32(1), np.int32(0))
 
 
-def _recurrent() -> Trainee:
-    env, env_params = envs.make("CartPole-v1")
-    frames = UPDATES * WORK["ppo", "CartPole-v1"].frames_per_update
-    config = ppo.Config(frames, recurrent_size=32)
-    return ppo.PPO(config, env, value_loss=losses.clipped_squared), env_params, ppo.Hyperparams()
+def finished(lowered: jax.stages.Lowered) -> Program:
+    """Compile a lowered function."""
+    with TemporaryDirectory() as folder:
+        text = lowered.compile(compiler_options={"xla_dump_to": folder}).as_text()
+        return Program(text or "", frozenset(_graphed(Path(folder))))
 
 
-def _ant() -> Trainee:
-    env, env_params = envs.make("brax/ant")
-    config = ppo.Config(UPDATES * 64 * 64, num_envs=64, num_steps=64, num_minibatches=16)
-    return ppo.PPO(config, env), env_params, ppo.Hyperparams()
+def _graphed(folder: Path) -> Iterator[str]:
+    """Yield the names of the instructions inside CUDA graphs, which XLA calls command buffers.
 
-
-def _prioritized() -> Trainee:
-    env, env_params = envs.make("CartPole-v1")
-    config = dqn.Config(UPDATES * 1000, replay="prioritized", learning_starts=1000)
-    return dqn.DQN(config, env), env_params, dqn.Hyperparams()
-
-
-def _q_learning() -> Trainee:
-    env, env_params = envs.make("GridWorld", observations="index", size=8, slip_probability=0.2)
-    config = q_learning.Config(total_timesteps=UPDATES * 500, num_steps=500)
-    return q_learning.QLearning(config, env), env_params, q_learning.Hyperparams()
-
-
-def _evolution(preset: str, **changes: Any) -> Program:
-    """Return the program of a block of generations of a preset; `agents` are its candidates.
-
-    With more than one device of the target, they share a generation.
+    XLA writes the steps of a program as lines with a number, indented below what contains them. A
+    second file has the instruction of each number. Without graphs the first is missing.
     """
-
-    def program(target: Target, agents: int) -> Work:
-        own = {"strategy": {"population_size": agents}}
-        problem, settings = make_problem(preset, merge(own, changes))
-        count = len(target.devices)
-        # Chunks that fill the target's memory.
-        most = int(target.memory // 4 // max(bytes_per_evaluation(problem), 1))
-        rows = -(-agents * settings.evolution.seeds_per_candidate // count)
-        chunk = devices.even_chunk_size(rows, max(most, 1))
-        config = replace(settings.evolution, chunk_size=chunk)
-        with mock.patch.object(devices, "select", return_value=list(target.devices)):
-            evolution = Evolution(problem, settings.strategy, config, seed=0)
-            block = devices.spread(evolution._block, in_axes=(0, None, None), num_devices=count)
-            copies = jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
-                evolution.template,
-            )
-            lowered = block.lower(copies, np.int32(1), evolution.traced)
-        compiled = finished(lowered)
-
-        def inputs(seed):
-            del seed  # which is the evolution's own
-            return evolution.init(), np.int32(1), evolution.traced
-
-        frames = evolution.frames_per_generation
-        return Work(compiled, evolution.evaluations, 1, frames, inputs=inputs)
-
-    return program
-
-
-PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
-    "ppo": (_suite("ppo", "CartPole-v1"), (1, 64, 2048, 16384)),
-    "ppo-breakout": (_suite("ppo", "Breakout-MinAtar"), (1, 64)),
-    "ppo-recurrent": (_training(_recurrent), (1, 2048)),
-    "ppo-ant": (_training(_ant), (1,)),
-    "dqn": (_suite("dqn", "CartPole-v1"), (1, 64)),
-    "dqn-prioritized": (_training(_prioritized), (64,)),
-    "q-learning": (_training(_q_learning), (2048,)),
-    "lpg": (_suite("lpg", "GridWorlds"), (64,)),
-    "optimizer": (_suite("ppo", "CartPole-v1", "optimizer"), (64,)),
-    "open": (_suite("ppo", "CartPole-v1", "open"), (64,)),
-    "drift": (_suite("ppo", "CartPole-v1", "drift"), (64,)),
-    "evolve-value-loss": (
-        _evolution("evolve_value_loss/blog", train={"total_timesteps": 65536}),
-        (512,),
-    ),
-    "evolve-optimizer": (_evolution("evolve_optimizer/ppo"), (64,)),
-    "evolve-tasks": (_evolution("evolve_optimizer/tasks"), (64,)),
-    "evolve-drift": (_evolution("evolve_drift/ppo"), (64,)),
-    "evolve-lpg": (_evolution("evolve_lpg/lpg"), (64,)),
-    "shaping": (_evolution("shaping/ipd"), (128,)),
-    "cheap-talk": (_evolution("cheap_talk/cartpole"), (64,)),
-}
-"""By name: the program, and the numbers of agents or candidates to compile it for."""
-NEEDS = {"ppo-ant": "brax"}
-"""Packages that programs need besides our own."""
+    names: dict[str, str] = {}
+    for path in folder.glob("*thunk_metadata.txt"):
+        pattern = r'profile_annotation: "([^"]*)"\s+thunk_id: (\d+)'
+        names |= {number: name for name, number in re.findall(pattern, path.read_text())}
+    for path in folder.glob("*thunk_sequence_after_thunk_passes.txt"):
+        graph: int | None = None  # indentation of the graph that contains a line
+        for line in re.finditer(r"^( *)(\d+): (\w+)", path.read_text(), re.MULTILINE):
+            indentation = len(line.group(1))
+            if graph is None or indentation <= graph:
+                graph = indentation if line.group(3) == "kCommandBuffer" else None
+            elif line.group(2) in names:
+                yield names[line.group(2)]

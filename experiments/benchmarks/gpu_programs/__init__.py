@@ -1,1 +1,0 @@
-"""Programs compiled for a GPU on a machine without one: launches, bytes, memory, estimated time."""
