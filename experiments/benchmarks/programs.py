@@ -96,21 +96,22 @@ def same(name: str, agents: int, steps: int, kind: str) -> Made:
     import jax
     import jax.numpy as jnp
 
-    from metaevo.components import program
     from metaevo.evolution.seeding import Purpose, keys_for
-    from purerl.learners import HAND_WRITTEN
+    from metaevo.parts import program
+    from purerl.parts import losses
 
     rule = RULES[name]
-    filling, meta_params, axis = HAND_WRITTEN[rule.slot][rule.function], None, None
+    slot = {"value_loss": losses.VALUE_LOSS, "policy_loss": losses.POLICY_LOSS}[rule.slot]
+    filling, meta_params, axis = slot.functions[rule.function], None, None
     if kind != FUNCTION:
-        config = program.Config(
-            slot=rule.slot,  # type: ignore[arg-type]
+        config = program.Program(
+            slot=rule.slot,
             gives=rule.gives,  # type: ignore[arg-type]
             inputs=rule.inputs,
             length=40,
             start=(rule.expression,),
         )
-        filling, axis = program.make(config).apply, 0
+        filling, axis = config.apply, 0
         one = dict(zip(("codes", "constants"), config.compiled(rule.expression), strict=True))
         meta_params = {key: jnp.tile(leaf, (agents, 1, 1)) for key, leaf in one.items()}
     learner = _q_learning if rule.slot == "value_loss" else _ppo
@@ -153,8 +154,6 @@ def together(count: int, steps: int) -> Made:
     import jax
     import numpy as np
 
-    from metaevo.components import program
-
     chunks = [
         jax.tree.map(lambda *each: np.stack(each), *programs[start : start + CHUNK])
         for start in range(0, count, CHUNK)
@@ -162,7 +161,7 @@ def together(count: int, steps: int) -> Made:
 
     def measure(repeat: int) -> Sample:
         clock = Clock()
-        train = _q_learning(steps, value_loss=program.make(config).apply)
+        train = _q_learning(steps, value_loss=config.apply)
         trained = jax.jit(jax.vmap(train, in_axes=(None, 0)))
         for chunk in chunks:
             jax.block_until_ready(trained(jax.random.key(repeat), chunk))
@@ -176,24 +175,24 @@ def one_by_one(count: int, steps: int) -> Made:
     _, texts, _ = _different(count)
     import jax
 
-    from metaevo.components import formula
+    from metaevo.parts import formula
 
     def measure(repeat: int) -> Sample:
         clock = Clock()
         for text in texts:
-            component = formula.make(formula.Config(gives="slope", expression=text, constants={}))
+            part = formula.Formula(gives="slope", expression=text, constants={})
             train, start = (
-                jax.jit(_q_learning(steps, value_loss=component.apply)),
+                jax.jit(_q_learning(steps, value_loss=part.apply)),
                 jax.random.key(0),
             )
-            jax.block_until_ready(train(jax.random.key(repeat), component.init(start)))
+            jax.block_until_ready(train(jax.random.key(repeat), part.init(start)))
         return clock.sample(count * steps)
 
     return measure, {"layout": layout(1, 1)}
 
 
 def _different(count: int) -> tuple[Any, list[str], list[Any]]:
-    """Return a component, and random programs of it with different texts: formulas, and programs.
+    """Return a part, and random programs of it with different texts: formulas, and programs.
 
     Nothing is compiled before, and no cache is read.
     """
@@ -203,10 +202,12 @@ def _different(count: int) -> tuple[Any, list[str], list[Any]]:
     from metaevo.evolution import devices
 
     devices.setup(1)
-    from metaevo.components import expressions, program, program_text
+    from metaevo.parts import expressions, program, program_text
 
-    config = program.Config(slot="value_loss", gives="slope", inputs=("error",), length=16, depth=6)
-    draw = jax.jit(jax.vmap(program.make(config).init))
+    config = program.Program(
+        slot="value_loss", gives="slope", inputs=("error",), length=16, depth=6
+    )
+    draw = jax.jit(jax.vmap(config.init))
     found: dict[str, Any] = {}
     for seed in itertools.count():
         drawn = jax.device_get(draw(jax.random.split(jax.random.key(seed), 2 * count)))

@@ -26,8 +26,7 @@ if __name__ == "__main__":
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
 from experiments.benchmarks.tables import Table
-from metaevo import statistics
-from metaevo.components import value_loss
+from metaevo import parts, statistics
 from metaevo.evolution import strategies
 from metaevo.evolution.across_tasks import with_worst_for_failed
 from metaevo.evolution.problem import Evaluation
@@ -44,8 +43,8 @@ SLIPS = 0.1, 0.4
 TEST_AGENTS = 128
 """Of every result, on each task."""
 HYPERPARAMS = q_learning.Hyperparams(learning_rate=0.2, gamma=0.95, epsilon_start=0.0)
-LOSS = value_loss.make(
-    value_loss.Config((8,), inputs=("error", "signed_log_error"), form="additive", start="squared")
+LOSS = parts.ValueLossNetwork(
+    (8,), inputs=("error", "signed_log_error"), form="additive", start="squared"
 )
 
 

@@ -60,14 +60,14 @@ class Rule(NamedTuple):
     """A learner with a learned rule in a slot."""
 
     part: str
-    """the component"""
+    """the part"""
     learner: str
     task: str
     agents: int
     hand_written: str
     """the learner's own rule"""
     settings: dict[str, int]
-    """of the component"""
+    """of the part"""
 
 
 RULES = (
@@ -143,20 +143,19 @@ def _task(
     part: str | None = None,
     settings: dict[str, int] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return a learner's task, its hyperparameters, and the random parameters of a component."""
+    """Return a learner's task, its hyperparameters, and the random parameters of a part."""
     import jax
 
-    from metaevo.components import registry
+    from metaevo.parts.classes import part_class
     from metaevo.training.train_learner import Task
     from purerl.parts.own_task import OwnTask, sampler
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
     meta_params = None
     if part is not None:
-        module = registry.find(part)
-        component = module.make(module.Config(**(settings or {})))
-        learner = dataclasses.replace(learner, **{module.SLOT: component.apply})
-        meta_params = component.init(jax.random.key(0))
+        found = part_class(part)(**(settings or {}))
+        learner = dataclasses.replace(learner, **{found.slot: found.apply})
+        meta_params = found.init(jax.random.key(0))
     sample_params = sampler(learner.env)
     if sample_params is not None:
         learner = OwnTask(learner, sample_params)

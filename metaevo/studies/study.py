@@ -14,10 +14,8 @@ import jax.numpy as jnp
 from annotated_types import Interval
 
 from metaevo.comparison.comparison import Variant, summary
-from metaevo.components import registry
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
-from metaevo.config.code import other_code
+from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import strategies
 from metaevo.evolution.checks import (
@@ -31,6 +29,7 @@ from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.parts.part import LEARNED
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
@@ -147,8 +146,8 @@ class Study:
 
         By default, the digest of the source code of the problem's class, if it has any.
         """
-        source = registry.class_source(type(self._problem))
-        return {} if source is None else {CODE: registry.digest(source)}
+        source = class_source(type(self._problem))
+        return {} if source is None else {CODE: digest(source)}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write the files that a run needs in addition to its settings; by default none.

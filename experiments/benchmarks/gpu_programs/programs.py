@@ -11,11 +11,11 @@ import numpy as np
 
 from experiments.benchmarks.gpu_programs.deviceless import Compiled, Target, finished
 from experiments.benchmarks.tasks import WORK, Trainee, make_learner, make_problem
-from metaevo.components import registry
 from metaevo.config import merge
 from metaevo.evolution import devices
 from metaevo.evolution.evolution import Evolution
 from metaevo.evolution.problem import bytes_per_evaluation
+from metaevo.parts.classes import part_class
 from purerl import dqn, envs, ppo, q_learning
 from purerl.parts import losses
 from purerl.parts.own_task import OwnTask, sampler
@@ -50,17 +50,16 @@ def _training(make: Callable[[], Trainee], part: str | None = None) -> Program:
 
     Args:
         make: returns a learner, the environment's parameters and hyperparameters.
-        part: a component with the numbers that each agent learns by, if any.
+        part: a part with the numbers that each agent learns by, if any.
     """
 
     def program(target: Target, agents: int) -> Work:
         learner, env_params, hyperparams = make()
         init: Callable[[jax.Array], Any] | None = None
         if part is not None:
-            module = registry.find(part)
-            component = module.make(module.Config())
-            learner = type(learner)(learner.config, learner.env, **{module.SLOT: component.apply})
-            init = component.init
+            found = part_class(part)()
+            learner = type(learner)(learner.config, learner.env, **{found.slot: found.apply})
+            init = found.init
         if (own := sampler(learner.env)) is not None:
             learner = OwnTask(learner, own)
 
