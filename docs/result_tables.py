@@ -10,7 +10,7 @@ from metaevo.comparison.generality import rows as benchmark
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
-ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
+ZOO = ROOT / "metaevo" / "parts" / "zoo" / "entries"
 
 
 def markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:

@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.learners import TOLD, LearnerEntry
+from purerl.learners import LearnerEntry
 from purerl.parts import losses, networks, optimizers, phases, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
@@ -374,7 +374,7 @@ class SAC:
 def make_train(config: Config, env: Any, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    The slots are `value_loss` and `make_optimizer`.
+    `slots` are functions for the arguments of the learner's slots.
     """
     return SAC(config, env, **slots).train
 
@@ -383,10 +383,9 @@ sac = LearnerEntry(
     Config,
     Hyperparams,
     SAC,
-    slots={
-        "value_loss": ("squared", "huber"),
-        "make_optimizer": ("adam", "momentum", "rmsprop"),
-    },
-    told=TOLD | {"minibatch"},
+    slots=(
+        losses.VALUE_LOSS.comparing("squared", "huber"),
+        optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
+    ),
 )
 """The learner as metaevo knows it: the first function of each slot is the reference."""

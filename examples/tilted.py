@@ -1,4 +1,4 @@
-"""A component of three numbers: squared error, tilted, and heavier on one side than on the other.
+"""A part of three numbers: squared error, tilted, and heavier on one side than on the other.
 
 `metaevo evolve --config examples/tilted.yaml` evolves it.
 """
@@ -7,28 +7,19 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from metaevo import Component
-
-SLOT = "value_loss"
+import metaevo
 
 
 @dataclass(frozen=True)
-class Config:
-    """Settings: the `component:` section of the YAML."""
-
+class Tilted(metaevo.Part):
+    slot = "value_loss"
     slope_scale: float = 0.1
     """the slope at zero error, in units of which it is evolved"""
 
-
-def make(config: Config) -> Component:
-    """Return the component."""
-
-    def init(key):
+    def init(self, key):
         return {"under": jnp.zeros(()), "over": jnp.zeros(()), "slope": jnp.zeros(())}
 
-    def value_loss(meta_params, context, prediction, target, old_prediction):
+    def apply(self, meta_params, context, prediction, target, old_prediction):
         error = prediction - target
         weight = jnp.exp(jnp.where(error < 0, meta_params["under"], meta_params["over"]))
-        return 0.5 * weight * error**2 + config.slope_scale * meta_params["slope"] * error
-
-    return Component(init, value_loss)
+        return 0.5 * weight * error**2 + self.slope_scale * meta_params["slope"] * error

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from metaevo.comparison.generality.judge import GeneralityResult as GeneralityResult
     from metaevo.comparison.generality.judge import TaskScore as TaskScore
     from metaevo.comparison.generality.judge import generality as generality
-    from metaevo.components.component import Component as Component
-    from metaevo.components.discovery import load as load
     from metaevo.config import ConfigError as ConfigError
     from metaevo.discovery.proposals.judge import Judge as Judge
     from metaevo.discovery.proposals.judge import Judged as Judged
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaProblem as MetaProblem
     from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
+    from metaevo.parts.part import Part as Part
+    from metaevo.parts.resolve import load as load
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import compare as compare
     from metaevo.studies.api import evolve as evolve
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ComparisonResult": "metaevo.studies.learner_problem",
-    "Component": "metaevo.components.component",
+    "Part": "metaevo.parts.part",
     "ConfigError": "metaevo.config",
     "ContenderResult": "metaevo.studies.learner_problem",
     "Evaluation": "metaevo.evolution.problem",
@@ -79,7 +79,7 @@ _HOMES = {
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
     "generality": "metaevo.comparison.generality.judge",
-    "load": "metaevo.components.discovery",
+    "load": "metaevo.parts.resolve",
     "load_training": "metaevo.training.result",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",

@@ -1,4 +1,7 @@
-"""User-defined objects by name: `my_env.py:Corridor`, `my_package.envs:Corridor`, or passed."""
+"""User-defined objects by name: `my_env.py:Corridor`, `my_package.envs:Corridor`, or passed.
+
+`my_loss.py` is the name of a file's module.
+"""
 
 import difflib
 import hashlib
@@ -16,6 +19,10 @@ _GIVEN: dict[str, Any] = {}
 """Objects that a caller has passed, by their names in settings."""
 _LOADED: set[str] = set()
 """Names of objects whose files this process has executed."""
+_MODULES: dict[str, ModuleType] = {}
+"""Executed modules by the digests of their files."""
+MOVED: dict[str, str] = {}
+"""Files that take the place of others that names refer to."""
 
 
 def give(name: str, given: Any) -> str:
@@ -48,6 +55,11 @@ def is_custom(name: str) -> bool:
     return bool(colon) and kind.isidentifier() and is_place
 
 
+def where_of(name: str) -> str:
+    """Return the file or module that a name refers to."""
+    return name if name.endswith(".py") else name.rpartition(":")[0]
+
+
 def source(name: str) -> bytes:
     """Return the file that defines an object, without executing it.
 
@@ -66,16 +78,26 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(source(name)).hexdigest()
 
 
+def module_with(digest: str) -> ModuleType | None:
+    """Return the executed module whose file has a SHA-256."""
+    return _MODULES.get(digest)
+
+
 def load(name: str) -> Any:
-    """Return an object; its module is executed once.
+    """Return an object, or the module of a file; its module is executed once.
 
     Raises:
         ValueError: if there is no such file, module or object, or if its module raises.
     """
     if name in _GIVEN:
         return _GIVEN[name]
-    where, _, kind = name.rpartition(":")
-    module = _load_module(where, source_digest(name))
+    where = where_of(name)
+    kind = name.removeprefix(where)[1:]
+    digest = source_digest(name)
+    module = _MODULES[digest] = _load_module(MOVED.get(where, where), digest)
+    if not kind:
+        _LOADED.add(name)
+        return module
     if not hasattr(module, kind):
         own = [
             key
@@ -108,7 +130,7 @@ def _load_module(where: str, digest: str) -> ModuleType:
 
 
 def _path(name: str) -> Path:
-    where = name.rpartition(":")[0]
+    where = MOVED.get(where_of(name), where_of(name))
     if where.endswith(".py"):
         path = Path(where)
     else:

@@ -9,7 +9,7 @@ steps, then learn from the replay memory. Everything that depends on time depend
 phases, which vmapped agents share.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -352,7 +352,8 @@ class DQN:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
         config = self.config
         waiting = -(-config.learning_starts // config.train_interval)
-        hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
+        context = self.context(state, hyperparams)
+        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
 
         def collect(state, sums, key):
             return self.collect(state, sums, key, hyperparams, env_params)
@@ -392,9 +393,20 @@ class DQN:
         return policies.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
 
 
+SLOTS = (
+    losses.VALUE_LOSS.comparing("squared", "huber"),
+    optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
+    replace(
+        schedules.SCHEDULE,
+        functions={"constant": schedules.constant, "cosine": schedules.cosine},
+    ),
+)
+"""The functions that can be replaced."""
+
+
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    The slots are `value_loss`, `make_optimizer` and `schedule`.
+    `slots` are functions for the arguments in `SLOTS`.
     """
     return DQN(config, env, **slots).train

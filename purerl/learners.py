@@ -9,20 +9,7 @@ from typing import Any, NamedTuple
 
 from purerl import disco, dqn, lpg, ppo, q_learning
 from purerl.envs.registry import Observations
-from purerl.parts import losses, optimizers, schedules, update_rules
-from purerl.types import Learner
-
-HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
-    **losses.HAND_WRITTEN,
-    "make_optimizer": optimizers.HAND_WRITTEN,
-    "update_rule": update_rules.HAND_WRITTEN,
-    **schedules.HAND_WRITTEN,
-}
-"""The hand-written functions of every slot, by the names that configs use; first the reference."""
-
-
-TOLD = frozenset({"progress", "frames", "key"})
-"""Extra arguments that an optimizer receives from every learner with that slot."""
+from purerl.types import Learner, Slot
 
 
 class LearnerEntry(NamedTuple):
@@ -33,55 +20,29 @@ class LearnerEntry(NamedTuple):
     hyperparams: type
     """traced settings, a `flax.struct.PyTreeNode` of numbers"""
     make: Callable[..., Learner]
-    """`(config, env, **slots) -> Learner`"""
-    slots: dict[str, tuple[str, ...]]
-    """the arguments of `make` that a component can fill, each with the names of the hand-written
-    functions (`HAND_WRITTEN`) that it is compared with, the reference first"""
+    """`(config, env, **functions) -> Learner`, with functions by the names of slots"""
+    slots: tuple[Slot, ...] = ()
+    """the functions that can be replaced"""
     observations: Observations = "auto"
     """observations that the learner needs, an argument of `envs.make`"""
-    told: frozenset[str] = frozenset()
-    """extra arguments of every optimizer update, see `purerl.types.Context.extra_args`"""
+
+    def slot(self, name: str) -> Slot | None:
+        """Return a slot by its name, if the learner has it."""
+        return next((slot for slot in self.slots if slot.name == name), None)
 
 
 LEARNERS: dict[str, LearnerEntry] = {
-    "ppo": LearnerEntry(
-        ppo.Config,
-        ppo.Hyperparams,
-        ppo.PPO,
-        {
-            "value_loss": ("squared", "clipped_squared", "huber"),
-            "policy_loss": ("clipped_surrogate", "dpo"),
-            "make_optimizer": ("adam", "momentum", "rmsprop"),
-            "schedule": ("constant", "linear", "cosine"),
-        },
-        told=TOLD | {"epoch", "minibatch", "dormancy"},
-    ),
-    "dqn": LearnerEntry(
-        dqn.Config,
-        dqn.Hyperparams,
-        dqn.DQN,
-        {
-            "value_loss": ("squared", "huber"),
-            "make_optimizer": ("adam", "momentum", "rmsprop"),
-            "schedule": ("constant", "cosine"),
-        },
-        told=TOLD | {"minibatch", "dormancy"},
-    ),
+    "ppo": LearnerEntry(ppo.Config, ppo.Hyperparams, ppo.PPO, ppo.SLOTS),
+    "dqn": LearnerEntry(dqn.Config, dqn.Hyperparams, dqn.DQN, dqn.SLOTS),
     "q_learning": LearnerEntry(
         q_learning.Config,
         q_learning.Hyperparams,
         q_learning.QLearning,
-        {"value_loss": ("squared", "huber", "sloped_squared")},
+        q_learning.SLOTS,
         observations="index",
     ),
-    "lpg": LearnerEntry(
-        lpg.Config,
-        lpg.Hyperparams,
-        lpg.LPG,
-        {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
-        told=TOLD,
-    ),
-    "disco": LearnerEntry(disco.Config, disco.Hyperparams, disco.Disco, {}),
+    "lpg": LearnerEntry(lpg.Config, lpg.Hyperparams, lpg.LPG, lpg.SLOTS),
+    "disco": LearnerEntry(disco.Config, disco.Hyperparams, disco.Disco),
 }
 
 

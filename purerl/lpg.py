@@ -213,7 +213,9 @@ class LPG:
         """Apply the rule and take one gradient step; none after the agent's lifetime."""
         slots_key, key = jax.random.split(state.key)
         context = self.context(state, hyperparams).replace(key=slots_key)
-        targets = self.update_rule(meta_params, context, experience.trajectory)
+        targets = update_rules.targets(
+            self.update_rule, meta_params, context, experience.trajectory
+        )
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
         grads, metrics = gradient(state.params, experience, targets, hyperparams)
@@ -257,10 +259,17 @@ class LPG:
         return distribution, None
 
 
+SLOTS = (
+    update_rules.UPDATE_RULE,
+    optimizers.MAKE_OPTIMIZER.comparing("adam", "sgd", "momentum", "rmsprop"),
+)
+"""The functions that can be replaced."""
+
+
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    The slots are `update_rule` and `make_optimizer`.
+    `slots` are functions for the arguments in `SLOTS`.
     """
     return LPG(config, env, **slots).train
 

@@ -353,7 +353,8 @@ class PPO:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
+        context = self.context(state, hyperparams)
+        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, env_params)
         state, batch = self.make_batch(state, transitions, hyperparams)
         state, metrics = self.learn(state, batch, hyperparams, meta_params)
@@ -391,9 +392,18 @@ class PPO:
         return distribution, memory
 
 
+SLOTS = (
+    losses.VALUE_LOSS.comparing("squared", "clipped_squared", "huber"),
+    losses.POLICY_LOSS.comparing("clipped_surrogate", "dpo"),
+    optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
+    schedules.SCHEDULE,
+)
+"""The functions that can be replaced."""
+
+
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    The slots are `value_loss`, `policy_loss`, `make_optimizer` and `schedule`.
+    `slots` are functions for the arguments in `SLOTS`.
     """
     return PPO(config, env, **slots).train

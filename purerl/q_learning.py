@@ -343,9 +343,13 @@ class QLearning:
         return TabularPolicy(jnp.asarray(policy.q)[obs], policy.epsilon), None
 
 
+SLOTS = (losses.VALUE_LOSS.comparing("squared", "huber", "sloped_squared"),)
+"""The functions that can be replaced."""
+
+
 def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    The slot is `value_loss`.
+    `slots` are functions for the arguments in `SLOTS`.
     """
     return QLearning(config, env, **slots).train

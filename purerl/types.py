@@ -5,7 +5,8 @@ Axes in docstrings:
 No function in `purerl` has an axis for agents: a population is made by `jax.vmap` at the call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -61,13 +62,69 @@ class Context(struct.PyTreeNode):
     """passes over the data of an update, where there are epochs"""
     num_minibatches: int = 1
     """gradient steps of an epoch, where there are epochs"""
-    component: Any = None
-    """hyperparameters of a learned part, if any; learners do not use them"""
 
     def extra_args(self) -> dict[str, Any]:
-        """Return the extra arguments of an optax update."""
+        """Return the extra arguments of an optax update: those that the learner provides."""
         names = "progress", "frames", "epoch", "minibatch", "key", "dormancy"
-        return {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """A function of a learner that can be replaced, by a hand-written or a learned one.
+
+    The function's first two arguments are meta_params and context.
+
+    Raises:
+        ValueError: if it has no function, or is compared with an unknown one.
+    """
+
+    name: str
+    """the argument of the learner that takes the function"""
+    functions: Mapping[str, Callable[..., Any]]
+    """hand-written functions by the names that settings use, the reference first"""
+    inputs: tuple[str, ...] = ()
+    """names of its other arguments if they are scalars, as its result is; formulas and programs are
+    functions of them, and a learner may differentiate by the first"""
+    arguments: tuple[str, ...] = ()
+    """names of its other arguments if they are no scalars"""
+    contenders: tuple[str, ...] = ()
+    """names of the functions that a learned one is compared with, the reference first; all by
+    default"""
+    ranges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """search spaces of single functions, which replace or extend the common space"""
+    returns_numbers: bool = False
+    """whether a function without scalar inputs returns a tree of numbers"""
+
+    def __post_init__(self) -> None:
+        if not self.functions:
+            raise ValueError(f"slot {self.name!r}: functions must have a hand-written one")
+        if unknown := [name for name in self.contenders if name not in self.functions]:
+            known = ", ".join(self.functions)
+            raise ValueError(
+                f"slot {self.name!r}: contenders: {unknown[0]!r} must be one of {known}"
+            )
+
+    def comparing(self, *names: str) -> "Slot":
+        """Return the slot with other contenders."""
+        return replace(self, contenders=names)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Names of the contenders, the reference first."""
+        return self.contenders or tuple(self.functions)
+
+    @property
+    def signature(self) -> str:
+        """The call, as a user writes it."""
+        arguments = "meta_params", "context", *self.inputs, *self.arguments
+        return f"{self.name}({', '.join(arguments)})"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one compiled program can hold all functions: numbers are cheap to select from."""
+        return bool(self.inputs) or self.returns_numbers
 
 
 ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax.Array]

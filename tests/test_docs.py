@@ -23,8 +23,8 @@ import pytest
 import yaml
 
 import metaevo
-from metaevo.components import zoo
 from metaevo.config import command_line
+from metaevo.parts import zoo
 from tests.metaevo import evolving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -258,7 +258,7 @@ def test_every_public_name_is_on_the_page_of_python():
     assert {name for name in metaevo.__all__ if not name.startswith("_")} <= names
 
 
-def test_the_component_of_the_readme_is_the_example():
+def test_the_part_of_the_readme_is_the_example():
     def code(text: str) -> str:
         return text[text.index("from dataclasses") :]
 

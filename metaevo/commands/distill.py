@@ -1,7 +1,6 @@
 """Command line of `metaevo distill`."""
 
-from metaevo.components import discovery
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import ConfigError, code, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.discovery.distill import Search, distill
 from metaevo.runs.latest import run_argument
@@ -26,7 +25,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--formulas", type=int, default=6, metavar="N", help="formulas that are judged, at most"
     )
-    discovery.add_flag(parser)
+    code.add_flag(parser)
     settings, before, args = settings_of_run(
         parser,
         argv,

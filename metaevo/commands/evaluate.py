@@ -1,4 +1,4 @@
-"""Evaluate an evolved component on a task unseen during evolution, such as another grid or game.
+"""Evaluate an evolved part on a task unseen during evolution, such as another grid or game.
 
 The protocol is the same as at the end of the run: contenders are tuned on the new task if they were
 tuned on the old one, and are compared on held-out seeds. Evolution is not repeated.
@@ -14,11 +14,10 @@ import numpy as np
 from metaevo.comparison.evaluation import QUICK_HELP, resized
 from metaevo.comparison.protocol import task_of
 from metaevo.comparison.unseen import judge as judge_unseen
-from metaevo.components import discovery
-from metaevo.components.component import LEARNED
 from metaevo.config import (
     ConfigError,
     changed_keys,
+    code,
     exit_on_config_error,
     from_dict,
     load_yaml,
@@ -28,6 +27,8 @@ from metaevo.config.command_line import Parser
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import MetaParams
+from metaevo.parts.part import LEARNED
+from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import mark
@@ -49,7 +50,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--run-dir",
         type=run_argument,
         metavar="DIR",
-        help="the run whose component is judged, or latest; its settings are the defaults",
+        help="the run whose part is judged, or latest; its settings are the defaults",
     )
     parser.add_argument(
         "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
@@ -68,12 +69,12 @@ def main(argv: list[str], *, description: str | None) -> int:
         default="full",
         help=f"size of the comparison; quick: {QUICK_HELP}",
     )
-    discovery.add_flag(parser)
+    code.add_flag(parser)
     settings, before, args = settings_of_run(
         parser,
         argv,
         lambda saved, args: _defaults(saved, args.unseen),
-        fixed="a component is judged as it is",
+        fixed="a part is judged as it is",
         also=("run.",),
     )
     if isinstance(settings, EvolveSettings):
@@ -196,7 +197,7 @@ def judge(
 def _found(study: Study, run_dir: Path) -> MetaParams:
     """Return the meta-parameters that a run has found."""
     if isinstance(study, LearnerStudy):
-        return discovery.load_all(run_dir)[1]
+        return parts_of(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name}/ in it)")

@@ -7,12 +7,11 @@ from typing import Any
 from metaevo.commands import processes
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.comparison.evaluation import COMPARISONS, QUICK_HELP, resized
-from metaevo.components import discovery
-from metaevo.components.registry import find, is_elsewhere, known
-from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
+from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
+from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
@@ -20,8 +19,8 @@ from metaevo.studies.run import run_evolutions
 
 DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
-COMPONENTS = ("optimizer", "value_loss")
-"""Default components where the user names a learner or a task: the first with a preset for it."""
+PARTS = ("optimizer", "value_loss")
+"""Default parts where the user names a learner or a task: the first with a preset for it."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
@@ -44,15 +43,15 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
 
     Args:
         argv: arguments without the program's name.
-        component: the component to evolve unless the settings name another (`evolve:`). Without
-            settings, a run uses a preset for its component.
+        component: the part to evolve unless the settings name another (`evolve:`). Without
+            settings, a run uses a preset for its part.
         description: text for `--help`.
     """
     with processes.multi_process():
         given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        hosts.raise_on_all(lambda: discovery.admit(data.get("evolve"), given["code"]))
+        hosts.raise_on_all(lambda: code.use(given["code"], data))
         kind = registry.find(data)
         settings = from_dict(kind.settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
@@ -75,7 +74,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
             return load_yaml(presets.find(DEFAULT))
         if what is None:
-            what = next((each for each in COMPONENTS if _preset(each, learner)), COMPONENTS[-1])
+            what = next((each for each in PARTS if _preset(each, learner)), PARTS[-1])
         preset = _preset(what, learner)
         return {"evolve": what, **without_env_params(overrides, preset)}
 
@@ -92,7 +91,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         default="full",
         help=f"size of the comparison at the end; quick: {QUICK_HELP}",
     )
-    discovery.add_flag(parser)
+    code.add_flag(parser)
     processes.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
     data = to_dict(settings)
@@ -111,12 +110,12 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
 
 
 def _preset(component: Any, learner: Any) -> PlainDict:
-    """Return the preset of a component for a learner (or the quickest one); {} if there is none.
+    """Return the preset of a part for a learner (or the quickest one); {} if there is none.
 
-    A user's own component uses the preset of a shipped component for the same slot.
+    A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, own = presets.names(), isinstance(component, str) and is_elsewhere(component)
-    for what in known(find(component).SLOT) if own else [component]:
+    names, own = presets.names(), code.is_name(component)
+    for what in shipped_for(part_class(component).slot) if own else [component]:
         for each in LEARNERS if learner is None else [learner]:
             if (name := f"evolve_{what}/{each}") in names:
                 found = load_yaml(presets.find(name))

@@ -7,8 +7,7 @@ from metaevo.comparison.generality import result, rows
 from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.tasks import benchmark
-from metaevo.components import discovery
-from metaevo.config import ConfigError, exit_on_config_error, files
+from metaevo.config import ConfigError, code, exit_on_config_error, files
 from metaevo.config.command_line import Parser
 from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import commit
@@ -36,9 +35,9 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
     )
-    discovery.add_flag(parser)
+    code.add_flag(parser)
     args = parser.parse_args(argv)
-    discovery.use(args.code)
+    code.use(args.code)
     found = benchmark()
     given = args.tasks, args.learning_rates, args.other_keys or None
     if args.references is not None:

@@ -4,8 +4,7 @@ import argparse
 import dataclasses
 from typing import TypeVar
 
-from metaevo.components import discovery
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, code, from_dict, merge, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
@@ -75,5 +74,6 @@ def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainD
             f"run directory {run.path} was written by metaevo {writer}; continue it with: "
             f"metaevo {writer} --resume --run-dir {run.path}"
         )
-    discovery.take_settings(run, content, overrides, args.code)
-    return content["config"]
+    settings = content["config"]
+    code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
+    return settings

@@ -3,8 +3,7 @@
 import argparse
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
-from metaevo.components import discovery
-from metaevo.config import exit_on_config_error
+from metaevo.config import code, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
@@ -26,7 +25,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         action="store_true",
         help="print what the sweep would do: trials, compilations, frames, memory",
     )
-    discovery.add_flag(parser)
+    code.add_flag(parser)
 
     def saved(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         if not args.resume:
@@ -35,7 +34,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
     settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
     settings = with_trackers(settings, args)
-    discovery.use(args.code)
+    code.use(args.code)
     objective = make_objective(settings)
     if args.dry_run:
         plan = objective.plan()

@@ -1,8 +1,7 @@
 """Command line of `metaevo train`."""
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
-from metaevo.components import discovery
-from metaevo.config import exit_on_config_error
+from metaevo.config import code, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.runs.quick import quickened
 from metaevo.training.run import run_training
@@ -13,7 +12,7 @@ from metaevo.training.settings import training_class
 def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, train, return the exit code."""
     parser = run_parser("train", description)
-    discovery.add_flag(parser)
+    code.add_flag(parser)
     settings, args = parse_command_line(
         parser,
         argv,
@@ -22,5 +21,5 @@ def main(argv: list[str], *, description: str | None) -> int:
         quickened,
     )
     settings = with_trackers(settings, args)
-    discovery.use(args.code)
+    code.use(args.code)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)

@@ -1,8 +1,8 @@
 """Command line of `metaevo zoo`."""
 
-from metaevo.components import zoo
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
+from metaevo.parts import zoo
 
 
 @exit_on_config_error()

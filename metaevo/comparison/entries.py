@@ -1,36 +1,27 @@
 """Entries of a held-out comparison: learned and hand-written functions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.tuning import Entry, tuning_space
-from metaevo.components.parts import Evolved, Part, of_key
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.training.fitness import Windows
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 from metaevo.tuning.space import dotted_space
-from purerl.types import MetaParams
-
-Functions = Mapping[str, Callable[..., Any]]
-
-
-class Replacement(NamedTuple):
-    """A part that replaces the evolved part of its slot in a comparison."""
-
-    part: Part
-    meta_params: MetaParams
+from purerl.types import Slot
 
 
 def entries_of(
     experiment: Experiment,
     learned: PlainMapping,
-    replacements: Mapping[str, Replacement] | None = None,
+    replacements: Mapping[str, Filling] | None = None,
 ) -> dict[str, Entry]:
     """Return the entries by name.
 
@@ -46,34 +37,33 @@ def entries_of(
     settings, evolved = experiment.settings, experiment.evolved
     config = settings.evaluation
     space = tuning_space(settings)
-    found = make_population(experiment, evolved.functions(), next(iter(learned.values())))
-    entries = {name: Entry(found, each, space) for name, each in learned.items()}
     first = next(iter(learned.values()))
-    for name, each in (replacements or {}).items():
-        (function,) = Evolved({each.part.name: each.part}, False).functions().values()
-        functions = with_another(evolved, each.part.slot.name, function)
-        both = {"found": first, "other": each.meta_params}
-        entries[name] = Entry(make_population(experiment, functions, both), both, space)
+    found = make_population(experiment, evolved, first)
+    entries = {name: Entry(found, each, space) for name, each in learned.items()}
+    for name, filling in (replacements or {}).items():
+        parts, meta_params = evolved.with_part(first, filling)
+        entries[name] = Entry(make_population(experiment, parts, meta_params), meta_params, space)
+    slots = experiment.slots()
     programs: dict[tuple[str, ...], Population] = {}
     for combination in combinations(experiment, config.contenders):
-        single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
-        key = tuple(single.values())
+        parts = _program(slots, combination)
+        key = tuple(name for slot, name in combination.items() if not slots[slot].is_shared)
+        meta_params = parts.init(jax.random.key(0))
         if key not in programs:
-            programs[key] = make_population(experiment, *_program(experiment, single))
-        chosen = {
-            slot: np.int32(SLOTS[slot].names(settings.learner).index(name))
-            for slot, name in combination.items()
-            if SLOTS[slot].is_shared
-        }
-        own = own_space(settings, combination)
+            programs[key] = make_population(experiment, parts, meta_params)
+        for slot, name in combination.items():
+            if slots[slot].is_shared:
+                index = np.int32(slots[slot].compared.index(name))
+                meta_params = index if len(slots) == 1 else {**meta_params, slot: index}
+        own = own_space(settings, slots, combination)
         name = " + ".join(combination.values())
-        entries[name] = Entry(programs[key], chosen, tuning_space(settings, own))
+        entries[name] = Entry(programs[key], meta_params, tuning_space(settings, own))
     return entries
 
 
-def make_population(experiment: Experiment, functions: Functions, example: Any) -> Population:
-    """Return a program that trains variants; `example` are meta-parameters of the functions."""
-    settings, task = experiment.settings, experiment.task(functions, example)
+def make_population(experiment: Experiment, parts: Parts, example: Any) -> Population:
+    """Return a program that trains variants; `example` are meta-parameters of the parts."""
+    settings, task = experiment.settings, experiment.task(parts.functions(), example)
     points = settings.evaluation.curve_points
     return Population(
         task,
@@ -85,15 +75,6 @@ def make_population(experiment: Experiment, functions: Functions, example: Any) 
     )
 
 
-def with_another(evolved: Evolved, slot: str, function: Callable[..., Any]) -> Functions:
-    """Return the learned functions with another one in a slot.
-
-    Their meta-parameters are a dict with `found`, of the learned ones, and `other`.
-    """
-    found = {name: of_key("found", own) for name, own in evolved.functions().items()}
-    return {**found, slot: of_key("other", function)}
-
-
 def combinations(experiment: Experiment, contenders: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return the hand-written entries as names by slot, the references first.
 
@@ -101,9 +82,9 @@ def combinations(experiment: Experiment, contenders: Sequence[str] = ()) -> list
         experiment: the evolved parts.
         contenders: names to select in each slot that has at least one; all by default.
     """
-    names, learner = {}, experiment.settings.learner
-    for slot in experiment.evolved.references(learner):
-        every = SLOTS[slot].names(learner)
+    names = {}
+    for slot, of_learner in experiment.slots().items():
+        every = of_learner.compared
         names[slot] = [name for name in every if name in contenders] or (
             every[:1] if contenders else every
         )
@@ -113,12 +94,14 @@ def combinations(experiment: Experiment, contenders: Sequence[str] = ()) -> list
     ]
 
 
-def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> PlainDict:
+def own_space(
+    settings: JudgedSettings, slots: Mapping[str, Slot], combination: Mapping[str, str]
+) -> PlainDict:
     """Return the further or different ranges of a combination."""
     rules: PlainDict = {}
     known = vars(settings.hyperparams)
     for slot, name in combination.items():
-        declared = SLOTS[slot].own_space.get(name, {})
+        declared = slots[slot].ranges.get(name, {})
         rules |= {key: rule for key, rule in declared.items() if key in known}
         rules |= settings.evaluation.own.get(name, {})
     return rules
@@ -134,7 +117,7 @@ def check(experiment: Experiment) -> None:
     tuning_space(settings)
     names: set[str] = set()
     for combination in combinations(experiment):
-        tuning_space(settings, own_space(settings, combination))
+        tuning_space(settings, own_space(settings, experiment.slots(), combination))
         names |= set(combination.values())
     given = {"own": settings.evaluation.own, "contenders": settings.evaluation.contenders}
     for key, chosen in given.items():
@@ -152,16 +135,12 @@ def check(experiment: Experiment) -> None:
             )
 
 
-def _program(experiment: Experiment, single: Mapping[str, str]) -> tuple[Functions, Any]:
-    """Return functions that select a hand-written function at run time, if the slot allows it."""
-    learner = experiment.settings.learner
-    functions: dict[str, Callable[..., Any]] = {}
-    example: PlainDict = {}
-    for part in experiment.evolved.parts.values():
-        slot = part.slot
-        if slot.name in single:
-            (functions[slot.name],) = slot.functions([single[slot.name]])
+def _program(slots: Mapping[str, Slot], combination: Mapping[str, str]) -> Parts:
+    """Return parts that select a hand-written function at run time, if the slot allows it."""
+    parts: dict[str, Part] = {}
+    for name, slot in slots.items():
+        if slot.is_shared:
+            parts[name] = OneOf(name, tuple(slot.functions[each] for each in slot.compared))
         else:
-            functions[slot.name] = of_key(slot.name, slot.chosen_of(slot.names(learner)))
-            example[slot.name] = np.int32(0)
-    return functions, example
+            parts[name] = HandWritten(name, slot.functions[combination[name]])
+    return Parts(parts)

@@ -18,7 +18,7 @@ from metaevo.runs.settings import HasRun
 from metaevo.training.agents import Trained
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
-from metaevo.training.task import LearnerSettings, with_changes
+from metaevo.training.task import LearnerSettings
 from metaevo.training.tasks import NamedTask
 from metaevo.tuning.config import MOST
 from metaevo.tuning.objective import Progress
@@ -100,7 +100,7 @@ def train_variants(
     Returns:
         the result of each variant, fields [seeds, ...].
     """
-    variants = [with_changes(population.hyperparams, setting) for setting in settings]
+    variants = [population.hyperparams.replace(**setting) for setting in settings]
     own_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
     trained = population.train(own_keys, variants, meta_params, progress)
     return [jax.tree.map(lambda leaf, at=at: leaf[at], trained) for at in range(len(settings))]

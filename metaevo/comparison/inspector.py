@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.components import learners
-from metaevo.components.component import Found
-from metaevo.components.parts import Part
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import learners
+from metaevo.parts.part import Evolved
+from metaevo.reports import parts
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 from purerl.types import MetaParams
@@ -20,24 +20,27 @@ DIVERGED = 1e15
 
 
 class PartInspector:
-    """Provides the arguments of the functions with which components draw and describe parts."""
+    """Provides the arguments of the functions that draw and describe parts."""
 
     def __init__(self, experiment: Experiment):
         """Bind the parts; training starts later."""
         self.experiment, self.settings = experiment, experiment.settings
         self._targets: np.ndarray | None = None
 
-    def found(self, part: Part, meta_params: MetaParams) -> Found:
-        """Return the arguments of the hooks of a part's module."""
-        return Found(
-            part.function,
-            self.experiment.evolved.of(jax.device_get(meta_params), part.name),
-            learners.find(self.settings.learner),
-            self.settings.hyperparams,
-            self.value_targets,
-            self.settings.train.num_updates,
-            part.config,
-        )
+    def found(self, meta_params: MetaParams) -> dict[str, Evolved]:
+        """Return the evolved parts by their slots."""
+        meta_params, evolved = jax.device_get(meta_params), self.experiment.evolved
+        return {
+            slot: Evolved(
+                part,
+                evolved.of(meta_params, slot),
+                learners.find(self.settings.learner),
+                self.settings.hyperparams,
+                self.value_targets,
+                self.settings.train.num_updates,
+            )
+            for slot, part in evolved.by_slot.items()
+        }
 
     def value_targets(self) -> np.ndarray:
         """Train a few agents half-way with hand-written parts; later calls reuse the result.
@@ -67,10 +70,6 @@ class PartInspector:
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
     def observations(self, meta_params: MetaParams) -> dict[str, dict[str, float]]:
-        """Return the numbers of the parts' `observe` hooks by part."""
-        found = {}
-        for part in self.experiment.evolved.parts.values():
-            observe = part.slot.hook(part.module, "observe")
-            if observe is not None:
-                found[part.name] = observe(self.found(part, meta_params))
-        return found
+        """Return the numbers that describe the parts, by their slots."""
+        found = {slot: parts.observe(each) for slot, each in self.found(meta_params).items()}
+        return {slot: observed for slot, observed in found.items() if observed}

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import cast
 
 from metaevo.comparison.comparison import Comparison, digest
-from metaevo.comparison.entries import Replacement, entries_of
+from metaevo.comparison.entries import entries_of
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.inspector import PartInspector
-from metaevo.components import filling
-from metaevo.components.channels import NONE
 from metaevo.config import to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose
+from metaevo.parts import learners
+from metaevo.parts.channels import NONE
+from metaevo.parts.part import Filling
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
@@ -72,7 +73,7 @@ def comparison_of(
     learned: PlainMapping,
     *,
     evolution_frames: int = 0,
-    replacements: Mapping[str, Replacement] | None = None,
+    replacements: Mapping[str, Filling] | None = None,
     tunes_found: bool = True,
     purpose: Purpose = Purpose.HELD_OUT,
 ) -> Comparison:
@@ -89,7 +90,7 @@ def comparison_of(
     settings, replacements = experiment.settings, replacements or {}
     context = str(task_of(settings))
     if replacements:
-        chosen = [(each.part.config, digest(each.meta_params)) for each in replacements.values()]
+        chosen = [(each.part, digest(each.meta_params)) for each in replacements.values()]
         context = f"{context} {chosen}"
     return Comparison(
         entries_of(experiment, learned, replacements),
@@ -107,9 +108,8 @@ def task_of(settings: JudgedSettings) -> PlainDict:
     """Return the settings that scores depend on, except the number of seeds and the space."""
     everything = to_dict(settings)
     sections = ("learner", "task", "train", "hyperparams", "fitness")
-    slots = {
-        key: everything[key] for key in filling.slots_of(settings.learner) if key in everything
-    }
+    names = [slot.name for slot in learners.find(settings.learner).slots]
+    slots = {key: everything[key] for key in names if key in everything}
     if everything.get("channel", NONE) != NONE:  # or the same as in earlier versions
         slots["channel"] = everything["channel"]
     if everything.get("tasks"):

@@ -24,11 +24,11 @@ from metaevo.comparison.cache import cached_in
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
 from metaevo.comparison.evaluation import JudgedSettings
 from metaevo.comparison.protocol import comparison_of
-from metaevo.components.component import LEARNED
-from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts.part import LEARNED
+from metaevo.parts.seen import SeenTask
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import (
     Carried,
@@ -62,8 +62,7 @@ class Seen(NamedTuple):
     """An environment that an evolution sees."""
 
     name: str
-    env: Environment | None
-    """None if its parameters are unknown: then every choice of them counts as seen"""
+    env: Environment
     env_params: EnvParams
     sample: Mapping[str, Entry] = {}
     """distributions of its parameters, by their names"""
@@ -144,13 +143,10 @@ def seen_by(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> l
     for name, env, env_params, _, sample in tasks:
         if env not in wanted:
             continue
-        if env_params is None:
-            found.append(Seen(env, None, None, rule=rule))
-        else:
-            entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")
-            drawn = sampling.of_prefix(entries, sampling.ENV_PARAMS)
-            built = seen_in(TaskConfig(env, env_params), settings.learner, drawn)
-            found.append(built._replace(rule=rule))
+        entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")
+        drawn = sampling.of_prefix(entries, sampling.ENV_PARAMS)
+        built = seen_in(TaskConfig(env, env_params), settings.learner, drawn)
+        found.append(built._replace(rule=rule))
     return found
 
 
@@ -279,9 +275,7 @@ def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:
 
 def _same(this: Seen, seen: Seen) -> bool:
     """Return whether an evolution sees an environment; `envs.make` caches by its arguments."""
-    if this.name != seen.name or seen.env is None:
-        return this.name == seen.name
-    if this.env is not seen.env:
+    if this.name != seen.name or this.env is not seen.env:
         return False
     fields = [field.name for field in dataclasses.fields(this.env_params)]
     return all(

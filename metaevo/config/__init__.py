@@ -1,6 +1,13 @@
 """Settings and files: errors, YAML, validation, the command line."""
 
-from metaevo.config.errors import ConfigError, DeviceError, DiskError, exit_on_config_error, show
+from metaevo.config.errors import (
+    ConfigError,
+    DeviceError,
+    DiskError,
+    exit_on_config_error,
+    failure,
+    show,
+)
 from metaevo.config.validation import (
     changed_keys,
     flatten,
@@ -21,6 +28,7 @@ __all__ = [
     "changed_keys",
     "dump_yaml",
     "exit_on_config_error",
+    "failure",
     "flatten",
     "from_dict",
     "load_yaml",

@@ -38,6 +38,16 @@ class DeviceError(ConfigError):
     exit_code = 1
 
 
+MOST = 500
+"""characters of the message of another error"""
+
+
+def failure(what: str, error: BaseException) -> ConfigError:
+    """Return a one-line error for code of the user's that has raised another one."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return ConfigError(f"{what}: {text if len(text) <= MOST else f'{text[:MOST]} ...'}")
+
+
 def show(value: Any) -> str:
     """Return the shortened repr of a value, for a message."""
     text = repr(value)

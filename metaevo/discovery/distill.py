@@ -14,8 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from metaevo.comparison.protocol import task_of
-from metaevo.components import discovery, seen
-from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
@@ -23,6 +21,9 @@ from metaevo.discovery import regression
 from metaevo.discovery.judging import Candidate, as_candidate, judge
 from metaevo.discovery.records import record, values
 from metaevo.discovery.targets import TARGETS
+from metaevo.parts import resolve, saved, seen
+from metaevo.parts.optimizer import LearnedOptimizer
+from metaevo.parts.part import Part, Parts
 from metaevo.reports import page
 from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import difference_text, interval
@@ -73,13 +74,13 @@ def distill(
     regression.require()
     if before.tasks:
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
-    evolved, meta_params = discovery.load_all(run_dir)
+    evolved, meta_params = resolve.parts_of(run_dir)
     part = _part(run_dir, evolved, slot)
     study = LearnerStudy(before, run_dir)
     judged = LearnerStudy(settings, run_dir)
     if settings.evaluation.seeds:
         judged.check()
-    run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
+    run = RunDirectory(run_dir / "distill" / (name or part.slot))
 
     def work(check_stop: Callable[[], None]) -> None:
         found, candidates = _formulas(run, study, part, meta_params, search, check_stop)
@@ -96,10 +97,10 @@ def distill(
     return judge_in(run, settings, task_of, {"distill": search._asdict()}, work)
 
 
-def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
+def _part(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
     """Return the part to distill."""
-    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in TARGETS}
-    has = ", ".join(part.slot.name for part in evolved.parts.values())
+    known = {slot: part for slot, part in evolved.by_slot.items() if slot in TARGETS}
+    has = ", ".join(evolved.by_slot)
     if not known:
         raise ConfigError(
             f"{run_dir} has evolved {has}: only losses and optimizers are distilled "
@@ -110,9 +111,10 @@ def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
     if slot is not None and slot not in known:
         raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
     part = known[slot or next(iter(known))]
-    if part.slot.name == "make_optimizer" and part.component.direction is None:
+    is_network = isinstance(part, LearnedOptimizer) and not part.memory_size
+    if part.slot == "make_optimizer" and not is_network:
         raise ConfigError(
-            f"{run_dir}: {part.name}: of optimizers, only networks without memory are distilled"
+            f"{run_dir}: of optimizers, only networks without memory are distilled (optimizer)"
         )
     return part
 
@@ -126,7 +128,7 @@ def _formulas(
     check_stop: Callable[[], None],
 ) -> tuple[PlainDict, list[Candidate]]:
     """Record trainings and search for formulas; return a summary and the candidates."""
-    target, seed = TARGETS[part.slot.name], study.settings.run.seed
+    target, seed = TARGETS[part.slot], study.settings.run.seed
     _say("recording trainings")
     records = record(study.experiment, meta_params, part, target, check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
@@ -138,16 +140,16 @@ def _formulas(
         np.savez(
             file, scalars=records.scalars, progress=records.contexts.progress, wanted=records.wanted
         )
-    own = study.evolved.of(meta_params, part.name)
+    own = study.evolved.of(meta_params, part.slot)
     of_records = functools.partial(values, target.value_of(part), own)
     inputs = regression.mattering(target, records, of_records, seed)
     _say(f"searching for formulas of {', '.join(inputs)}")
     front = regression.search(
-        part.slot.name, target, records, inputs, seed=seed, evaluations=search.evaluations
+        part.slot, target, records, inputs, seed=seed, evaluations=search.evaluations
     )
     found: PlainDict = {
-        "slot": part.slot.name,
-        "component": part.source,
+        "slot": part.slot,
+        "part": study.evolved.references[part.slot],
         "samples": len(records.wanted),
         "inputs": list(inputs),
         "front": [as_candidate(each).about for each in front],
@@ -164,16 +166,13 @@ def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
     directory = RunDirectory(run.path / each.name.replace(" ", "_"))
     os.makedirs(directory.path, exist_ok=True)
     part, meta_params = each.replacement
-    evolved = Evolved({part.name: part}, False)
-    discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
-    discovery.save(
-        directory, evolved, meta_params, 0, settings.learner, seen.section(to_dict(settings))
-    )
+    parts = Parts.single(part, "formula")
+    saved.save(directory, parts, meta_params, 0, seen.section(to_dict(settings)))
 
 
 def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
     """Print the results and write report.html."""
-    what = TARGETS[part.slot.name].what
+    what = TARGETS[part.slot].what
     table = _table(found, what)
     print(f"\n{table.text()}\n")
     first: list[page.Section] = []
@@ -194,7 +193,7 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         print(f"{each['name']}: {what} = {each['text']}")
     page.write_report(
         run.path / "report.html",
-        f"Formulas of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}",
         f"{found['samples']:,} samples, inputs: {', '.join(found['inputs'])}",
         [*first, table, page.KeyValues("Settings", to_dict(settings))],
     )

@@ -8,14 +8,11 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.entries import Replacement
 from metaevo.comparison.protocol import comparison_of
-from metaevo.components import formula
-from metaevo.components.component import LEARNED
-from metaevo.components.parts import Part
-from metaevo.components.slots import SLOTS
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.regression import Formula
+from metaevo.parts import formula
+from metaevo.parts.part import LEARNED, Filling, Part
 from metaevo.runs.progress import Progress
 from metaevo.studies import verdict
 from metaevo.training.task import Experiment
@@ -27,27 +24,25 @@ class Candidate(NamedTuple):
 
     name: str
     """what it is called in comparisons"""
-    replacement: Replacement
+    replacement: Filling
     about: PlainDict
     """entries of its row: `name`, `length`, `error`, ..."""
 
 
 def as_candidate(each: Formula) -> Candidate:
     """Return a formula as a candidate."""
-    config = each.config
-    component = formula.make(config)
-    part = Part("formula", formula, SLOTS[config.slot], config, component)
+    part = each.part
     name = f"formula of {each.length}"
     about = {
         "name": name,
         "length": each.length,
         "error": each.error,
-        "text": config.written(config.constants),
-        "expression": config.expression,
-        "constants": config.constants,
-        "gives": config.gives,
+        "text": part.written(part.constants),
+        "expression": part.expression,
+        "constants": part.constants,
+        "gives": part.gives,
     }
-    return Candidate(name, Replacement(part, component.init(jax.random.key(0))), about)
+    return Candidate(name, Filling(part, part.init(jax.random.key(0))), about)
 
 
 def judge(
@@ -105,7 +100,7 @@ def judge(
             "against_learned": compared._asdict(),
             "against_best": against_best[each.name],
         }
-    known = formula.HAND_WRITTEN.get(part.slot.name, {})
+    known = formula.HAND_WRITTEN.get(part.slot, {})
     others = [
         {"name": name, "length": known[name].length if name in known else None, **row}
         for name, row in rows.items()

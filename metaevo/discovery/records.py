@@ -11,9 +11,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from metaevo.components.parts import Part
 from metaevo.discovery.targets import Target, ValueOf
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts.part import Part, Parts
 from metaevo.training.population import Population
 from metaevo.training.task import Experiment
 from purerl.learners import num_frames
@@ -71,9 +71,8 @@ def record(
     scalars, contexts = [], []
     task = experiment.task(evolved.functions(), meta_params)
     seen: list[np.ndarray] = []
-    listener = part._replace(component=target.listened(part.component, seen))
-    listening = evolved._replace(parts=evolved.parts | {part.name: listener}).functions()
-    learner = experiment.task(listening, meta_params).learner
+    listening = Parts({**evolved.by_slot, part.slot: target.listened(part, seen)})
+    learner = experiment.task(listening.functions(), meta_params).learner
     population = Population(
         task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
     )
@@ -104,7 +103,7 @@ def record(
         jax.tree.map(lambda *each: np.concatenate(each), *contexts),
         np.empty(0),
     )
-    own = evolved.of(meta_params, part.name)
+    own = evolved.of(meta_params, part.slot)
     wanted = values(target.value_of(part), own, records)
     usable = np.isfinite(wanted)
     kept: Records = jax.tree.map(lambda leaf: leaf[usable], records._replace(wanted=wanted))

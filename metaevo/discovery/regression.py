@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.components.expressions import parse
-from metaevo.components.formula import Config
 from metaevo.config import ConfigError
 from metaevo.discovery.records import Records
 from metaevo.discovery.targets import Target
+from metaevo.parts import formula
+from metaevo.parts.expressions import parse
 
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
@@ -36,7 +36,7 @@ Terms = dict[str, float]
 class Formula(NamedTuple):
     """A formula of the front."""
 
-    config: Config
+    part: formula.Formula
     length: int
     error: float
     """the fraction of the target's variance that it does not explain"""
@@ -153,7 +153,7 @@ def thinned(formulas: list[Formula], most: int) -> list[Formula]:
     return formulas
 
 
-def _judged(config: Config, records: Records, inputs: Mapping[str, np.ndarray]) -> Formula:
+def _judged(config: formula.Formula, records: Records, inputs: Mapping[str, np.ndarray]) -> Formula:
     expression = config.parsed
     values = {name: np.asarray(each) for name, each in inputs.items()} | config.constants
     found = np.asarray(expression.evaluate(values), np.float64)
@@ -272,14 +272,14 @@ def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Term
     return found
 
 
-def _formula(slot: str, target: Target, terms: Terms) -> Config:
+def _formula(slot: str, target: Target, terms: Terms) -> formula.Formula:
     """Return a formula with named constants for all numbers but 0 and 1."""
     text = text_of(terms) + target.known
     if target.known and not terms:
         text = target.known.strip().replace("- ", "-", 1)
     named = _Named()
     tree = named.visit(ast.parse(text, mode="eval"))
-    return Config(slot, ast.unparse(tree), named.constants, gives=target.gives)  # type: ignore[arg-type]
+    return formula.Formula(slot, ast.unparse(tree), named.constants, gives=target.gives)
 
 
 class _Named(ast.NodeTransformer):

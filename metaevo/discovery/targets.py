@@ -5,7 +5,7 @@ percent may push predictions near zero error in opposite directions. A policy lo
 ratio * advantage; the search is for its drift.
 
 Of an optimizer it is the step of a single parameter, in units of the learning rate and before
-annealing, as a function of the parameter's signals (`metaevo.components.signals`).
+annealing, as a function of the parameter's signals (`metaevo.parts.signals`).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from metaevo.components import signals
-from metaevo.components.component import Component
-from metaevo.components.parts import Part
-from metaevo.components.signals import FEATURES, SIGNALS, Seen
+from metaevo.parts import signals
+from metaevo.parts.optimizer import LearnedOptimizer
+from metaevo.parts.part import HandWritten, Part
+from metaevo.parts.signals import FEATURES, SIGNALS, Seen
 from purerl.types import Context, PyTree
 
 OF_ARRAY = 32
@@ -35,10 +35,10 @@ class Target(NamedTuple):
     what: str
     """description"""
     gives: Literal["value", "slope"]
-    """whether a formula is the loss or its slope, see `metaevo.components.formula`"""
-    listened: Callable[[Component, list[np.ndarray]], Component]
-    """the same component, which appends the scalars [..., k] that it is given to a list"""
-    value_of: Callable[[Part], ValueOf]
+    """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
+    listened: Callable[[Any, list[np.ndarray]], Part]
+    """the same part, which appends the scalars [..., k] that it is given to a list"""
+    value_of: Callable[[Any], ValueOf]
     """the part's outputs for given scalars"""
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
     """from scalars [samples, k] to the inputs of formulas, [samples] each"""
@@ -71,19 +71,19 @@ def slope_of(part: Part) -> ValueOf:
 
     def slope(meta_params, scalars, context):
         first, *others = scalars
-        return jax.grad(lambda x: part.function(meta_params, context, x, *others))(first)
+        return jax.grad(lambda x: part.apply(meta_params, context, x, *others))(first)
 
     return slope
 
 
-def listened_loss(component: Component, seen: list[np.ndarray]) -> Component:
+def listened_loss(part: Part, seen: list[np.ndarray]) -> Part:
     """Return the same loss, which also records the scalars of every call."""
 
     def of_slot(meta_params, context, *scalars):
         one = written_down(jnp.stack([jnp.asarray(each) for each in scalars]), seen)
-        return one * component.apply(meta_params, context, *scalars)
+        return one * part.apply(meta_params, context, *scalars)
 
-    return component._replace(apply=of_slot)
+    return HandWritten(part.slot, of_slot)
 
 
 def _of_prediction(scalars: np.ndarray) -> dict[str, np.ndarray]:
@@ -105,31 +105,27 @@ def _of_action(scalars: np.ndarray) -> dict[str, np.ndarray]:
 # --- Optimizers ---------------------------------------------------------------------------------
 
 
-def step_of(part: Part) -> ValueOf:
+def step_of(part: LearnedOptimizer) -> ValueOf:
     """Return the step of one parameter as a function of FEATURES."""
-    direction = part.component.direction
-    assert direction is not None
 
     def step(meta_params, scalars, context):
         found, (size, value, policy) = jnp.split(scalars[:, None], [len(SIGNALS)])
         length = jnp.log(jnp.float32(context.num_updates)) / 10.0
         seen = Seen(SIGNALS, found, size, value, policy, context.progress, length)
-        return direction(meta_params, seen)[0]
+        return part.direction(meta_params, seen)[0]
 
     return step
 
 
-def listened_optimizer(component: Component, seen: list[np.ndarray]) -> Component:
+def listened_optimizer(part: LearnedOptimizer, seen: list[np.ndarray]) -> Part:
     """Return the same optimizer, which also records its inputs for some parameters."""
-    direction = component.direction
-    assert direction is not None
 
     def make_optimizer(meta_params, context):
         def optimizer(at: list[int]) -> optax.GradientTransformationExtraArgs:
             def of_all(all_seen: Seen, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
                 scalars = jnp.stack([all_seen.by_name[name] for name in FEATURES], axis=1)
                 one = written_down(scalars[np.asarray(at)], seen)
-                return one * direction(meta_params, all_seen), memory
+                return one * part.direction(meta_params, all_seen), memory
 
             return signals.optimizer(of_all, context)
 
@@ -138,7 +134,7 @@ def listened_optimizer(component: Component, seen: list[np.ndarray]) -> Componen
 
         return optax.GradientTransformationExtraArgs(optimizer([]).init, update)
 
-    return component._replace(apply=make_optimizer)
+    return HandWritten(part.slot, make_optimizer)
 
 
 def _some(params: PyTree) -> list[int]:

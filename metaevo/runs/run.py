@@ -94,6 +94,7 @@ class Run(Generic[S]):
         self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
         if digests:
             self.resolved[code.RECORDED] = digests
+        code.keep(self.directory.path, settings)
         self.directory.write_config(settings, self.resolved, self._saved)
 
     @contextlib.contextmanager

@@ -80,7 +80,6 @@ class _Resolved(TypedDict, total=False):
     chunk_size: Count
     log_every: Count
     code: dict[str, Text]
-    component: dict[str, Text] | None
     normalisation: _Normalisation | None
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from metaevo.comparison.racing import FINAL_SEEDS
-from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.evolution.checks import check_problem
@@ -19,6 +18,7 @@ from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_genera
 from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
 from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
+from metaevo.parts import resolve
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
@@ -70,9 +70,8 @@ class Found:
         """
         if isinstance(self.study, LearnerStudy):
             evolved = self.study.evolved
-            for name, part in evolved.parts.items():
-                if part.slot.name == slot:
-                    return part.function, evolved.of(self.meta_params, name)
+            if slot in evolved.by_slot:
+                return evolved.by_slot[slot].apply, evolved.of(self.meta_params, slot)
         raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
 
     def table(self) -> list[PlainDict]:
@@ -80,7 +79,7 @@ class Found:
         return [dict(record) for record in self.metrics]
 
     def save(self, path: str | Path) -> None:
-        """Write the meta-parameters, and the source code of a component, for `metaevo.load`.
+        """Write the meta-parameters, and the code of a part of your own, for `metaevo.load`.
 
         Args:
             path: a new or empty directory.
@@ -198,7 +197,7 @@ def compare(
     tuning_seeds: int | None = 4,
     contenders: Sequence[str] = (),
 ) -> ComparisonResult:
-    """Compare a learned component with tuned hand-written ones on held-out seeds.
+    """Compare a learned part with tuned hand-written ones on held-out seeds.
 
     Every contender is tuned on the same budget, over the same space. The seeds of evolution,
     validation, tuning and comparison are disjoint.
@@ -222,7 +221,7 @@ def compare(
 
     Raises:
         ConfigError: for an unknown contender or hyperparameter, an invalid range, or the
-            meta-parameters of another component.
+            meta-parameters of another part.
     """
     if not isinstance(problem, LearnerProblem):
         raise ConfigError(
@@ -234,7 +233,7 @@ def compare(
     elif tuning_seeds is None:
         raise ConfigError("tuning_seeds = None: needs the result of an evolution as found")
     elif isinstance(found, str | Path):
-        _, meta_params = discovery.load_all(found)
+        _, meta_params = resolve.parts_of(found)
     check_candidate(problem, meta_params, "found")
     return problem.compare(
         meta_params,

@@ -5,8 +5,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, code, from_dict, merge, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run import work_in
@@ -37,7 +36,7 @@ def settings_of_run(
         the new settings, the run's own settings, and the flags.
 
     Raises:
-        ConfigError: if the directory has no evolved component, or other settings change.
+        ConfigError: if the directory has no evolved part, or other settings change.
     """
     saved: PlainDict = {}
 
@@ -49,9 +48,9 @@ def settings_of_run(
         content = run.read_config()
         saved.update(content["config"])
         if not {"evolve", "study"} & saved.keys():
-            raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
+            raise ConfigError(f"{run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
-        discovery.take_settings(run, {**content, "config": used}, overrides, args.code)
+        code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
 
     settings, args = parse_command_line(

@@ -5,13 +5,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.components import discovery
-from metaevo.components.component import LEARNED
 from metaevo.config import checks, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import trouble
+from metaevo.parts.part import LEARNED
+from metaevo.parts.resolve import is_loadable
 from metaevo.reports import animation, layout, page, plots
 from metaevo.reports.evolution_plots import plot_evolutions
 from metaevo.runs import checkpoint, history
@@ -108,7 +108,7 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
             directory.read_metrics("generation"),
             directory.figures,
         )
-    return found, directory.path if discovery.is_loadable(about) else None
+    return found, directory.path if is_loadable(about) else None
 
 
 def _keep_result(run: Run, result: HeldOut, seconds: float) -> None:

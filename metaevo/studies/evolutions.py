@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metaevo.comparison.unseen import carried
-from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
+from metaevo.parts.part import LEARNED
 from metaevo.reports import page
 from metaevo.reports.numbers import difference_text, number
 from metaevo.runs import checkpoint

@@ -9,12 +9,13 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.inspector import PartInspector
-from metaevo.components import channels, discovery, filling, learners, seen
-from metaevo.components.parts import Part
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.references import short_name
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaProblem
+from metaevo.parts import channels, resolve, saved, seen
+from metaevo.reports import parts
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
@@ -87,11 +88,11 @@ class LearnerStudy(Study):
         self.unseen: dict[str, Experiment] = {}
         if settings.evaluation.unseen:
             self.unseen = unseen.unseen_tasks(settings, self._known(run_path), self.experiment)
-        self.name = f"evolve_{'_'.join(self.evolved.parts)}"
+        self.name = f"evolve_{'_'.join(self.evolved.names.values())}"
         self._inspector = PartInspector(self.experiment)
         self.captions = {}
-        for _, captions in self._hooks("CAPTIONS"):
-            self.captions |= captions
+        for part in self.evolved.by_slot.values():
+            self.captions |= parts.captions(part)
 
     @classmethod
     def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[EvolveSettings]:
@@ -109,16 +110,10 @@ class LearnerStudy(Study):
         settings = self.settings
         known = unseen.seen_by("", seen.in_settings(to_dict(settings)), settings)
         for slot in fixed_slots(settings):
-            name = getattr(settings, slot)
-            before = filling.seen_by(slot, name, run_path)
-            known += unseen.seen_by(f"{slot} = {name!r}", before, settings)
+            name = getattr(settings, slot.name)
+            before = resolve.seen_by(slot, name, run_path)
+            known += unseen.seen_by(f"{slot.name} = {name!r}", before, settings)
         return known
-
-    def _hooks(self, name: str) -> list[tuple[Part, Any]]:
-        """Return the evolved parts, with an attribute that their module or slot has."""
-        parts = self.evolved.parts.values()
-        found = [(part, part.slot.hook(part.module, name)) for part in parts]
-        return [(part, value) for part, value in found if value is not None]
 
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
@@ -132,20 +127,18 @@ class LearnerStudy(Study):
         entries.check(self.experiment)
 
     def measure(self) -> PlainDict:
-        """Return source digests and, where fitness has a scale, the scale of each task."""
-        measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
+        """Return the scale of each task, where fitness has one."""
         if len(self.tasks) == 1:
-            return measured
+            return {}
         tasks = Progress(self.seen.items(), desc="measuring the scale of each task", leave=False)
         bounds = [measure_bounds(*each) for each in tasks]
         scales = {key: [getattr(each, key) for each in bounds] for key in Bounds._fields}
-        return {**measured, "normalisation": scales}
+        return {"normalisation": scales}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Save the parts' source code, and copy components evolved by other runs."""
-        discovery.keep_sources(directory, self.evolved, measured.get(discovery.SOURCES))
+        """Copy parts evolved by other runs."""
         for slot in fixed_slots(self.settings):
-            filling.keep(directory.path, slot, getattr(self.settings, slot))
+            resolve.keep(directory.path, slot, getattr(self.settings, slot.name))
         channels.keep(directory.path, self.settings.channel)
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
@@ -170,13 +163,13 @@ class LearnerStudy(Study):
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the parts in the format of `metaevo.load`, with the tasks that they have seen."""
-        learner, tasks = self.settings.learner, seen.section(to_dict(self.settings))
-        discovery.save(directory, self.evolved, meta_params, generation, learner, tasks)
+        tasks = seen.section(to_dict(self.settings))
+        saved.save(directory, self.evolved, meta_params, generation, tasks)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw every evolved part with its module's `draw`."""
-        for part, draw in self._hooks("draw"):
-            draw(self._inspector.found(part, meta_params), figures)
+        """Draw every evolved part."""
+        for found in self._inspector.found(meta_params).values():
+            parts.draw(found, figures)
 
     def compare(
         self,
@@ -224,8 +217,8 @@ class LearnerStudy(Study):
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""
-        evolved = " and ".join(self.evolved.parts)
-        what = f"{evolved} for {learners.short_name(self.settings.learner)}"
+        evolved = " and ".join(self.evolved.names.values())
+        what = f"{evolved} for {short_name(self.settings.learner)}"
         names = ", ".join(dict.fromkeys(each.name for each in self.tasks))
         if generations:
             return f"Evolving {what} on {names}", f"{generations} generations"
@@ -237,8 +230,7 @@ class LearnerStudy(Study):
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that describe the evolved parts."""
-        found: list[str] = []
-        for part, findings in self._hooks("findings"):
-            observed = result.get("observed", {}).get(part.name, {})
-            found += findings(self._inspector.found(part, meta_params), observed)
-        return found
+        sentences: list[str] = []
+        for slot, found in self._inspector.found(meta_params).items():
+            sentences += parts.findings(found, result.get("observed", {}).get(slot, {}))
+        return sentences

@@ -1,21 +1,22 @@
-"""Components of a learner from Python: a problem for `metaevo.evolve`, and its comparison."""
+"""Parts of a learner from Python: a problem for `metaevo.evolve`, and its comparison."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
 
-from metaevo.components import learners, registry
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.references import reference_of, short_name
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.parts import learners
+from metaevo.parts.classes import PART
+from metaevo.parts.part import LEARNED, Part
 from metaevo.statistics import Verdict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
@@ -25,12 +26,12 @@ from purerl import envs
 from purerl.learners import LearnerEntry
 from purerl.types import Environment, PyTree
 
-ComponentLike = str | ModuleType | type
+PartLike = str | type[Part] | Part
 EnvironmentLike = str | type | Environment
 
 
 class LearnerProblem(MetaProblem):
-    """Train a learner with a component in its slot; the fitness is how well it learns.
+    """Train a learner with a part in its slot; the fitness is how well it learns.
 
     Examples:
         >>> problem = metaevo.LearnerProblem("ppo", evolve="value_loss", env="CartPole-v1")
@@ -43,20 +44,19 @@ class LearnerProblem(MetaProblem):
         self,
         learner: str | LearnerEntry = "ppo",
         *,
-        evolve: ComponentLike | Sequence[ComponentLike],
+        evolve: PartLike | Sequence[PartLike],
         env: EnvironmentLike = "CartPole-v1",
         env_params: PlainMapping | None = None,
         tasks: Mapping[str, TaskDistribution | PlainMapping] | None = None,
         **sections: Any,
     ):
-        """Build the component, the learner and its environments.
+        """Build the part, the learner and its environments.
 
         With several tasks, train the hand-written reference on each, for the scale.
 
         Args:
             learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
-            evolve: a component's name or path, an imported module or a class with its `SLOT`,
-                `Config` and `make`; or several in a list.
+            evolve: a part, its class, name or file; or several in a list.
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, a gymnax
                 environment of your own as a class or an object.
             env_params: overrides of its parameters.
@@ -69,13 +69,11 @@ class LearnerProblem(MetaProblem):
         Raises:
             ConfigError: naming the key that is wrong.
         """
-        parts: str | list[str]
-        if isinstance(evolve, list | tuple):
-            parts = [registry.name_of(each) for each in evolve]
-        else:
-            parts = registry.name_of(evolve)
+        parts, settings = _references(evolve)
         name = learners.name_of(learner)
         given = {"learner": name, "evolve": parts, "env": env, "env_params": env_params}
+        if settings:
+            given["component"] = settings
         raw = with_task({**given, **sections})
         if tasks is not None:
             raw["tasks"] = {name: _plain_task(task) for name, task in tasks.items()}
@@ -146,6 +144,23 @@ class LearnerProblem(MetaProblem):
         if found is None:
             raise ConfigError("tasks: no tuned reference is better than random play")
         return ComparisonResult.of(found)
+
+
+def _references(evolve: Any) -> tuple[str | list[str], PlainDict]:
+    """Return references to the classes of parts, and the settings of those given as objects."""
+
+    def reference(part: PartLike) -> str:
+        return reference_of(PART, type(part) if isinstance(part, Part) else part)
+
+    if not isinstance(evolve, list | tuple):
+        return reference(evolve), to_dict(evolve) if isinstance(evolve, Part) else {}
+    references = [reference(part) for part in evolve]
+    settings = {
+        short_name(name): to_dict(part)
+        for name, part in zip(references, evolve, strict=True)
+        if isinstance(part, Part)
+    }
+    return references, settings
 
 
 def _plain_task(task: TaskDistribution | PlainMapping) -> PlainDict:

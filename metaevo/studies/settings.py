@@ -1,31 +1,32 @@
 """Settings of an experiment, and the parts built from these settings before compilation."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 from annotated_types import Gt, Interval
 
 from metaevo.comparison.evaluation import EvaluationConfig, JudgedSettings
-from metaevo.components import channels, filling, known, parts
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.parts import channels, classes, learners, resolve
+from metaevo.parts.part import check
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import (
     Experiment,
     LearnerConfig,
     TaskConfig,
+    check_part,
     learner_sections,
     make_environment,
 )
 from metaevo.training.tasks import TaskDistribution
-from purerl.types import Hyperparams, MetaParams
+from purerl.types import Hyperparams, Slot
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
 
     learner: str
     evolve: str | tuple[str, ...]
-    """the component to evolve, or a list of several"""
+    """the part to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
     tasks: dict[str, TaskDistribution] | None = None
     """instead of task: several tasks by their names, each with its changes to the settings and
@@ -100,32 +101,31 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
 
     Args:
         raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: the component to evolve if `evolve` is not set.
+        component: the part to evolve if `evolve` is not set.
 
     Raises:
-        ConfigError: for an unknown component or learner, or a learner without the component's slot.
+        ConfigError: for an unknown part or learner, or a learner without the part's slot.
     """
     learner = raw.get("learner", "ppo")
     sections = learner_sections(learner)
     evolve = raw.get("evolve", component)
     if evolve is None:
-        raise ConfigError(f"missing key 'evolve': what to evolve, one of: {', '.join(known())}")
-    modules, evolved = parts.modules_of(evolve, learner, raw.get("component"))
-    configs = {name: module.Config for name, module in modules.items()}
-    sections["hyperparams"] = parts.hyperparams_class(sections["hyperparams"], evolve, modules)
+        names = ", ".join(classes.SHIPPED)
+        raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
+    evolved = classes.slots_of(evolve, learner, raw.get("component"))
+    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
     if isinstance(evolve, str):
-        (sections["component"],) = configs.values()
-        (module,) = modules.values()
-        sections["strategy"] = getattr(module, "Strategy", StrategyConfig)
+        (part,) = parts.values()
+        sections |= {"component": part, "strategy": part.strategy or StrategyConfig}
     else:
-        fields = [(name, each, field(default_factory=each)) for name, each in configs.items()]
+        fields = [(name, each, field(default_factory=each)) for name, each in parts.items()]
         sections["component"] = make_dataclass("Components", fields, frozen=True)
         evolve = tuple(evolve)
-    slots = [slot for slot in filling.slots_of(learner) if slot not in evolved]
-    references = {slot: SLOTS[slot].names(learner)[0] for slot in slots}
-    texts = {slot: filling.describe(slot) for slot in slots}
+    slots = [slot for slot in learners.find(learner).slots if slot.name not in evolved]
+    references = {slot.name: slot.compared[0] for slot in slots}
+    texts = {slot.name: resolve.describe(slot) for slot in slots}
     values = {"learner": learner, "evolve": evolve, **references}
-    order = ("learner", "evolve", *slots)
+    order = ("learner", "evolve", *references)
     return specialised(EvolveSettings, sections, values, texts, order=order)
 
 
@@ -137,28 +137,28 @@ def make_experiment(settings: EvolveSettings, run_path: Path | None = None) -> E
     """
     environment = make_environment(settings.task, settings.learner)
     environment = channels.hear(settings.channel, environment, settings.learner, run_path)
-    evolved = parts.make(settings.evolve, settings.component, settings.hyperparams)
-    for part in evolved.parts.values():
-        bound = part.component._replace(apply=part.function)
-        part.slot.check(part.source, bound, settings.hyperparams)
+    evolved = classes.make_parts(settings.evolve, settings.component, settings.learner)
+    for name, part in evolved.by_slot.items():
+        where, slot = (
+            f"evolve = {evolved.references[name]!r}",
+            learners.slot_of(settings.learner, name),
+        )
+        shapes = check(where, part, slot, settings.hyperparams)
+        check_part(where, part, shapes, settings, environment)
+        if not jax.tree.leaves(shapes):
+            raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
     fixed = {}
     for slot in fixed_slots(settings):
-        name = getattr(settings, slot)
-        function, own = filling.fill(slot, name, settings.learner, run_path)
-        SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
-        fixed[slot] = _bound(function, own)
+        reference = getattr(settings, slot.name)
+        filling = resolve.fill(slot, reference, run_path)
+        if reference not in slot.functions:
+            where = f"{slot.name} = {reference!r}"
+            check_part(where, filling.part, filling.meta_params, settings, environment)
+        fixed[slot.name] = filling.function
     return Experiment(settings, evolved, fixed, environment)
 
 
-def fixed_slots(settings: EvolveSettings) -> list[str]:
+def fixed_slots(settings: EvolveSettings) -> list[Slot]:
     """Return the slots that a setting of an experiment fills."""
-    return [slot for slot in filling.slots_of(settings.learner) if hasattr(settings, slot)]
-
-
-def _bound(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
-    """Return a slot function that uses fixed meta-parameters and ignores the evolved ones."""
-
-    def of_slot(meta_params: MetaParams, *arguments: Any) -> Any:
-        return function(own, *arguments)
-
-    return of_slot
+    slots = learners.find(settings.learner).slots
+    return [slot for slot in slots if hasattr(settings, slot.name)]

@@ -14,10 +14,8 @@ import jax.numpy as jnp
 from annotated_types import Interval
 
 from metaevo.comparison.comparison import Variant, summary
-from metaevo.components import registry
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
-from metaevo.config.code import other_code
+from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import (
     check_evaluation,
@@ -30,6 +28,7 @@ from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.parts.part import LEARNED
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
@@ -148,8 +147,8 @@ class Study:
         By default, the digest of the source code of the problem's class, if it has any.
         """
         kind: Any = type(self._problem)
-        source = registry.class_source(kind)
-        return {} if source is None else {CODE: registry.digest(source)}
+        source = class_source(kind)
+        return {} if source is None else {CODE: digest(source)}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write the files that a run needs in addition to its settings; by default none.

@@ -221,7 +221,7 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     `study:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
 
     Raises:
-        ConfigError: for an unknown learner, component or study.
+        ConfigError: for an unknown learner, part or study.
     """
     if "evolve" in raw or "study" in raw:
         made = registry.find(raw).settings_class(raw)

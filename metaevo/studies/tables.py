@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.components.component import LEARNED
 from metaevo.config.plain import PlainMapping
+from metaevo.parts.part import LEARNED
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.numbers import estimate, score_text
 from metaevo.reports.plots import is_learned

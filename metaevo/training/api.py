@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import filling, learners
 from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import learners
 from metaevo.runs.progress import Progress
 from metaevo.training.result import (
     TrainingResult,
@@ -54,8 +54,8 @@ def train(
         resume: continue from the last checkpoint.
         sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
             fills a slot, such as `value_loss`: the name of a hand-written function, the directory
-            of a run or a saved component, a component's file, `zoo:NAME`, or without a run_dir
-            a function, a pair of function and meta-parameters, as `metaevo.load` returns, or the
+            of a run or a saved part, a part's file, `zoo:NAME`, or without a run_dir a
+            function, a pair of function and meta-parameters, as `metaevo.load` returns, or the
             result of `metaevo.evolve`.
 
     Raises:
@@ -68,7 +68,7 @@ def train(
     raw["run"] = {**sections.get("run", {}), "seed": seed}
     kind = training_class(raw)
     functions = {}
-    for slot in filling.slots_of(name):
+    for slot in (each.name for each in learners.find(name).slots):
         value = raw.get(slot)
         if value is not None and hasattr(value, "part"):  # the result of an evolution
             value = raw[slot] = value.part(slot)

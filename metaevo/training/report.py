@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.files import plain, replacing, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts.channels import NONE
 from metaevo.reports import page as report
 from metaevo.reports import plots, value_maps
 from metaevo.runs.progress import Progress

@@ -9,8 +9,8 @@ import flax.serialization
 import jax
 import numpy as np
 
-from metaevo.components import discovery
 from metaevo.config import ConfigError, files, from_dict, merge
+from metaevo.config.code import admit
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
@@ -138,8 +138,8 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     """
     directory = RunDirectory.open(Path(run_dir))
     content = directory.read_config()
-    discovery.take_settings(directory, content, {}, code)
     raw = content["config"]
+    admit(directory.path, raw, content["resolved"], {}, code)
     settings = from_dict(training_class(raw), raw)
     task, meta_params = make_task(settings, directory.path)
     learner, env_params = task.learner, task.env_params

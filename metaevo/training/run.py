@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.components import channels, filling
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import channels, learners, resolve
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
@@ -84,8 +84,8 @@ def _start(run: Run[TrainSettings], task: Task, meta_params: PlainDict) -> Popul
             "may agree up to rounding only",
             stacklevel=2,
         )
-    for slot in filling.slots_of(settings.learner):
-        filling.keep(run.directory.path, slot, getattr(settings, slot))
+    for slot in learners.find(settings.learner).slots:
+        resolve.keep(run.directory.path, slot, getattr(settings, slot.name))
     channels.keep(run.directory.path, settings.channel)
     run.start(
         {

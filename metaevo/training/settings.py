@@ -10,12 +10,11 @@ import flax.serialization
 import jax
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.components import channels, filling
-from metaevo.components.parts import of_key
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
+from metaevo.parts import channels, learners, resolve
+from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun, RecordConfig
@@ -24,15 +23,15 @@ from metaevo.training.task import (
     LearnerConfig,
     LearnerSettings,
     TaskConfig,
+    check_part,
     learner_sections,
     make_environment,
     make_learner,
 )
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
-from purerl.learners import HAND_WRITTEN
 from purerl.parts.own_task import sampler
-from purerl.types import Hyperparams, PyTree
+from purerl.types import Hyperparams, PyTree, Slot
 
 T = TypeVar("T")
 
@@ -116,10 +115,11 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
         ConfigError: for an unknown learner.
     """
     learner = raw.get("learner", "ppo")
-    sections, slots = learner_sections(learner), filling.slots_of(learner)
-    texts = {slot: filling.describe(slot) for slot in slots}
-    values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts, order=(*order, *slots))
+    sections, slots = learner_sections(learner), learners.find(learner).slots
+    texts = {slot.name: resolve.describe(slot) for slot in slots}
+    values = {"learner": learner}
+    values |= {slot.name: default_function(learner, slot) for slot in slots}
+    return specialised(base, sections, values, texts, order=(*order, *texts))
 
 
 def make_task(
@@ -152,15 +152,17 @@ def make_task(
             "own: evolve in it, but train in a single task"
         )
     functions, meta_params = {}, {}
-    for slot in filling.slots_of(settings.learner):
-        name = getattr(settings, slot)
-        if given is not None and slot in given:
-            name, (function, own) = "(a function)", given[slot]
+    for slot in learners.find(settings.learner).slots:
+        name, reference = slot.name, getattr(settings, slot.name)
+        if given is not None and name in given:
+            reference, (function, own) = "(a function)", given[name]
+            filling = Filling(HandWritten(name, function), own)
         else:
-            function, own = filling.fill(slot, name, settings.learner, run_path)
-        SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
-        meta_params[slot] = own
-        functions[slot] = of_key(slot, function)
+            filling = resolve.fill(slot, reference, run_path)
+        part, meta_params[name] = filling
+        if reference not in slot.functions:
+            check_part(f"{name} = {reference!r}", part, meta_params[name], settings, heard)
+        functions[name] = of_key(name, part.apply)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Task(env_name, learner, env_params), meta_params
 
@@ -171,18 +173,18 @@ def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> N
     checkpoint.save_tree(run.path / POLICIES, content, metadata)
 
 
-def default_function(learner: str, slot: str) -> str:
+def default_function(learner: str, slot: Slot) -> str:
     """Return the name of the hand-written function that fills a slot unless another is named."""
-    return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
+    return DEFAULTS.get((learner, slot.name), next(iter(slot.functions)))
 
 
 def title_of(settings: TrainSettings) -> str:
     """Return the learner's name, with the functions in its slots that are not the default."""
-    given = {slot: getattr(settings, slot) for slot in filling.slots_of(settings.learner)}
+    learner = settings.learner
     named = [
         os.path.basename(os.path.normpath(name))
-        for slot, name in given.items()
-        if name != default_function(settings.learner, slot)
+        for slot in learners.find(learner).slots
+        if (name := getattr(settings, slot.name)) != default_function(learner, slot)
     ]
     return f"{settings.learner} with {', '.join(named)}" if named else settings.learner
 

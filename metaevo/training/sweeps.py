@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from metaevo.components import filling
 from metaevo.config import merge
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import learners
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
@@ -140,7 +140,8 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         """
         everything = super().configs(params)["best.yaml"]
         learner = self.settings.learner
-        chosen = {name: everything.pop(name) for name in filling.slots_of(learner)}
-        named = {n: value for n, value in chosen.items() if value != default_function(learner, n)}
+        slots = learners.find(learner).slots
+        chosen = {slot: everything.pop(slot.name) for slot in slots}
+        named = {s.name: n for s, n in chosen.items() if n != default_function(learner, s)}
         found = {"best.yaml": merge(everything, named)}
         return found | ({"best_evolve.yaml": everything} if named else {})

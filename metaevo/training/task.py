@@ -6,11 +6,10 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from metaevo.components import learners
-from metaevo.components.parts import Evolved
-from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, failure
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.parts import learners
+from metaevo.parts.part import Part, Parts, check_scalars
 from metaevo.training.train_learner import Task
 from purerl import envs
 from purerl.parts.own_task import OwnTask, sampler
@@ -22,6 +21,7 @@ from purerl.types import (
     MetaParams,
     PyTree,
     SettingError,
+    Slot,
 )
 
 
@@ -153,13 +153,49 @@ def rehearse(name: str, env: Environment, params: PyTree) -> None:
         )
 
 
-def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
-    """Return hyperparams with some changes; a part's hyperparams have dotted names."""
-    for name, value in changes.items():
-        first, _, rest = name.partition(".")
-        new = with_changes(getattr(hyperparams, first), {rest: value}) if rest else value
-        hyperparams = hyperparams.replace(**{first: new})
-    return hyperparams
+def check_part(
+    where: str,
+    part: Part,
+    meta_params: MetaParams,
+    settings: LearnerSettings,
+    environment: tuple[str, Any, Any],
+) -> None:
+    """Trace a part as the learner calls it, without compiling.
+
+    A function of scalars is traced alone, any other one in an update of the learner, which has the
+    context that the learner provides.
+
+    Args:
+        where: the setting that names the part.
+        part: in a slot of the learner.
+        meta_params: of the part, or their shapes.
+        settings: of the learner.
+        environment: its name, the environment and its parameters.
+
+    Raises:
+        ConfigError: naming the setting, if it fails or its result has another shape.
+    """
+    slot = learners.slot_of(settings.learner, part.slot)
+    if slot.inputs:
+        check_scalars(where, part, slot, meta_params, settings.hyperparams)
+        return
+    _, env, env_params = environment
+
+    def update(key: jax.Array, meta_params: MetaParams) -> Any:
+        functions = {slot.name: part.apply}
+        learner = learners.find(settings.learner).make(settings.train, env, **functions)
+        hyperparams, params = settings.hyperparams, env_params
+        if (sample := sampler(env)) is not None:
+            params = sample(key, env_params)
+        state = learner.init(key, hyperparams, meta_params, params)
+        return learner.update(state, hyperparams, meta_params, params)
+
+    try:
+        jax.eval_shape(update, jax.random.key(0), meta_params)
+    except Exception as error:
+        make_learner(settings, env, env_params)  # unless the environment is at fault
+        what = f"{where}: {slot.signature} fails in an update of {settings.learner}"
+        raise failure(what, error) from error
 
 
 class Experiment(NamedTuple):
@@ -167,16 +203,21 @@ class Experiment(NamedTuple):
 
     settings: Any
     """of the evolution; of several tasks, with the changes of this one"""
-    evolved: Evolved
+    evolved: Parts
     fixed: dict[str, Callable[..., Any]]
     """functions in the other slots; they ignore their meta-parameters"""
     environment: tuple[str, Any, Any]
     """name, environment and parameters"""
 
+    def slots(self) -> dict[str, Slot]:
+        """Return the slots that are evolved, by their names."""
+        return {
+            name: learners.slot_of(self.settings.learner, name) for name in self.evolved.by_slot
+        }
+
     def references(self) -> dict[str, Callable[..., Any]]:
         """Return the hand-written references of the slots that are evolved."""
-        named = self.evolved.references(self.settings.learner)
-        return {slot: SLOTS[slot].functions([name])[0] for slot, name in named.items()}
+        return {name: slot.functions[slot.compared[0]] for name, slot in self.slots().items()}
 
     def task(self, functions: Mapping[str, Callable[..., Any]], example: PyTree) -> Task:
         """Bind the learner to the environment.

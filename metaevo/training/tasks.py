@@ -4,7 +4,7 @@ A named task is an environment with changes to the settings of a learner. Traced
 drawn anew in every generation, see `sampling.py`. Static settings make it a separate program, and a
 generation runs only the programs of the tasks that it draws.
 
-    problem = TrainOnTasks(distributions, component, FitnessConfig(), drawn=4)
+    problem = TrainOnTasks(distributions, part, FitnessConfig(), drawn=4)
     task = problem.draw_task(key, 0)
     problem.evaluate(key, meta_params, task)    # trains one agent in it from scratch
 """
@@ -18,16 +18,15 @@ import jax
 import jax.numpy as jnp
 from optuna.distributions import IntDistribution
 
-from metaevo.components import Component
-from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.parts.part import Part, Parts
 from metaevo.training import sampling
 from metaevo.training.bounds import Bounds
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
-from metaevo.training.task import Experiment, TaskConfig, make_environment, with_changes
+from metaevo.training.task import Experiment, TaskConfig, make_environment
 from metaevo.training.train_learner import Task, working_set
 from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Entry
@@ -86,7 +85,7 @@ class TrainOnTasks(MetaProblem):
     """
 
     distributions: Sequence[Distribution]
-    component: Component | Evolved
+    part: Part | Parts
     fitness: FitnessConfig
     drawn: int
     """tasks of a generation"""
@@ -110,11 +109,11 @@ class TrainOnTasks(MetaProblem):
     @property
     def programs(self) -> Programs | None:  # type: ignore[override]
         """How the meta-parameters behave, if they are programs."""
-        return getattr(self.component, "programs", None)
+        return self.part.programs()
 
     def init(self, key: jax.Array) -> MetaParams:
-        """Return meta-parameters of the component."""
-        return self.component.init(key)
+        """Return meta-parameters of the parts."""
+        return self.part.init(key)
 
     def draw_task(self, key: jax.Array, index: jax.Array | int) -> Drawn:
         """Return task number `index` of a generation; a distribution recurs after all others."""
@@ -173,7 +172,7 @@ class TrainOnTasks(MetaProblem):
         """
         task, values = one.task, _values(one, drawn)
         changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
-        hyperparams = with_changes(one.hyperparams, changes)
+        hyperparams = one.hyperparams.replace(**changes)
         env_params = with_drawn(task.env_params, values)
         inputs = devices.as_inputs((hyperparams, meta_params, env_params))
         length, scale = updates_of(values), values.get(sampling.REWARD_SCALE, 1.0)
@@ -275,11 +274,9 @@ def check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) ->
     """Raise `ConfigError` if a drawn hyperparameter is unknown or out of its range."""
     for name, entry in sampling.of_prefix(sample, sampling.HYPERPARAMS).items():
         for end in ranges.ends(entry):
-            change = end
-            for part in reversed(name.split(".")):
-                change = {part: change}
+            change = {"hyperparams": {name: end}}
             try:
-                from_dict(type(settings), merge(to_dict(settings), {"hyperparams": change}))
+                from_dict(type(settings), merge(to_dict(settings), change))
             except ConfigError as error:
                 raise ConfigError(f"{where}: {error}") from None
 

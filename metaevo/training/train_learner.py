@@ -1,6 +1,6 @@
 """The meta-problem: train a learner with a learned part; the fitness is how well it learns.
 
-problem = TrainLearner(task, hyperparams, component, FitnessConfig())
+problem = TrainLearner(task, hyperparams, part, FitnessConfig())
 problem.evaluate(key, meta_params, 0)    # trains one agent from scratch
 """
 
@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.components import Component
-from metaevo.components.parts import Evolved
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.parts.part import Part, Parts
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
 from purerl.types import EnvParams, Hyperparams, Learner, PyTree, TrainResult
@@ -46,7 +45,7 @@ class TrainLearner(MetaProblem):
 
     task: Task
     hyperparams: Hyperparams
-    component: Component | Evolved
+    part: Part | Parts
     fitness: FitnessConfig
 
     @property
@@ -58,11 +57,11 @@ class TrainLearner(MetaProblem):
     @property
     def programs(self) -> Programs | None:  # type: ignore[override]
         """How the meta-parameters behave, if they are programs."""
-        return getattr(self.component, "programs", None)
+        return self.part.programs()
 
     def init(self, key: jax.Array) -> MetaParams:
-        """Return meta-parameters of the component."""
-        return self.component.init(key)
+        """Return meta-parameters of the parts."""
+        return self.part.init(key)
 
     def frames(self, task: PyTree) -> int:
         """Return the environment steps of one evaluation."""

@@ -4,13 +4,11 @@ They have the signatures of `purerl.types`, so a baseline follows the same code 
 loss. Losses are elementwise: they map scalars to a scalar, and the learner batches them.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.types import Context, MetaParams
+from purerl.types import Context, MetaParams, Slot
 
 
 def squared(
@@ -169,14 +167,20 @@ def dpo(
     return jnp.where(advantage >= 0.0, drift_up, drift_down) - ratio * advantage
 
 
-HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
-    "value_loss": {
+VALUE_LOSS = Slot(
+    "value_loss",
+    {
         "squared": squared,
         "clipped_squared": clipped_squared,
         "huber": huber,
         "sloped_squared": sloped_squared,
     },
-    "policy_loss": {
+    inputs=("prediction", "target", "old_prediction"),
+    ranges={"sloped_squared": {"loss_slope": {"log_uniform": [3e-3, 1.0]}}},
+)
+POLICY_LOSS = Slot(
+    "policy_loss",
+    {
         "clipped_surrogate": clipped_surrogate,
         "dpo": dpo,
         "clip_higher": clip_higher,
@@ -184,5 +188,5 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
         "spo": spo,
         "apa": apa,
     },
-}
-"""Hand-written losses of each slot by their names in configs; the first is the reference."""
+    inputs=("log_ratio", "advantage"),
+)

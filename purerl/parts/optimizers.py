@@ -16,7 +16,7 @@ from optax import contrib
 from purerl.fast.gradient_steps import clip_by_global_norm, flattened
 from purerl.parts import parameters
 from purerl.parts.training import BaseHyperparams
-from purerl.types import Context, MakeOptimizer, MetaParams
+from purerl.types import Context, MakeOptimizer, MetaParams, Slot
 
 MUON_SIZE = 0.2
 """Root mean square of Muon's steps in learning rates (Liu et al. 2025, section 2.2)."""
@@ -129,18 +129,28 @@ def _annealed_learning_rate(context: Context) -> jax.Array:
     return hyperparams.learning_rate * (1.0 + (hyperparams.final_learning_rate - 1.0) * done)
 
 
-HAND_WRITTEN: dict[str, MakeOptimizer] = {
-    "flat_adam": adam,
-    "adam": adam,
-    "momentum": momentum,
-    "rmsprop": rmsprop,
-    "sgd": sgd,
-    "adamw": adamw,
-    "nadam": nadam,
-    "amsgrad": amsgrad,
-    "radam": radam,
-    "lion": lion,
-    "muon": muon,
-    "schedule_free": schedule_free_adam,
-}
-"""Optimizers by their names in configs; the first is the reference, also by its older name."""
+MAKE_OPTIMIZER = Slot(
+    "make_optimizer",
+    {
+        "adam": adam,
+        "momentum": momentum,
+        "rmsprop": rmsprop,
+        "sgd": sgd,
+        "adamw": adamw,
+        "nadam": nadam,
+        "amsgrad": amsgrad,
+        "radam": radam,
+        "lion": lion,
+        "muon": muon,
+        "schedule_free": schedule_free_adam,
+        "flat_adam": adam,  # its older name
+    },
+    # Adam's steps have the size of its learning rate; these depend on the gradient's, and all of
+    # lion's have the size of Adam's largest.
+    ranges={
+        "lion": {"learning_rate": {"log_uniform": [1e-5, 1e-2]}},
+        "momentum": {"learning_rate": {"log_uniform": [1e-4, 1.0]}},
+        "rmsprop": {"learning_rate": {"log_uniform": [1e-5, 1e-1]}},
+        "sgd": {"learning_rate": {"log_uniform": [1e-3, 10.0]}},
+    },
+)

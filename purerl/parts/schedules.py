@@ -3,9 +3,10 @@
 Optimizers anneal their learning rate themselves (`final_learning_rate`), whatever the schedule.
 """
 
+import jax
 import jax.numpy as jnp
 
-from purerl.types import Context, Hyperparams, MetaParams, Schedule
+from purerl.types import Context, Hyperparams, MetaParams, Schedule, Slot
 
 
 def constant(meta_params: MetaParams, context: Context) -> Hyperparams:
@@ -35,7 +36,23 @@ def cosine(meta_params: MetaParams, context: Context) -> Hyperparams:
     )
 
 
-HAND_WRITTEN: dict[str, dict[str, Schedule]] = {
-    "schedule": {"constant": constant, "linear": linear, "cosine": cosine}
-}
-"""The schedules by the names that configs use; first the reference."""
+def scheduled(schedule: Schedule, meta_params: MetaParams, context: Context) -> Hyperparams:
+    """Return the hyperparams of an update.
+
+    Raises:
+        TypeError: when traced, if they are other numbers than those of the context.
+    """
+    hyperparams = schedule(meta_params, context)
+    found = jax.tree.map(jnp.shape, hyperparams)
+    if found != jax.tree.map(jnp.shape, context.hyperparams):
+        raise TypeError(f"a schedule must return the hyperparams that it is given, not {found}")
+    return hyperparams
+
+
+SCHEDULE = Slot(
+    "schedule",
+    {"constant": constant, "linear": linear, "cosine": cosine},
+    # A clip that falls to zero is half as wide on the average.
+    ranges={"linear": {"clip_epsilon": {"log_uniform": [0.1, 1.0]}}},
+    returns_numbers=True,
+)

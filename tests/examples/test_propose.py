@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from examples import propose
-from metaevo.components.expressions import parse
+from metaevo.parts.expressions import parse
 from tests.metaevo.discovery.test_proposals import TASKS, drawn
 
 __all__ = ["drawn"]

@@ -23,7 +23,7 @@ from metaevo.studies.settings import experiment_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs
-from purerl.learners import HAND_WRITTEN
+from purerl.learners import LEARNERS
 
 MEMORY = 8 * 2**30
 """Of whatever machine this is."""
@@ -110,7 +110,7 @@ WORDS = [
     "none", "index", "local", "sqlite:///x", "tanh", "relu", "grid", "hyperband", "cma_es",
     "ppo", "dqn", "q_learning", "value_loss", "drift", "Open_ES", "CMA_ES", "PSO",
     "DiffusionEvolution", *envs.registry.names()[:12],
-    *(name for slot in HAND_WRITTEN.values() for name in slot),
+    *(name for each in LEARNERS.values() for slot in each.slots for name in slot.functions),
 ]  # fmt: skip
 EDGES = [
     0, -1, 1, 2, 3, 4, 5, 7, 8, 16, 100, 1000, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**63,

@@ -15,15 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metaevo.components import discovery, value_loss
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.config.files import read_json
+from metaevo.parts import resolve
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from tests.faults.fuzzing import values
 
-CONFIG = value_loss.Config(hidden_sizes=(4,))
 META_PARAMS = [{"bias": np.zeros(4, np.float32), "weights": np.ones((1, 4), np.float32)}]
 JSON = values.map(lambda value: json.loads(json.dumps(value, default=str)))
 
@@ -36,7 +35,7 @@ def one_line(error):
 def loaded(path):
     """What `metaevo.load` finds, None if it refuses."""
     try:
-        return discovery.load(path)[1]
+        return resolve.load(path)[1]
     except ConfigError as error:
         return one_line(error) and None
 
@@ -44,10 +43,14 @@ def loaded(path):
 # A forger computes digests, too.
 
 
+def described(name, settings=None):
+    return {"part": name, "settings": settings or {"hidden_sizes": [4]}}
+
+
 def forge(folder, change=None, members=None, state=None):
     """A tree with other metadata, or another archive, and right digests."""
     shutil.rmtree(folder, ignore_errors=True)
-    save_tree(folder, META_PARAMS, {"component": "value_loss", "config": {"hidden_sizes": [4]}})
+    save_tree(folder, META_PARAMS, {"parts": {"value_loss": described("value_loss")}})
     if members is not None:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -134,7 +137,11 @@ def test_deeply_nested_metadata_is_refused(where, levels, tmp_path):
     content = json.loads(path.read_bytes())
     deep = "[" * levels + "]" * levels
     content["metadata" if where == "config" else where] = "HERE"
-    text = f'{{"component": "value_loss", "config": {deep}}}' if where == "config" else deep
+    text = (
+        f'{{"parts": {{"value_loss": {{"part": "value_loss", "settings": {deep}}}}}}}'
+        if where == "config"
+        else deep
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "_digest", lambda _: content["sha256_of_metadata"])
         path.write_text(json.dumps(content).replace('"HERE"', text))
@@ -151,11 +158,11 @@ def test_forged_metadata_is_refused_or_fits(change, tmp_path_factory):
     assert found is None or isinstance(found, list)
 
 
-@pytest.mark.parametrize("name", ["../../value_loss", "os", "", "component", "registry", 0])
-def test_a_component_of_another_name_is_not_imported(name, tmp_path):
-    forge(tmp_path / "meta_params", {"metadata": {"component": name, "config": {}}})
+@pytest.mark.parametrize("name", ["../../value_loss", "os", "", "part", "registry", 0])
+def test_a_part_of_another_name_is_not_imported(name, tmp_path):
+    forge(tmp_path / "meta_params", {"metadata": {"parts": {"value_loss": described(name)}}})
     with pytest.raises(ConfigError, match=re.escape(repr(name))):
-        discovery.load(tmp_path)
+        resolve.load(tmp_path)
 
 
 # --- Run directories as the comparison finds them ------------------------------------------------

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metaevo.components.component import LEARNED
 from metaevo.config import from_dict
+from metaevo.parts.part import LEARNED
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.registry import find

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.components import value_loss
 from metaevo.evolution import devices
 from metaevo.evolution.evosax import Evosax
 from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.parts import ValueLossNetwork
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.train_learner import Task, TrainLearner
 from purerl import envs, ppo
@@ -198,7 +198,7 @@ def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
 
 def ppo_problem(config=TINY, **hyperparams):
     """Training tiny PPO with a value-loss network of four units."""
-    component = value_loss.make(value_loss.Config(hidden_sizes=(4,)))
+    part = ValueLossNetwork(hidden_sizes=(4,))
     hyperparams = ppo.Hyperparams(**{"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams)
-    task = ppo_task(config, component.apply)
-    return TrainLearner(task, hyperparams, component, FitnessConfig(reward_per_step=1.0))
+    task = ppo_task(config, part.apply)
+    return TrainLearner(task, hyperparams, part, FitnessConfig(reward_per_step=1.0))

@@ -10,8 +10,8 @@ from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import LEARNER, Benchmark, benchmark, read_references
-from metaevo.components import discovery
 from metaevo.config import ConfigError, files
+from metaevo.config.code import use
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
 from metaevo.statistics import Estimate
@@ -107,7 +107,7 @@ def generality(
     Args:
         rule: the name of a hand-written function or of a learner, `FILE.py:NAME` of a learner,
             `zoo:NAME`, a file of published weights, or the directory of a run or of a saved
-            component.
+            part.
         tasks: names of tasks; by default all.
         learning_rates: four values to tune over; defaults to the benchmark's values.
         other_keys: tune and score agents of other random keys, and score 32 of each task: a second
@@ -118,7 +118,7 @@ def generality(
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid, or if
             the rule was evolved on all tasks.
     """
-    discovery.use(code)
+    use(code)
     names = None if tasks is None else listed(tasks)
     job = prepare(
         str(rule),

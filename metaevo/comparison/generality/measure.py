@@ -19,7 +19,6 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
-from metaevo.training.task import with_changes
 from metaevo.tuning.objective import Progress
 from purerl.types import Hyperparams
 
@@ -46,7 +45,7 @@ class Bench:
         raw = {**benchmark.settings(task, rule.learner), **rule.settings}
         try:
             settings: Any = from_dict(training_class(raw), raw)
-            bound, meta_params = make_task(settings, given=rule.given)
+            bound, meta_params = make_task(settings)
         except ConfigError as error:
             raise ConfigError(f"task {task}: {error}") from None
         self.hyperparams: Hyperparams = settings.hyperparams
@@ -81,7 +80,7 @@ class Bench:
         return np.asarray(self.population.train(keys, [self.hyperparams.random_play()]).scores)[0]
 
     def _train(self, keys: Any, rates: Sequence[float], progress: Progress | None) -> np.ndarray:
-        settings = [with_changes(self.hyperparams, {"learning_rate": rate}) for rate in rates]
+        settings = [self.hyperparams.replace(learning_rate=rate) for rate in rates]
         return np.asarray(self.population.train(keys, settings, progress=progress).scores)
 
 

@@ -1,21 +1,23 @@
-"""Rules to benchmark, by name: hand-written functions, zoo entries and evolved components."""
+"""Rules to benchmark, by name: hand-written functions, zoo entries and evolved parts."""
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, learners, published, registry, seen, zoo
-from metaevo.components.parts import Part
-from metaevo.components.published import Published
-from metaevo.config import ConfigError, files, show, to_dict
+from metaevo.config import ConfigError, code, files, show, to_dict
+from metaevo.config.code import is_name, load
 from metaevo.config.hints import of_path, of_value
 from metaevo.config.plain import PlainDict
+from metaevo.config.references import short_name
+from metaevo.parts import learners, published, resolve, seen, zoo
+from metaevo.parts.part import HandWritten, Part
+from metaevo.parts.published import Published
 from purerl.custom import is_custom
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import LEARNERS, LearnerEntry
+from purerl.types import Slot
 
 WHOLE = "learner"
 """The slot of a rule that is a whole learner."""
@@ -36,13 +38,11 @@ class Rule(NamedTuple):
     """name of the learner that trains"""
     weights: Published | None = None
     """where it comes from, if its authors have published it"""
-    given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None
-    """of a component's file: its function and meta-parameters by its slot"""
 
     @property
     def settings(self) -> PlainDict:
         """Settings of a training that name the rule."""
-        return {} if self.slot == WHOLE or self.given else {self.slot: self.text}
+        return {} if self.slot == WHOLE else {self.slot: self.text}
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Rule(NamedTuple):
         if self.weights is not None:
             return self.weights.name
         if self.slot == WHOLE:
-            return learners.short_name(self.text)
+            return short_name(self.text)
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 
@@ -59,68 +59,58 @@ def rule_of(text: str) -> Rule:
 
     Args:
         text: a hand-written function for a slot, `zoo:NAME`, a run's directory, a file of
-            published weights, a learner, or a component's file, which is executed and has the
+            published weights, a learner, or a part's file, which is executed and has the
             meta-parameters that its `init` draws.
 
     Raises:
         ConfigError: if there is no such rule, or no learner has its slot.
     """
     slots = _slots()
-    weights = given = None
-    for slot, learner in slots.items():
-        if text in HAND_WRITTEN[slot]:
-            return Rule(text, slot, digest_of_text(f"{slot} {text}"), (), learner)
-    if text in LEARNERS or is_custom(text):
+    for name, (learner, slot) in slots.items():
+        if text in slot.functions:
+            return Rule(text, name, digest_of_text(f"{name} {text}"), (), learner)
+    if text in LEARNERS or (is_custom(text) and isinstance(load("rule", text), LearnerEntry)):
         return Rule(text, WHOLE, _key_of_learner(text), (), text)
-    if zoo.is_name(text):
-        card = zoo.find(text).card
-        slot, key = card["slot"], digest_of_text(card["digest"])
-    elif published.is_file_name(text):
-        weights = published.find(text)
-        slot, key = published.SLOT, key_of_weights(weights)
-    elif os.path.isdir(text) or text.endswith(".py"):
-        evolved, meta_params = discovery.load_all(text)
-        if evolved.is_dict:
-            names = ", ".join(evolved.parts)
-            raise ConfigError(f"{text} holds several parts ({names}); the benchmark takes one")
-        (part,) = evolved.parts.values()
-        slot, key = part.slot.name, _key_of_part(part, digest(meta_params))
-        if text.endswith(".py"):
-            given = {slot: (part.function, meta_params)}
-    elif os.sep in text:
-        raise ConfigError(f"{text}: there is no such run directory{of_path(text)}")
-    else:
-        known = [name for slot in slots for name in HAND_WRITTEN[slot]]
-        entries = map(zoo.find, zoo.names())
-        known += [entry.name for entry in entries if entry.card["slot"] in slots]
-        known += LEARNERS
-        hint = of_value(text, known) or (
-            "; it must be the directory of a run that evolved one, a file of published weights, a "
-            f"component's file (FILE.py), a learner (FILE.py:NAME), or one of {', '.join(known)}"
-        )
-        raise ConfigError(f"{show(text)} is no rule{hint}")
-    if slot not in slots:
-        raise ConfigError(f"{text}: fills {slot}; the benchmark has: {', '.join(slots)}")
-    learner = slots[slot]
-    if given is not None:
-        return Rule(text, slot, key, (), learner, given=given)
-    filling.fill(slot, text, learner)
-    environments = seen.environments(seen.by_rule(text))
-    return Rule(text, slot, key, environments, learner, weights)
+    weights = published.find(text) if published.is_file_name(text) else None
+    if not (weights or zoo.is_name(text) or is_name(text) or os.path.isdir(text)):
+        raise ConfigError(_unknown(text))
+    part, meta_params = resolve.part_of(text)
+    if part.slot not in slots:
+        raise ConfigError(f"{text}: fills {part.slot}; the benchmark has: {', '.join(slots)}")
+    learner, slot = slots[part.slot]
+    resolve.fill(slot, text)
+    key = key_of_weights(weights) if weights else _key_of_part(text, part, digest(meta_params))
+    return Rule(text, slot.name, key, seen.environments(seen.by_rule(text)), learner, weights)
 
 
-def _slots() -> dict[str, str]:
+def _unknown(text: str) -> str:
+    if os.sep in text:
+        return f"{text}: there is no such run directory{of_path(text)}"
+    slots = _slots()
+    known = [name for _, slot in slots.values() for name in slot.functions]
+    entries = map(zoo.find, zoo.names())
+    known += [entry.name for entry in entries if entry.card["slot"] in slots]
+    known += LEARNERS
+    hint = of_value(text, known) or (
+        "; it must be the directory of a run that evolved one, a file of published weights, a "
+        f"part's file (FILE.py), a learner (FILE.py:NAME), or one of {', '.join(known)}"
+    )
+    return f"{show(text)} is no rule{hint}"
+
+
+def _slots() -> dict[str, tuple[str, Slot]]:
     """Return the learner that trains with a rule, by slot: PPO if it has the slot."""
-    slots = dict.fromkeys(filling.slots_of(LEARNER), LEARNER)
-    for learner in LEARNERS:
-        slots = dict.fromkeys(filling.slots_of(learner), learner) | slots
-    return slots
+    order = [LEARNER, *(name for name in LEARNERS if name != LEARNER)]
+    found: dict[str, tuple[str, Slot]] = {}
+    for learner in order:
+        for slot in LEARNERS[learner].slots:
+            found.setdefault(slot.name, (learner, slot))
+    return found
 
 
 def key_of_weights(rule: Published) -> str:
     """Return the key of a published rule, for which its file is not needed."""
-    (part,) = published.part(rule).parts.values()
-    return _key_of_part(part, rule.sha256)
+    return digest_of_text(str([to_dict(rule.part()), rule.sha256]))
 
 
 def _key_of_learner(text: str) -> str:
@@ -128,11 +118,12 @@ def _key_of_learner(text: str) -> str:
     entry, source = learners.find(text), b""
     if text not in LEARNERS:
         source = files.read(Path(inspect.getfile(inspect.unwrap(entry.make))))
-    return digest_of_text(str([WHOLE, learners.short_name(text), registry.digest(source)]))
+    return digest_of_text(str([WHOLE, short_name(text), code.digest(source)]))
 
 
-def _key_of_part(part: Part, weights: str) -> str:
-    source = registry.source_of(part.module) or b""
-    name = registry.short_name(part.source) if part.source.endswith(".py") else part.source
-    about = [name, to_dict(part.config), weights, registry.digest(source)]
-    return digest_of_text(str(about))
+def _key_of_part(text: str, part: Part, weights: str) -> str:
+    """Return the key of a part: of its class, settings, numbers and, if it has one, its file."""
+    source = code.digest_of(text) if is_name(text) else None
+    if isinstance(part, HandWritten):
+        return digest_of_text(f"{part.slot} {text}")
+    return digest_of_text(str([type(part).__name__, to_dict(part), weights, source]))

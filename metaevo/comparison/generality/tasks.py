@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt, Len
 
-from metaevo.components import learners
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
 from metaevo.config.checks import Index, Number, Text
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
+from metaevo.parts import learners
 
 FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"

@@ -16,14 +16,15 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.protocol import task_of
-from metaevo.components import behaviour, program
-from metaevo.components.program_text import text
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge, presets, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.proposals.archive import Archive, Record, Verdict
 from metaevo.discovery.proposals.reading import Label, Proposal, read
 from metaevo.discovery.proposals.trials import Trials
 from metaevo.evolution.seeding import Purpose
+from metaevo.parts import behaviour
+from metaevo.parts.program_text import text
+from metaevo.parts.rule import LANGUAGES
 from metaevo.studies.settings import EvolveSettings, experiment_class
 
 Stage = Callable[[str], object]
@@ -119,7 +120,7 @@ class Judge:
             state = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
         self._trials = Trials(settings, Path(state), batch)
-        fingerprint = functools.partial(program.fingerprint, self._config, points=POINTS)
+        fingerprint = functools.partial(self._config.fingerprint, points=POINTS)
         self._fingerprint = jax.jit(fingerprint)
         evolution = settings.evolution
         self._seeds, self._more = evolution.seeds_per_candidate, evolution.validation_seeds
@@ -298,8 +299,8 @@ def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDic
     component = given.pop("component", None) if is_program else None
     component = component if isinstance(component, dict) else {}
     slot = slot or component.get("slot")
-    if slot not in program.SLOT:
-        raise ConfigError(f"slot = {show(slot)}: must be one of {', '.join(program.SLOT)}")
+    if slot not in LANGUAGES:
+        raise ConfigError(f"slot = {show(slot)}: must be one of {', '.join(LANGUAGES)}")
     if (own := component.get("slot", slot)) != slot:
         raise ConfigError(f"slot = {slot!r}: the settings have component.slot = {show(own)}")
     given = merge(DEFAULTS, given)

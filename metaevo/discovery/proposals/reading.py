@@ -12,11 +12,11 @@ from typing import Any, NotRequired
 import numpy as np
 from typing_extensions import TypedDict
 
-from metaevo.components import program
 from metaevo.config import ConfigError, show
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.files import parse_line
 from metaevo.config.plain import PlainMapping
+from metaevo.parts.program import Program
 
 MAX_LINE = 2**16
 """most bytes of a line"""
@@ -45,11 +45,11 @@ class Proposal:
     reason: str | None = None
 
 
-def read(config: program.Config, given: str | bytes | PlainMapping) -> Proposal:
+def read(language: Program, given: str | bytes | PlainMapping) -> Proposal:
     """Return a proposal from an expression, a line of JSON (bytes) or its content.
 
     Args:
-        config: the language.
+        language: the part.
         given: other keys than those of a proposal are ignored.
     """
     labels: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def read(config: program.Config, given: str | bytes | PlainMapping) -> Proposal:
         labels = {key: _label(data.get(key)) for key in ("expression", "name", "parent")}
         line = check(_Line, data, "proposal")
         numbers = line.get("constants") or {}
-        codes, constants = config.read(line["expression"], numbers)
+        codes, constants = language.read(line["expression"], numbers)
     except ValueError as error:
         return Proposal(**labels, reason=str(error))
     programs = {"codes": codes[np.newaxis], "constants": constants[np.newaxis]}

@@ -18,13 +18,13 @@ from metaevo.comparison.comparison import Comparison, digest_of_text, untuned
 from metaevo.comparison.evaluation import train_variants
 from metaevo.comparison.protocol import comparison_of
 from metaevo.comparison.unseen import aggregate, on_scale, scale_of, scores_of_ends
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.checks import Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.proposals.archive import Verdict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts.part import LEARNED
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
@@ -60,7 +60,7 @@ class Trials:
         study = LearnerStudy(plain)
         self.tasks = study.seen or {"task": _only_task(study)}
         self._folder, self._seed = folder, settings.run.seed
-        self._functions = study.evolved.functions()
+        self._parts = study.evolved
         self._example = jax.eval_shape(study.evolved.init, jax.random.key(0))
         rows = batch * settings.evolution.seeds_per_candidate
         count = len(devices.select(None, local=True))
@@ -73,7 +73,7 @@ class Trials:
         own = task.settings
         small = replace(own, evolution=replace(own.evolution, chunk_size=chunk_size))
         experiment = task._replace(settings=small)
-        return entries.make_population(experiment, self._functions, self._example)
+        return entries.make_population(experiment, self._parts, self._example)
 
     @functools.cached_property
     def _comparisons(self) -> list[Comparison]:

@@ -36,7 +36,7 @@ from metaevo.studies.study import CAPTION, TRAINING, subtitle
 from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
-from metaevo.training.task import learner_sections, with_changes
+from metaevo.training.task import learner_sections
 from metaevo.training.tasks import with_drawn
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.learners import num_frames
@@ -103,7 +103,7 @@ class CheapTalk(MetaProblem):
         if self.sample:
             values = sampling.draw_all(self.sample, jax.random.fold_in(key, TASK))
             changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
-            hyperparams = with_changes(hyperparams, changes)
+            hyperparams = hyperparams.replace(**changes)
             params = own.env_params.replace(env=with_drawn(own.env_params.env, values))
             own = own._replace(env_params=params)
         result = train(own, key, hyperparams, None)

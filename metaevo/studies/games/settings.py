@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Gt, Interval, MinLen
 
-from metaevo.components.channels import ChannelConfig
 from metaevo.config.plain import PlainDict
+from metaevo.parts.channels import ChannelConfig
 from metaevo.studies.study import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig

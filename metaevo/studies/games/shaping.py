@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.components import players
-from metaevo.components.players import Opponent, Weights
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import players
+from metaevo.parts.players import Opponent, Weights
 from metaevo.reports import game_plots
 from metaevo.reports.game_plots import Line, Reach
 from metaevo.runs.run_directory import RunDirectory

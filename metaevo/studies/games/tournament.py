@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.comparison.comparison import Variant
-from metaevo.components import players
-from metaevo.components.component import LEARNED
-from metaevo.components.players import Opponent, Weights
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts import players
+from metaevo.parts.part import LEARNED
+from metaevo.parts.players import Opponent, Weights
 from metaevo.studies.games.comparison import GameResult, ScoresFormat, interquartile_mean
 from metaevo.studies.games.settings import ShapingSettings
 from purerl import opponents

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.components import learners
-from metaevo.components.channels import talking
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
+from metaevo.parts import learners
+from metaevo.parts.channels import talking
+from metaevo.parts.part import LEARNED
 from metaevo.studies.games.settings import CheapTalkSettings, VictimConfig
 from metaevo.training import sampling
 from metaevo.training.checks import check_training

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.components.component import LEARNED
 from metaevo.config.files import write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.parts.part import LEARNED
 from tests.metaevo.fake_contenders import NAMES, Fake, comparison
 
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -18,8 +19,9 @@ from metaevo.comparison.generality.measure import key_of, rates_of
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import Rule, key_of_weights, rule_of
 from metaevo.comparison.generality.tasks import benchmark, read_references
-from metaevo.components import discovery, parts, published, value_loss
 from metaevo.config import to_dict
+from metaevo.parts import ValueLossNetwork, published, saved
+from metaevo.parts.part import Parts
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import Context
@@ -274,45 +276,46 @@ def test_a_whole_learner_is_a_rule(tmp_path):
     assert len(keys) == 2  # of the code, wherever it is
 
 
-COMPONENT = """
+PART = """
 from dataclasses import dataclass
 import jax.numpy as jnp
-from metaevo.components.component import Component
-SLOT = "policy_loss"
+from metaevo import Part
 @dataclass(frozen=True)
-class Config:
+class Clip(Part):
+    slot = "policy_loss"
     clip: float = 0.2
-def make(config):
-    def apply(meta_params, context, log_ratio, advantage):
-        ratio, near = jnp.exp(log_ratio), jnp.clip(jnp.exp(log_ratio), 1 - config.clip, 1.2)
+    def init(self, key):
+        return jnp.float32(1.0)
+    def apply(self, meta_params, context, log_ratio, advantage):
+        ratio, near = jnp.exp(log_ratio), jnp.clip(jnp.exp(log_ratio), 1 - self.clip, 1.2)
         return -meta_params * jnp.minimum(ratio * advantage, near * advantage)
-    return Component(lambda key: jnp.float32(1.0), apply)
 """
 
 
-def test_a_component_in_a_file_is_a_rule(tmp_path):
+def test_a_part_in_a_file_is_a_rule(tmp_path):
     keys = []
     for folder, text in (
-        ("a", COMPONENT),
-        ("b", COMPONENT),
-        ("c", COMPONENT.replace("1.2", "1.3")),
+        ("a", PART),
+        ("b", PART),
+        ("c", PART.replace("1.2", "1.3")),
     ):
         path = tmp_path / folder / "my_clip.py"
         path.parent.mkdir()
         path.write_text(text, encoding="utf-8")
         found = rule_of(str(path))
         keys.append(found.key)
-        assert (found.slot, found.seen, found.settings) == ("policy_loss", (), {})
+        settings = {"policy_loss": str(path)}
+        assert (found.slot, found.seen, found.settings) == ("policy_loss", (), settings)
     assert keys[0] == keys[1] != keys[2]  # of the code, wherever it is
     bench = measure.Bench(TINY, "cartpole", found)
-    _, meta_params = found.given["policy_loss"]
+    meta_params = jnp.float32(1.0)
     context = Context(bench.hyperparams)
     loss = bench.population.task.learner.policy_loss(
         {"policy_loss": meta_params}, context, 0.5, 1.0
     )
     assert loss == pytest.approx(-1.3)
     other = tmp_path / "other.py"
-    other.write_text(COMPONENT.replace("policy_loss", "channel"), encoding="utf-8")
+    other.write_text(PART.replace("policy_loss", "channel"), encoding="utf-8")
     with pytest.raises(metaevo.ConfigError, match="channel"):
         rule_of(str(other))
 
@@ -381,22 +384,16 @@ def test_one_task_needs_no_list():
 
 
 def test_a_run_is_a_rule(tmp_path):
-    component = value_loss.make(value_loss.Config())
+    part = ValueLossNetwork()
+    evolved = Parts.single(part, "value_loss")
     settings = settings_of({"evolve": "value_loss"})
     keys = []
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")
-        evolved = parts.make("value_loss", value_loss.Config())
-        discovery.save(run, evolved, component.init(jax.random.key(seed)), 1, "ppo")
+        saved.save(run, evolved, part.init(jax.random.key(seed)), 1)
         assert rule_of(str(run.path)).seen == ()
-        discovery.save(
-            run,
-            evolved,
-            component.init(jax.random.key(seed)),
-            1,
-            "ppo",
-            {"task": {"env": "Catch-bsuite"}},
-        )
+        tasks = {"task": {"env": "Catch-bsuite"}}
+        saved.save(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
         assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
         run.write_config(to_dict(settings) | {"tasks": {"GridWorld": {}, "Catch-bsuite": {}}}, {})
         found = rule_of(str(run.path))

@@ -7,9 +7,9 @@ import pytest
 import metaevo
 from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
-from metaevo.components import learners, players
 from metaevo.config import ConfigError, code
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.parts import learners, players
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import registry
 from metaevo.training.task import TaskConfig, make_environment
@@ -60,7 +60,7 @@ def test_names_that_cannot_be_loaded(kind, tmp_path):
         {"opponent": {"names": ["lola", "a.py:B"]}},
         {"space": {"task.env": {"choice": ["CartPole-v1", "a.py:B"]}}},
         {"value_loss": "a.py", "make_optimizer": "zoo:ppo"},
-        {"evolve": ["drift", "a.b"]},
+        {"evolve": ["drift", "a.b:C"]},
         {"strategy": {"algorithm": "a.b:C"}},
     ],
 )
@@ -68,8 +68,8 @@ def test_code_is_found_wherever_settings_name_it(settings):
     (name,) = code.names_in(settings)
     path = Path("run")
     with pytest.raises(ConfigError, match=f"^run: .* add --code {name} "):
-        code.require_named(path, settings, {}, {"task": {"env": "CartPole-v1"}})
-    code.require_named(path, settings, {}, [{"other": name}])
+        code.admit(path, settings, {}, {"task": {"env": "CartPole-v1"}})
+    code.admit(path, settings, {}, {"other": name})
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import pytest
 
 from metaevo.commands.distill import main
 from metaevo.commands.train import main as train
-from metaevo.components import find, registry
-from metaevo.components.discovery import load
-from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, dump_yaml, parse_yaml
 from metaevo.discovery import distill
+from metaevo.parts import LearnedOptimizer
+from metaevo.parts.classes import part_class
+from metaevo.parts.part import Parts
+from metaevo.parts.resolve import load
 from tests.metaevo.evolving import evolve, settings_of
 
 TINY = """
@@ -57,20 +58,15 @@ def test_other_directories_are_refused(tmp_path, capsys):
         refused(capsys, *argv)
 
 
-def part_of(name, **settings):
-    module = find(name)
-    config = module.Config(**settings)
-    return Part(name, module, registry.slot_of(module, config), config, module.make(config))
-
-
 def test_parts_that_can_be_distilled(tmp_path):
     def chosen(slot, *parts):
-        return distill._part(tmp_path, Evolved({each.name: each for each in parts}, True), slot)
+        return distill._part(tmp_path, Parts({each.slot: each for each in parts}), slot)
 
-    both = [part_of(name) for name in ("value_loss", "drift", "lpg")]
-    assert chosen("policy_loss", *both).name == "drift"
-    assert chosen(None, part_of("optimizer"))
-    other = part_of("optimizer", memory_size=2), *map(part_of, ("open", "lpg", "schedule"))
+    both = [part_class(name)() for name in ("value_loss", "drift", "lpg")]
+    assert chosen("policy_loss", *both) is both[1]
+    assert chosen(None, LearnedOptimizer())
+    others = (part_class(name)() for name in ("open", "lpg", "schedule"))
+    other = LearnedOptimizer(memory_size=2), *others
     for slot, parts in [(None, both), ("schedule", both), *((None, [each]) for each in other)]:
         with pytest.raises(ConfigError):
             chosen(slot, *parts)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.components import program
 from metaevo.discovery.proposals import judge as judge_module
 from metaevo.discovery.proposals.archive import Archive
 from metaevo.discovery.proposals.judge import SURVIVORS
 from metaevo.discovery.proposals.reading import MAX_LINE, batches, read
+from metaevo.parts import program
 
-CONFIG = program.Config("value_loss", "slope", ("error",), ("add", "multiply", "tanh", "clip"), 12)
+CONFIG = program.Program("value_loss", "slope", ("error",), ("add", "multiply", "tanh", "clip"), 12)
 TASKS = {
     "learner": "q_learning",
     "task": {"env": "GridWorld", "env_params": {"size": 4}},

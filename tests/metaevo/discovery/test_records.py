@@ -35,8 +35,8 @@ def study():
 def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
-    (part,) = study.evolved.parts.values()
-    meta_params = part.component.init(jax.random.key(0))
+    (part,) = study.evolved.by_slot.values()
+    meta_params = part.init(jax.random.key(0))
     found = record(study.experiment, meta_params, part, TARGETS["policy_loss"], lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
@@ -50,10 +50,10 @@ def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
 
 
 def test_recording_does_not_change_the_loss(study):
-    (part,) = study.evolved.parts.values()
-    meta_params = part.component.init(jax.random.key(0))
+    (part,) = study.evolved.by_slot.values()
+    meta_params = part.init(jax.random.key(0))
     seen = []
-    listened = targets.listened_loss(part.component, seen).apply
+    listened = targets.listened_loss(part, seen).apply
     scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 
     def slope(function):
@@ -62,7 +62,7 @@ def test_recording_does_not_change_the_loss(study):
 
         return jax.jit(jax.vmap(jax.vmap(at)))(scalars)
 
-    np.testing.assert_allclose(slope(listened), slope(part.function), rtol=1e-5)
+    np.testing.assert_allclose(slope(listened), slope(part.apply), rtol=1e-5)
     np.testing.assert_array_equal(np.concatenate(seen).reshape(scalars.shape), scalars)
 
 
@@ -73,8 +73,8 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
     study = study_of(raw)
-    (part,) = study.evolved.parts.values()
-    meta_params = part.component.init(jax.random.key(0))
+    (part,) = study.evolved.by_slot.values()
+    meta_params = part.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
     target = TARGETS["make_optimizer"]

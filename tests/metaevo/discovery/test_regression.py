@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from metaevo.components.expressions import parse
-from metaevo.components.formula import Config
 from metaevo.config import ConfigError
 from metaevo.discovery import regression
 from metaevo.discovery.records import Records
-from metaevo.discovery.regression import Formula, front, mattering, search, thinned
+from metaevo.discovery.regression import front, mattering, search, thinned
 from metaevo.discovery.targets import TARGETS
+from metaevo.parts.expressions import parse
+from metaevo.parts.formula import Formula
 from purerl.types import Context
 
 VALUE_LOSS, POLICY_LOSS = TARGETS["value_loss"], TARGETS["policy_loss"]
@@ -73,7 +73,7 @@ def test_trees_and_their_texts_evaluate_the_same(seed):
 
 
 def formula(length, error):
-    return Formula(Config(expression="error", constants={}), length, error)
+    return Formula(Formula(expression="error", constants={}), length, error)
 
 
 def test_the_front_has_only_improvements():
@@ -121,12 +121,12 @@ def test_a_formula_is_found(records):
     pytest.importorskip("pyoperon")
     inputs = {"error": records.inputs(VALUE_LOSS)["error"]}
     found = search("value_loss", VALUE_LOSS, records, inputs, seed=0, evaluations=9000)
-    assert found[0].config.expression == "c0"
+    assert found[0].part.expression == "c0"
     np.testing.assert_allclose(found[0].error, 1.0, rtol=1e-3)
     best = found[-1]
     assert best.error < 1e-4
     error = np.float32([-3.0, 0.0, 0.2, 3.0])
-    value = best.config.parsed.evaluate({"error": error, **best.config.constants})
+    value = best.part.parsed.evaluate({"error": error, **best.part.constants})
     np.testing.assert_allclose(value, np.tanh(2 * error) + 0.3, atol=0.03)
 
 
@@ -140,7 +140,7 @@ def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
     inputs = records.inputs(POLICY_LOSS)
     inputs = {name: inputs[name] for name in ("log_ratio", "ratio", "advantage")}
     found = search("policy_loss", POLICY_LOSS, records, inputs, seed=0, evaluations=3000)
-    text = found[-1].config.parsed.text(found[-1].config.constants)
+    text = found[-1].part.parsed.text(found[-1].part.constants)
     assert text == "0.5 * log_ratio - ratio * advantage"
     assert found[-1].error < 1e-6
 

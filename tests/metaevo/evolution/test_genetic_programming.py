@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import interpreter
-from metaevo.components.program_text import text
 from metaevo.config import ConfigError, files
 from metaevo.evolution import genetic as gp
 from metaevo.evolution import growth, postfix
@@ -16,6 +14,8 @@ from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem, Programs
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.parts import interpreter
+from metaevo.parts.program_text import text
 from metaevo.reports import plots
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import strategy_results

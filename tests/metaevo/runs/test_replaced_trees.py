@@ -5,19 +5,20 @@ import sys
 import numpy as np
 import pytest
 
-from metaevo.components import discovery, parts, value_loss
+from metaevo.parts import ValueLossNetwork, saved
+from metaevo.parts.part import Parts
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 
 
-def test_a_component_is_replaced_atomically(tmp_path):
+def test_a_part_is_replaced_atomically(tmp_path):
     """Read before every change of the file system: the old one, then the new one."""
     run, found, watched = RunDirectory(tmp_path), [], [True]
-    config = value_loss.Config(hidden_sizes=(2,))
+    parts = Parts.single(ValueLossNetwork(hidden_sizes=(2,)), "value_loss")
     shapes = [{"bias": np.zeros(2, np.float32), "weights": np.zeros((1, 2), np.float32)}]
 
     def write(generation):
-        discovery.save(run, parts.make("value_loss", config), shapes, generation)
+        saved.save(run, parts, shapes, generation)
 
     def watch(event, arguments):
         changes = ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.mkdir")

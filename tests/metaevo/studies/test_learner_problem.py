@@ -1,4 +1,4 @@
-"""From a notebook: evolve a component, compare it, use it, without a settings file."""
+"""From a notebook: evolve a part, compare it, use it, without a settings file."""
 
 import jax
 import numpy as np
@@ -6,8 +6,9 @@ import pytest
 
 import metaevo
 from examples import tilted
-from metaevo.components.seen import by_rule
+from metaevo import parts
 from metaevo.config import DeviceError
+from metaevo.parts.seen import by_rule
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
 
@@ -76,7 +77,7 @@ def test_training_takes_the_result(found):
         metaevo.train("ppo", make_optimizer=found, seeds=2)
 
 
-def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
+def test_a_saved_part_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
     assert callable(function)
@@ -115,22 +116,22 @@ def evaluated(evolve, **changes):
     return scores.tolist(), problem
 
 
-def test_a_module_and_a_class_are_components(tmp_path):
-    class Tilted:
-        SLOT, Config, make = tilted.SLOT, tilted.Config, staticmethod(tilted.make)
-
+def test_a_class_and_an_object_are_parts(tmp_path):
     expected, _ = evaluated("examples/tilted.py")
-    of_module, problem = evaluated(tilted)
-    assert of_module == expected
-    assert evaluated([Tilted])[0] == expected
+    of_class, problem = evaluated(tilted.Tilted)
+    assert of_class == expected
+    assert evaluated([tilted.Tilted()])[0] == expected
+    changed, _ = evaluated(parts.ValueLossNetwork((4,), form="additive"))
+    section = {"hidden_sizes": [4], "form": "additive"}
+    assert changed == evaluated("value_loss", component=section)[0]
     found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
     found.save(tmp_path / "tilted")
     function, meta_params = metaevo.load(tmp_path / "tilted")
     assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
 
 
-@pytest.mark.parametrize("wrong", [3, jax.numpy, metaevo.Component])
-def test_other_objects_are_refused_as_components(wrong):
+@pytest.mark.parametrize("wrong", [3, jax.numpy, metaevo.Part])
+def test_other_objects_are_refused_as_parts(wrong):
     with pytest.raises(metaevo.ConfigError, match="evolve"):
         metaevo.LearnerProblem("q_learning", evolve=wrong, **SIZES)
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from metaevo.comparison import entries
-from metaevo.components import registry
 from metaevo.config import ConfigError
 from tests.metaevo import evolving
 
@@ -33,7 +32,6 @@ evaluation: {seeds: 2, sampler: grid, space: {learning_rate: [1e-3, 1e-2]},
 def place(tmp_path, monkeypatch):
     shutil.copy(EXAMPLE, tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "IMPORTED", {})
     return tmp_path
 
 

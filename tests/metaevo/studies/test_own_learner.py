@@ -9,10 +9,11 @@ import pytest
 import metaevo
 from examples import sac
 from metaevo.__main__ import main
-from metaevo.components import learners
 from metaevo.config import ConfigError, from_dict
+from metaevo.parts import learners
 from metaevo.training.settings import training_class
 from purerl.learners import LEARNERS
+from purerl.parts import losses
 
 FILE = Path(__file__).parents[3] / "examples" / "sac.py"
 NAME = f"{FILE}:sac"
@@ -75,8 +76,10 @@ def test_bad_names_are_one_line(learner, message):
 
 
 def test_an_entry_with_an_unknown_function_is_refused():
-    wrong = sac.sac._replace(slots={"value_loss": ("square",)})
-    with pytest.raises(ConfigError, match=r"slots.value_loss = 'square'.*squared"):
+    with pytest.raises(ValueError, match=r"'value_loss'.*'square' must be one of squared"):
+        losses.VALUE_LOSS.comparing("square")
+    wrong = sac.sac._replace(slots={"value_loss": ("squared",)})
+    with pytest.raises(ConfigError, match=r"slots: must be a tuple of purerl\.types\.Slot"):
         metaevo.LearnerProblem(wrong, evolve="value_loss", env="Pendulum-v1")
     with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
         metaevo.LearnerProblem(sac, evolve="value_loss", env="Pendulum-v1")

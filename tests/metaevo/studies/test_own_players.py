@@ -12,8 +12,8 @@ import yaml
 
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
-from metaevo.components import players
 from metaevo.config import ConfigError
+from metaevo.parts import players
 from purerl import opponents
 from purerl.games import Game
 from tests.metaevo.studies.games import SHAPING, merged

@@ -1,14 +1,18 @@
 """Settings of an evolution: evolved slots and hand-written slots."""
 
 import dataclasses
+import sys
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import metaevo
-from metaevo.components import discovery, parts, registry
-from metaevo.components.component import Component
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, code, from_dict, to_dict
+from metaevo.config.references import reference_of
+from metaevo.parts import Part, saved
+from metaevo.parts.classes import PART
+from metaevo.parts.part import Parts
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import make_experiment
@@ -41,8 +45,8 @@ def test_a_run_is_resumed_with_the_same_functions_only():
 
 
 def test_a_schedule_of_unknown_hyperparams_is_refused():
-    """PPO's linear one moves the clip; the same names are known to both learners."""
-    complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"
+    """PPO's linear one moves the clip, which DQN does not have."""
+    complaint = "^schedule = 'linear': must be one of constant, cosine, "
     raw = {"learner": "dqn", "schedule": "linear"}
     with pytest.raises(ConfigError, match=complaint):
         make_task(from_dict(training_class(raw), raw))
@@ -51,48 +55,48 @@ def test_a_schedule_of_unknown_hyperparams_is_refused():
         make_experiment(settings_of(raw))
 
 
-class Loss:
-    SLOT = "value_loss"
-    Config = dataclasses.make_dataclass("Config", [], frozen=True)
+@dataclasses.dataclass(frozen=True)
+class Loss(Part):
+    slot = "value_loss"
 
-    @staticmethod
-    def make(config):
-        return Component(lambda key: {"a": jnp.zeros(())}, lambda meta, *others: meta["a"])
+    def init(self, key):
+        return {"a": jnp.zeros(())}
+
+    def apply(self, meta_params, *others):
+        return meta_params["a"]
 
 
 @pytest.fixture
-def own():
-    """The name of a component that is given as a class, in this process."""
-    name = registry.name_of(Loss)
-    yield name
-    registry.IMPORTED.pop(name, None)
+def own(monkeypatch):
+    """The reference to a part that is given as a class, in this process."""
+    monkeypatch.setattr("purerl.custom._GIVEN", {})
+    return reference_of(PART, Loss)
 
 
-def test_a_class_is_not_stored_in_a_run(own, tmp_path):
+def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
-    evolved = parts.make(own, Loss.Config())
-    discovery.save(run, evolved, {"a": jnp.zeros(())}, 1)
+    saved.save(run, Parts.single(Loss(), own), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
-    registry.IMPORTED.pop(own)
-    with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass it"):
+    monkeypatch.setattr("purerl.custom._GIVEN", {})
+    monkeypatch.setitem(sys.modules, __name__, None)  # as in another process
+    with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass the code"):
         metaevo.load(run.path)
     assert callable(metaevo.load(run.path, code=Loss)[0])
 
 
-def test_a_changed_class_needs_another_run(own, tmp_path, monkeypatch):
-    run, evolved = RunDirectory.create(tmp_path, ""), parts.make(own, Loss.Config())
-    before = discovery.digests_of(evolved)
-    assert before.keys() == {"Loss"}
-    for known in (before, {}):  # earlier versions kept none
-        discovery.keep_sources(run, evolved, known)
-    monkeypatch.setattr(registry, "class_source", lambda cls: b"changed")
-    with pytest.raises(ConfigError, match="cannot continue with other code: Loss"):
-        discovery.keep_sources(run, evolved, before)
+def test_a_changed_class_needs_another_run(own, monkeypatch):
+    settings = {"evolve": own}
+    before = {code.RECORDED: code.digests(settings)}
+    assert before[code.RECORDED].keys() == {own}
+    code.refuse_changes(settings, before)
+    monkeypatch.setattr(code, "class_source", lambda cls: b"changed")
+    with pytest.raises(ConfigError, match=r"cannot continue with other code: .*Loss"):
+        code.refuse_changes(settings, before)
 
 
-def test_a_list_of_one_is_a_dict_of_one():
+def test_a_list_of_one_is_a_single_part():
     settings = settings_of({"evolve": ["drift"], "component": {"drift": {"hidden_size": 3}}})
     assert settings.component.drift.hidden_size == 3
     evolved = make_experiment(settings).evolved
-    assert evolved.is_dict
-    assert list(evolved.parts) == ["drift"]
+    assert set(evolved.init(jax.random.key(0))) == {"hidden", "output"}
+    assert list(evolved.by_slot) == ["policy_loss"]

@@ -10,12 +10,11 @@ import pytest
 
 import metaevo
 from metaevo.commands.evolve import main
-from metaevo.components import discovery, registry
-from metaevo.config import ConfigError, load_yaml
+from metaevo.config import ConfigError, code, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
-from purerl import envs, ppo
+from purerl import custom, envs, ppo
 from tests.metaevo.evolving import evolve, settings_of, study_of
 
 pytestmark = pytest.mark.long
@@ -23,37 +22,29 @@ pytestmark = pytest.mark.long
 SCALED = '''"""Squared error times a number that is evolved."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax.numpy as jnp
 
-from metaevo.components import Component
-
-SLOT = "value_loss"
-CAPTIONS = {"mine.txt": "not shown"}
+from metaevo import Part
 
 
 @dataclass(frozen=True)
-class Config:
-    """Its settings."""
-
+class Scaled(Part):
+    slot = "value_loss"
+    captions = {"mine.txt": "not shown"}
     unit: float = 1.0
-    """of the number"""
 
+    def init(self, key):
+        return {"scale": jnp.zeros(())}
 
-def make(config):
-    def value_loss(meta_params, context, prediction, target, old_prediction):
-        return config.unit * jnp.exp(meta_params["scale"]) * (prediction - target) ** 2
+    def apply(self, meta_params, context, prediction, target, old_prediction):
+        return self.unit * jnp.exp(meta_params["scale"]) * (prediction - target) ** 2
 
-    return Component(lambda key: {"scale": jnp.zeros(())}, value_loss)
+    def draw(self, found, figures):
+        (figures / "mine.txt").write_text(str(float(found.meta_params["scale"])))
 
-
-def draw(found, figures):
-    (figures / "mine.txt").write_text(str(float(found.meta_params["scale"])))
-
-
-def observe(found):
-    return {"scale": float(found.meta_params["scale"])}
+    def findings(self, found):
+        return [f"It was scaled by {float(found.meta_params['scale'])}."]
 '''
 SETTINGS = """
 learner: ppo
@@ -71,13 +62,12 @@ evaluation: {seeds: 3}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where a user works: a component, settings, and the run that they gave."""
+    """Where a user works: a part, settings, and the run that they gave."""
     path = tmp_path_factory.mktemp("several")
     (path / "scaled.py").write_text(SCALED)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         evolve(path, SETTINGS)
-    registry.IMPORTED.pop("scaled.py")
     return path
 
 
@@ -85,8 +75,15 @@ def folder(tmp_path_factory):
 def workspace(folder, monkeypatch):
     """The same, of a process that has imported nothing of somebody's own."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(registry, "IMPORTED", {})
+    fresh(monkeypatch)
     return folder
+
+
+def fresh(monkeypatch):
+    monkeypatch.setattr("purerl.custom._LOADED", set())
+    monkeypatch.setattr("purerl.custom._MODULES", {})
+    monkeypatch.setattr("purerl.custom.MOVED", {})
+    monkeypatch.setattr("metaevo.config.code._LOADED", {})
 
 
 def test_contenders_vary_one_part_at_a_time(folder):
@@ -100,18 +97,20 @@ def test_contenders_vary_one_part_at_a_time(folder):
     ]
 
 
-def test_a_module_draws_and_describes_itself(folder):
+def test_a_part_draws_and_describes_itself(folder):
     run = folder / "run"
     figures = {path.name for path in (run / "figures").iterdir()}
     assert figures == {
         "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "policy_loss.gif",
-        "mine.txt",
+        "mine.txt", "loss.png", "loss.gif",
     }  # fmt: skip
     found, _ = load_tree(run / "meta_params")
-    assert set(found) == {"drift", "scaled"}
-    assert float((run / "figures" / "mine.txt").read_text()) == found["scaled"]["scale"]
+    assert set(found) == {"policy_loss", "value_loss"}
+    scale = float(found["value_loss"]["scale"])
+    assert float((run / "figures" / "mine.txt").read_text()) == scale
+    assert f"It was scaled by {scale}." in (run / "report.html").read_text()
     result = json.loads((run / "evaluation.json").read_text())
-    assert result["observed"]["scaled"] == {"scale": found["scaled"]["scale"]}
+    assert set(result["observed"]) == {"value_loss"}
 
 
 def test_the_parts_load_and_train(folder):
@@ -131,40 +130,40 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_the_parts_load_with_their_code_only(workspace, tmp_path):
+def test_the_parts_load_with_their_code_only(workspace, tmp_path, monkeypatch):
     for slot in ("policy_loss", "value_loss"):
         with pytest.raises(ConfigError, match=r"does not name.* add --code scaled\.py"):
             metaevo.load("run", slot=slot)
-    assert "scaled.py" not in registry.IMPORTED
+    assert not custom.is_loaded("scaled.py")
     changed = tmp_path / "scaled.py"
     changed.write_text(SCALED + "\n# changed")
-    with pytest.raises(ConfigError, match=r"has changed .*--code run/component/scaled\.py"):
+    with pytest.raises(ConfigError, match=r"has changed .*--code run/code/scaled\.py"):
         metaevo.load("run", slot="value_loss", code=changed)
-    assert callable(metaevo.load("run", slot="value_loss", code="run/component/scaled.py")[0])
+    assert callable(metaevo.load("run", slot="value_loss", code="run/code/scaled.py")[0])
     run = Path(shutil.copytree("run", tmp_path / "run"))
-    copy = run / "component" / "scaled.py"
+    copy = run / "code" / "scaled.py"
     copy.write_text(copy.read_text() + "\n# changed")
-    registry.IMPORTED.clear()
+    fresh(monkeypatch)
     with pytest.raises(ConfigError, match="has changed since the run began"):
         metaevo.load(run, slot="value_loss", code=copy)
 
 
-def test_a_command_names_the_code_of_a_run(workspace, refused):
+def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
     line = refused(main, ["--resume", "--run-dir", "run"])
     assert "--code scaled.py" in line
-    assert "scaled.py" not in registry.IMPORTED
+    assert not custom.is_loaded("scaled.py")
     resume = ["--resume", "--run-dir", "run"]
     ways = (
         ["--evolve", "[drift,scaled.py]"],
-        ["--code", "run/component/scaled.py"],
+        ["--code", "run/code/scaled.py"],
         ["--config", "tiny.yaml"],
     )
     for named in ways:
-        registry.IMPORTED.clear()
+        fresh(monkeypatch)
         assert main([*resume, *named]) == 0
 
 
-def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
+def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused, monkeypatch):
     run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
     resume = ["--resume", "--run-dir", str(run), "--evolve", "[drift,scaled.py]"]
     resume += ["--evaluation.seeds", "0", "--generations", "3"]
@@ -173,15 +172,12 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused):
         line = refused(main, resume)
     finally:
         (workspace / "scaled.py").write_text(SCALED)
-    assert line.startswith("error: cannot continue with other code: scaled changed")
-    registry.IMPORTED.clear()
+    assert line.startswith("error: cannot continue with other code: scaled.py changed")
+    fresh(monkeypatch)
     assert main(resume) == 0
     assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
-    kept = load_yaml(run / "config.yaml")["resolved"]["component"]
-    assert kept == {
-        name: registry.digest((run / "component" / f"{name}.py").read_bytes())
-        for name in ("drift", "scaled")
-    }
+    kept = load_yaml(run / "config.yaml")["resolved"]["code"]
+    assert kept == {"scaled.py": code.digest((run / "code" / "scaled.py").read_bytes())}
 
 
 def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
@@ -195,7 +191,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     settings = settings_of(raw)
     with pytest.raises(ConfigError, match="from outside metaevo"):
         study_of(raw)
-    discovery.use("scaled.py")
+    code.use("scaled.py")
     study = LearnerStudy(settings)
     function = study.experiment.fixed["value_loss"]
     own, meta_params = metaevo.load(workspace / "run", slot="value_loss")
@@ -204,7 +200,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     run = RunDirectory.create(tmp_path / "run", "")
     study.keep(run, study.measure())
     copy = run.path / "losses" / "value_loss"
-    assert (copy / "component" / "scaled.py").read_text() == SCALED
+    assert (copy / "code" / "scaled.py").read_text() == SCALED
     moved = LearnerStudy(settings, run.path)
     assert moved.experiment.fixed["value_loss"](None, *arguments) == function(None, *arguments)
 
@@ -214,8 +210,8 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     [
         ({"evolve": ["value_loss", "scaled.py"]}, ["value_loss and scaled both fill the slot"]),
         ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
-        ({"evolve": "broken.py"}, ["'broken.py' cannot be imported: ValueError: two lines"]),
-        ({"evolve": "nothing.py"}, ["'nothing.py': SLOT = ", "value_loss, policy_loss"]),
+        ({"evolve": "broken.py"}, ["'broken.py': broken.py cannot be imported: ValueError: two"]),
+        ({"evolve": "nothing.py"}, ["'nothing.py': must define one part", "it has: none"]),
         ({"evolve": "drift", "learner": "dqn"}, ["no slot 'policy_loss'", "that have it: ppo"]),
     ],
 )  # fmt: skip

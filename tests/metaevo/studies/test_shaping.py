@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
-from metaevo.components import players
+from metaevo.parts import players
 from metaevo.runs import checkpoint
 from metaevo.studies.games.shaping import Shaping
 from purerl import opponents
@@ -185,6 +185,6 @@ def test_runs_without_a_meta_policy_are_refused_as_opponents(tmp_path):
     checkpoint.save_tree(folder / "meta_params", weights_of(0), {"hidden": 5})
     with pytest.raises(ValueError, match="its meta-policy is damaged"):
         study_of(SHAPING, opponent={"names": str(folder)})
-    checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"component": "tilted"})
+    checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"parts": {}})
     with pytest.raises(ValueError, match="something else was evolved"):
         study_of(SHAPING, opponent={"names": str(folder)})

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import parts
-from metaevo.components.lpg import Config
 from metaevo.config import ConfigError, from_dict
+from metaevo.parts import LearnedUpdateRule
+from metaevo.parts.part import Parts
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.settings import make_task, training_class
@@ -28,7 +28,7 @@ RAW = {
 @pytest.mark.long
 def test_tasks_depend_on_keys():
     settings = settings_of(RAW)
-    evolved = parts.make("lpg", Config(2))
+    evolved = Parts.single(LearnedUpdateRule(2), "lpg")
     built = Experiment(settings, evolved, {}, make_environment(settings.task, "lpg"))
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
     task = built.task(evolved.functions(), candidates[0])

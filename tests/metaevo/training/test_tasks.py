@@ -9,9 +9,9 @@ import pytest
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
-from metaevo.components import seen
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import task_key
+from metaevo.parts import seen
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions

@@ -85,7 +85,7 @@ def as_steps(optimizer):
 def test_rules(name):
     steps = as_steps(RULES[name])
     assert_steps(
-        optimizers.HAND_WRITTEN[name](None, Context(HYPERPARAMS)),
+        optimizers.MAKE_OPTIMIZER.functions[name](None, Context(HYPERPARAMS)),
         lambda gradient, params, fraction: 0.1 * fraction * steps(gradient, params),
     )
 

@@ -1,0 +1,35 @@
+"""Parts of a learner: learned ones, each in a file of its own, and hand-written ones."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metaevo.parts.part import HandWritten as HandWritten
+from metaevo.parts.part import OneOf as OneOf
+from metaevo.parts.part import Part as Part
+
+if TYPE_CHECKING:
+    from metaevo.parts.drift import Drift as Drift
+    from metaevo.parts.formula import Formula as Formula
+    from metaevo.parts.lpg import LearnedUpdateRule as LearnedUpdateRule
+    from metaevo.parts.optimizer import LearnedOptimizer as LearnedOptimizer
+    from metaevo.parts.program import Program as Program
+    from metaevo.parts.schedule import Schedule as Schedule
+    from metaevo.parts.value_loss import ValueLossNetwork as ValueLossNetwork
+
+_PLACES = {
+    "Drift": "drift",
+    "Formula": "formula",
+    "LearnedOptimizer": "optimizer",
+    "LearnedUpdateRule": "lpg",
+    "Program": "program",
+    "Schedule": "schedule",
+    "ValueLossNetwork": "value_loss",
+}
+__all__ = ["HandWritten", "OneOf", "Part", *_PLACES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part when it is used."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,0 +1,215 @@
+"""A formula that a person writes, in a slot of a learner; its constants are what evolves.
+
+    evolve: formula
+    component: {slot: value_loss, expression: "error**2 / 2 + c0 * error", constants: {c0: 0.1}}
+
+The language is defined in `metaevo.parts.expressions`; formulas are never executed as Python.
+A loss may also be given by its slope (`gives: slope`), as learners use only the slope. Its value is
+then the slope's integral from zero error, or from ratio 1.
+
+Evolution changes the constants in units of their initial values (of 1 if the initial value is 0),
+so a step of 0.1 is a tenth of each.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.config import show
+from metaevo.config.plain import PlainMapping
+from metaevo.parts.expressions import Expression, parse
+from metaevo.parts.part import Evolved, Part
+from metaevo.parts.rule import LANGUAGES, Language, Rule, fill, language_of
+from purerl.types import Context, MetaParams, PyTree, Slot
+
+RELATIVE = "relative"
+"""The only key of meta-parameters: of the constants in `Config.units`."""
+
+
+@dataclass(frozen=True)
+class Formula(Part):
+    """A formula with evolved constants.
+
+    Raises:
+        ValueError: if it is not a formula, or its constants do not match the names that it uses.
+    """
+
+    slot: str = "value_loss"  # type: ignore[misc]
+    """that it fills: value_loss, policy_loss, make_optimizer, schedule, or one of a learner of your
+    own that is a function of scalars"""
+    expression: str = "error**2 / 2 + c0 * error"
+    """value_loss: of prediction, target, old_prediction, error (prediction - target), change
+    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage, length;
+    make_optimizer: the step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy,
+    length; other slots: of the scalar arguments, length; all: of progress"""
+    constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
+    """names of evolved constants, with their initial values"""
+    gives: Literal["value", "slope"] = "value"
+    """whether a loss's formula is the loss or its derivative by its first argument"""
+    hyperparam: str = "learning_rate"
+    """schedule: the hyperparameter that is multiplied by the formula"""
+    also: dict[str, str] = field(default_factory=dict)
+    """schedule: more hyperparams, with the formulas that they are multiplied by"""
+    arguments: tuple[str, ...] = ()
+    """scalar arguments of a slot of your own; by default those of the learner's slot"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        if self.language is None:  # until it is in a learner's slot
+            return
+        names = frozenset().union(*(each.names for each in self.factors.values()))
+        if unused := set(self.constants) - names:
+            raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")
+        if self.also and self.slot != "schedule":
+            raise ValueError(f"also: must be left out in the slot {self.slot}")
+        if self.hyperparam in self.also:
+            raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
+        if self.gives == "slope" and not self.language.arguments:
+            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
+
+    @property
+    def language(self) -> Language | None:
+        """The names that it may look at."""
+        return language_of(self.slot, self.arguments)
+
+    def in_slot(self, slot: Slot) -> "Formula":
+        """Return the formula with the slot's scalar arguments."""
+        known = LANGUAGES.get(slot.name)
+        if slot.inputs == (known.arguments if known else ()):
+            return self
+        return replace(self, arguments=slot.inputs)
+
+    @property
+    def parsed(self) -> Expression:
+        """The formula, read."""
+        return self._parse(self.expression)
+
+    def _parse(self, text: str) -> Expression:
+        if self.language is None:
+            raise ValueError(f"slot = {show(self.slot)}: takes no formulas, or has no learner yet")
+        return parse(text, self.language.names, self.constants)
+
+    @property
+    def factors(self) -> dict[str, Expression]:
+        """Of a schedule: the formulas by the hyperparams that they multiply."""
+        texts = {self.hyperparam: self.expression, **self.also}
+        return {name: self._parse(text) for name, text in texts.items()}
+
+    @property
+    def length(self) -> int:
+        """Length of the formula, or the total length of several formulas."""
+        return sum(each.length for each in self.factors.values())
+
+    @property
+    def units(self) -> dict[str, float]:
+        """The constants as written, which meta-parameters of 1 represent."""
+        return {name: abs(value) or 1.0 for name, value in self.constants.items()}
+
+    def numbers(self, meta_params: PlainMapping) -> dict[str, float]:
+        """Return the constants that meta-parameters stand for."""
+        return {
+            name: unit * float(meta_params[RELATIVE][name]) for name, unit in self.units.items()
+        }
+
+    def text(self, meta_params: PlainMapping) -> str:
+        """Return the formula with numbers in the place of its constants."""
+        return self.written(self.numbers(meta_params))
+
+    def written(self, numbers: Mapping[str, float]) -> str:
+        """Return the formula with these numbers; of several, each behind its hyperparam."""
+        if not self.also:
+            return self.parsed.text(numbers)
+        return "; ".join(f"{name}: {each.text(numbers)}" for name, each in self.factors.items())
+
+    def init(self, key: jax.Array) -> PyTree:
+        """Return the constants in units of their initial values."""
+        units = self.units.items()
+        start = {name: jnp.float32(self.constants[name] / unit) for name, unit in units}
+        return {RELATIVE: start}
+
+    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
+        """Apply the slot's function."""
+        return self._function(meta_params, context, *arguments)
+
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
+        expressions, units = list(self.factors.values()), self.units
+
+        def evaluate(meta_params, inputs, number=0):
+            """The formula of named inputs; a name that it doesn't look at is not passed on."""
+            constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
+            return expressions[number].evaluate(inputs | constants)
+
+        def along(view):
+            return lambda x, others: evaluate(others["meta_params"], view(x, others))
+
+        rule = Rule(self.parsed.names, evaluate, along, self.gives)
+        assert self.language is not None  # or it could not be parsed
+        return fill(self.slot, self.language, rule, tuple(self.factors))
+
+    def findings(self, found: Evolved) -> list[str]:
+        """Return the formula with its evolved constants."""
+        return [described(self, found.meta_params)]
+
+
+def described(part: Any, meta_params: PlainMapping) -> str:
+    """Return a sentence with the text of a formula or a program."""
+    what = {"value": part.slot, "slope": f"the slope of {part.slot}"}[part.gives]
+    if part.slot == "make_optimizer":
+        what = "the step of a parameter, in learning rates,"
+    if part.slot == "schedule":
+        what = f"the factor{'s' if part.also else f' of {part.hyperparam}'}"
+    return f"The formula: {what} = {part.text(meta_params)}."
+
+
+HAND_WRITTEN: dict[str, dict[str, Formula]] = {
+    "value_loss": {
+        "squared": Formula(expression="error", constants={}, gives="slope"),
+        "huber": Formula(
+            expression="clip(error, -delta, delta)", constants={"delta": 1.0}, gives="slope"
+        ),
+        "sloped_squared": Formula(
+            expression="error + slope", constants={"slope": 0.1}, gives="slope"
+        ),
+        "clipped_squared": Formula(
+            expression="maximum(error**2, (error - change + clip(change, -epsilon, epsilon))**2)/2",
+            constants={"epsilon": 0.2},
+        ),
+    },
+    "policy_loss": {
+        "clipped_surrogate": Formula(
+            slot="policy_loss",
+            expression="-minimum(ratio * advantage, clip(ratio, low, high) * advantage)",
+            constants={"low": 0.8, "high": 1.2},
+        ),
+        "dpo": Formula(
+            slot="policy_loss",
+            expression="where(advantage > 0, "
+            "maximum((ratio - 1) * advantage - a * tanh((ratio - 1) * advantage / a), 0), "
+            "maximum(log_ratio * advantage - b * tanh(log_ratio * advantage / b), 0)) "
+            "- ratio * advantage",
+            constants={"a": 2.0, "b": 0.6},
+        ),
+    },
+    "make_optimizer": {
+        "adam": Formula(slot="make_optimizer", expression="mean_9", constants={}),
+    },
+    "schedule": {
+        "constant": Formula(slot="schedule", expression="1", constants={}),
+        "linear": Formula(
+            slot="schedule",
+            expression="1 - progress",
+            constants={},
+            hyperparam="clip_epsilon",
+            also={"entropy_coef": "1 - progress"},
+        ),
+    },
+}
+"""Hand-written losses, optimizers and schedules as formulas, by slot and name.
+
+A learner's hyperparameters are constants of these formulas, with their defaults.
+"""

@@ -1,0 +1,239 @@
+"""Parts of a learner: what fills its slots, learned or hand-written."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.config import ConfigError, failure
+from metaevo.config.references import short_name
+from purerl.learners import LearnerEntry
+from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
+
+if TYPE_CHECKING:
+    from metaevo.evolution.problem import Programs
+
+LEARNED = "learned"
+"""Name of the evolved part among the names of hand-written ones."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A replaceable piece of a learner; the fields of a subclass are its settings.
+
+    Examples:
+        >>> @dataclass(frozen=True)
+        ... class Scaled(metaevo.Part):
+        ...     slot = "value_loss"
+        ...     unit: float = 1.0
+        ...
+        ...     def init(self, key):
+        ...         return {"scale": jnp.zeros(())}
+        ...
+        ...     def apply(self, meta_params, context, prediction, target, old_prediction):
+        ...         return jnp.exp(self.unit * meta_params["scale"]) * (prediction - target) ** 2
+    """
+
+    slot: ClassVar[str]
+    """the learner's argument that it fills; a field where the part fits several"""
+    captions: ClassVar[Mapping[str, str]] = {}
+    """of the pictures that `draw` draws, by file name"""
+    strategy: ClassVar[Any] = None
+    """class of the settings of its strategy, a `metaevo.StrategyConfig` by default"""
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return meta-parameters, a point of the search space: any pytree of arrays."""
+        return ()
+
+    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
+        """Apply the slot's function; `purerl.types` has the signatures."""
+        raise NotImplementedError(f"{type(self).__name__} has no apply(meta_params, context, ...)")
+
+    def in_slot(self, slot: Slot) -> "Part":
+        """Return the part in a learner's slot, whose arguments it may need to know."""
+        return self
+
+    def programs(self) -> "Programs | None":
+        """Return how its meta-parameters behave, if they are programs."""
+        return None
+
+    def draw(self, found: "Evolved", figures: Path) -> None:
+        """Draw PNG files into a folder, in addition to the pictures of its slot."""
+
+    def findings(self, found: "Evolved") -> list[str]:
+        """Return sentences about the evolved part, in addition to those of its slot."""
+        return []
+
+
+@dataclass(frozen=True)
+class HandWritten(Part):
+    """A function as a part: one that ignores its meta-parameters, or with those of a caller's."""
+
+    slot: str  # type: ignore[misc]
+    function: Callable[..., Any]
+
+    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
+        """Apply the function."""
+        return self.function(meta_params, context, *arguments)
+
+
+@dataclass(frozen=True)
+class OneOf(Part):
+    """Several functions in one compiled program; the meta-parameter is the index of one.
+
+    All are computed and one is selected, so they must return numbers (`Slot.is_shared`).
+    """
+
+    slot: str  # type: ignore[misc]
+    functions: tuple[Callable[..., Any], ...]
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Return the index of the first function."""
+        return jnp.int32(0)
+
+    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
+        """Apply the chosen function."""
+        results = (function(None, context, *arguments) for function in self.functions)
+        return jax.tree.map(
+            lambda *each: jax.lax.select_n(meta_params, *map(jnp.float32, each)), *results
+        )
+
+
+class Filling(NamedTuple):
+    """A part with the meta-parameters that it has in a slot."""
+
+    part: Part
+    meta_params: MetaParams
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The slot's function, which ignores the meta-parameters of others."""
+
+        def of_slot(_: MetaParams, *arguments: Any) -> Any:
+            return self.part.apply(self.meta_params, *arguments)
+
+        return of_slot
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a learner, each in a slot of its own, and their common meta-parameters.
+
+    The meta-parameters of a single part are its own; those of several are a dict by slot.
+    """
+
+    by_slot: Mapping[str, Part]
+    references: Mapping[str, str] = field(default_factory=dict)
+    """to the classes of the parts, by slot, as in settings"""
+
+    @classmethod
+    def single(cls, part: Part, reference: str = "") -> "Parts":
+        """Return the bundle of one part."""
+        return cls({part.slot: part}, {part.slot: reference} if reference else {})
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Short names by slot."""
+        return {slot: short_name(each) for slot, each in self.references.items()}
+
+    def init(self, key: jax.Array) -> PyTree:
+        """Return meta-parameters of all parts."""
+        if len(self.by_slot) == 1:
+            (part,) = self.by_slot.values()
+            return part.init(key)
+        keys = jax.random.split(key, len(self.by_slot))
+        each = zip(self.by_slot.items(), keys, strict=True)
+        return {slot: part.init(key) for (slot, part), key in each}
+
+    def of(self, meta_params: MetaParams, slot: str) -> PyTree:
+        """Return the meta-parameters of one part."""
+        return meta_params if len(self.by_slot) == 1 else meta_params[slot]
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return a function for every slot, which takes the meta-parameters of all parts."""
+        if len(self.by_slot) == 1:
+            return {slot: part.apply for slot, part in self.by_slot.items()}
+        return {slot: of_key(slot, part.apply) for slot, part in self.by_slot.items()}
+
+    def with_part(self, meta_params: MetaParams, filling: Filling) -> tuple["Parts", PyTree]:
+        """Return the parts with another one in its slot, and their meta-parameters."""
+        part, own = filling
+        changed = Parts({**self.by_slot, part.slot: part}, self.references)
+        return changed, own if len(self.by_slot) == 1 else {**meta_params, part.slot: own}
+
+    def programs(self) -> "Programs | None":
+        """Return how the meta-parameters behave, if there is one part and they are programs."""
+        (part, *others) = self.by_slot.values()
+        return None if others else part.programs()
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """A part that evolution has found, for the functions that draw and describe it."""
+
+    part: Part
+    meta_params: MetaParams
+    """of the part"""
+    learner: LearnerEntry
+    hyperparams: Hyperparams
+    """of the learner, as in the experiment"""
+    value_targets: Callable[[], np.ndarray]
+    """returns [2, samples]: predictions and targets as the value loss sees them half-way through
+    training with hand-written parts"""
+    num_updates: int = 1
+    """of a whole training"""
+
+    @property
+    def apply(self) -> Callable[..., Any]:
+        """The slot's function."""
+        return self.part.apply
+
+
+def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a slot function that takes its meta-parameters from a dict."""
+
+    def of_slot(meta_params, *arguments):
+        return function(meta_params[key], *arguments)
+
+    return of_slot
+
+
+def check(where: str, part: Part, slot: Slot, hyperparams: Hyperparams) -> MetaParams:
+    """Trace a part's `init`, and a function of scalars, without compilation.
+
+    Returns:
+        the shapes of its meta-parameters.
+
+    Raises:
+        ConfigError: naming `where`, the setting with the part, if it raises or its result is no
+            scalar.
+    """
+    try:
+        meta_params = jax.eval_shape(part.init, jax.random.key(0))
+    except Exception as error:
+        raise failure(f"{where}: init(key) fails", error) from error
+    check_scalars(where, part, slot, meta_params, hyperparams)
+    return meta_params
+
+
+def check_scalars(
+    where: str, part: Part, slot: Slot, meta_params: MetaParams, hyperparams: Hyperparams
+) -> None:
+    """Trace a part whose slot is a function of scalars; see `check`."""
+    if not slot.inputs:
+        return
+
+    def call(meta_params: MetaParams) -> Any:
+        scalars = [jnp.float32(1.0)] * len(slot.inputs)
+        return part.apply(meta_params, Context(hyperparams), *scalars)
+
+    try:
+        result = jax.eval_shape(call, meta_params)
+    except Exception as error:
+        raise failure(f"{where}: {slot.signature} fails", error) from error
+    if getattr(result, "shape", None) != ():
+        raise ConfigError(f"{where}: {slot.signature} must return a scalar, not {result}")

@@ -1,0 +1,179 @@
+"""Evolved parts on disk: in runs, in the zoo, and in copies that a run keeps of those it uses.
+
+Code in a run's directory is not executed: a part of the user's own needs its code named or passed,
+with the digest that was recorded.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.references import resolve
+from metaevo.parts import zoo
+from metaevo.parts.classes import PART, SHIPPED
+from metaevo.parts.part import Part, Parts
+from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory
+from purerl import custom
+from purerl.types import MetaParams, PyTree
+
+
+def save(
+    run: RunDirectory,
+    parts: Parts,
+    meta_params: MetaParams,
+    generation: int,
+    seen: PlainMapping | None = None,
+) -> None:
+    """Write evolved parts to a directory, with the code of the user's own.
+
+    `seen` has the section `task` or `tasks` of the evolution's settings, as plain data.
+    """
+    described: PlainDict = {}
+    for slot, part in parts.by_slot.items():
+        reference = parts.references[slot]
+        described[slot] = {"part": reference, "settings": to_dict(part)}
+        if code.is_name(reference):
+            described[slot]["code"] = code.digest_of(reference)
+    about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
+    save_tree(run.meta_params, jax.device_get(meta_params), about)
+    code.keep(run.path, dict(parts.references))
+
+
+def load_parts(path: str | Path) -> tuple[Parts, Any]:
+    """Return all parts of a run or an entry of the zoo, and their meta-parameters.
+
+    Raises:
+        ConfigError: if there are none, they are damaged, or code is not named or has changed.
+    """
+    run = opened(path)
+    about = about_of(run)
+    if about is None:
+        name = run.meta_params.name
+        raise ConfigError(f"{path} holds no evolved part (no {name}/ in it)")
+    described = about.get("parts")
+    if described is None:
+        raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
+    try:
+        by_slot = {slot: _part(run, each) for slot, each in described.items()}
+        references = {slot: each["part"] for slot, each in described.items()}
+        valid = bool(by_slot) and all(part.slot == slot for slot, part in by_slot.items())
+    except (AttributeError, KeyError, TypeError):
+        valid = False
+    if not valid:
+        raise CheckpointError(f"{run.meta_params}: does not describe its parts")
+    parts = Parts(by_slot, references)
+    if isinstance(seed := about.get("evolution_seed"), int):
+        text = f"{path}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
+    meta_params = jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
+    if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
+        raise CheckpointError(f"{run.meta_params}: its parameters do not fit its part's settings")
+    return parts, meta_params
+
+
+def opened(name: str | Path, copy: Path | None = None) -> RunDirectory:
+    """Return the folder of a zoo entry or a run; or an existing copy of it, which is preferred."""
+    if copy is not None and os.path.isdir(copy):
+        return RunDirectory(copy)
+    return RunDirectory(zoo.find(str(name)).path if zoo.is_name(name) else Path(name))
+
+
+def about_of(run: RunDirectory) -> PlainDict | None:
+    """Return the metadata of saved meta-parameters; None without them."""
+    return load_tree(run.meta_params)[1] if os.path.isdir(run.meta_params) else None
+
+
+def _part(run: RunDirectory, described: PlainDict) -> Part:
+    reference = described["part"]
+    if not isinstance(reference, str) or not (reference in SHIPPED or code.is_name(reference)):
+        raise CheckpointError(f"{run.meta_params}: unknown part {show(reference)}")
+    if reference in SHIPPED:
+        cls = resolve(PART, reference)
+    else:
+        cls = resolve(PART, _named_code(run, reference, described.get("code")))
+    part: Part = from_dict(cls, described["settings"])
+    return part
+
+
+def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
+    """Return a reference to the class of a saved part, whose code this process has executed."""
+    where = custom.where_of(reference)
+    kind = reference.removeprefix(where)
+    module = None if recorded is None else custom.module_with(recorded)
+    if module is not None:
+        return f"{module.__file__}{kind}"
+    is_known = custom.is_given(reference) or where in sys.modules  # passed, or imported
+    now = code.digest_of(reference) if is_known or custom.is_loaded(reference) else None
+    if is_known and now == recorded:
+        return reference
+    copy = run.path / code.RECORDED / Path(where).name
+    if not where.endswith(".py") or not copy.is_file():
+        raise ConfigError(
+            f"{run.path} holds no source code of its part {show(reference)}: name or pass the "
+            "code as it was (--code; in Python code=...)"
+        )
+    if now is not None or custom.MOVED.get(where) is not None:
+        raise ConfigError(
+            f"{run.path}: {reference} has changed since the run began; name the run's copy: "
+            f"--code {copy}"
+        )
+    raise ConfigError(
+        f"{run.path} holds a part from outside metaevo that this command does not name, so that it "
+        f"does not run; to run it, add --code {where} (in Python: code={where!r}), or name the "
+        f"run's copy: --code {copy}"
+    )
+
+
+def load_other(
+    name: str, copy: Path | None, *, noun: str, allowed: str, recognises: Callable[[Any], bool]
+) -> tuple[Any, PlainDict]:
+    """Return meta-parameters that are no part of a learner, and their metadata.
+
+    Args:
+        name: of an entry of the zoo, or a run's directory.
+        copy: where an existing run has its copy.
+        noun: what they are, for error messages.
+        allowed: all possible names, for error messages.
+        recognises: from the metadata of meta-parameters, whether they are of this kind.
+
+    Raises:
+        ConfigError: if they are of another kind, or there are none.
+    """
+    run = opened(name, copy)
+    if not os.path.isdir(run.path):
+        raise ConfigError(f"must be one of {allowed}")
+    path = run.meta_params
+    if not os.path.isdir(path):
+        raise ConfigError(f"holds no {noun} (no {path.name}/ in it)")
+    meta_params, about = load_tree(path)
+    if not recognises(about):
+        raise ConfigError(f"holds no {noun}: something else was evolved")
+    return meta_params, about
+
+
+def keep(name: str, copy: Path) -> None:
+    """Copy an entry of the zoo, or what a run has evolved, into the run that uses it."""
+    place = RunDirectory(copy)
+    if place.meta_params.exists():
+        return
+    source = opened(name)
+    if not source.meta_params.exists():  # a hand-written function
+        return
+    for path in source.path.glob(f"{code.RECORDED}/*.py"):
+        file = copy / path.relative_to(source.path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomic(file, files.read(path))
+    save_tree(place.meta_params, *load_tree(source.meta_params))
+
+
+def _shapes(tree: PyTree) -> Any:
+    """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
+    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)

@@ -1,0 +1,55 @@
+"""The parts in examples/: their starting points and their parameters."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import yaml
+
+from examples import scheduled_adam
+from metaevo.config import from_dict
+from metaevo.studies import settings as study
+from purerl import ppo
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_the_loss_begins_as_squared_error(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
+    raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
+    experiment = study.make_experiment(from_dict(study.experiment_class(raw, None), raw))
+    part = experiment.evolved.by_slot["value_loss"]
+    start = part.init(jax.random.key(0))
+
+    def loss(changes: dict[str, float]) -> Any:
+        return part.apply({**start, **changes}, None, 3.0, 1.0, 0.0)
+
+    assert loss({}) == pytest.approx(0.5 * 2.0**2)
+    assert loss({"slope": 1.0}) == pytest.approx(0.5 * 2.0**2 + 0.1 * 2.0)
+    assert loss({"over": np.log(3.0)}) == pytest.approx(3 * 0.5 * 2.0**2)
+    assert loss({"under": 1.0}) == loss({})
+
+
+def test_the_optimizer_begins_as_adam():
+    made = scheduled_adam.ScheduledAdam()
+    assert made.slot == "make_optimizer"
+    hyperparams = ppo.Hyperparams(learning_rate=0.01, max_grad_norm=0.5, adam_epsilon=1e-5)
+    params = {"kernel": jnp.ones((2, 3)), "bias": jnp.zeros(3)}
+    gradient = jax.tree.map(lambda leaf: leaf + 0.5, params)
+
+    def step(meta_params: Any, progress: float) -> Any:
+        optimizer = made.apply(meta_params, SimpleNamespace(hyperparams=hyperparams))
+        return optimizer.update(gradient, optimizer.init(params), params, progress=progress)[0]
+
+    adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01, eps=1e-5))
+    expected, _ = adam.update(gradient, adam.init(params), params)
+    start = made.init(jax.random.key(0))
+    jax.tree.map(np.testing.assert_allclose, step(start, 0.3), expected)
+    tripled = jax.tree.map(lambda leaf: 3.0 * leaf, expected)
+    faster = step({**start, "end": jnp.log(3.0)}, 1.0)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), faster, tripled)

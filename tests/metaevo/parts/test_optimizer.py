@@ -1,0 +1,123 @@
+"""The small learned optimizer: its start at Adam, and properties for any weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import metaevo
+from metaevo.parts import HandWritten, optimizer
+from purerl.ppo import Hyperparams
+from purerl.types import Context
+
+HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_norm=0.5)
+PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
+
+
+def extra_args(progress):
+    return Context(HYPERPARAMS, jnp.float32(progress), num_updates=8).extra_args()
+
+
+def drawn(made):
+    """Weights with normal numbers, which need no compilation."""
+    shapes, rng = jax.eval_shape(made.init, jax.random.key(0)), np.random.default_rng(0)
+    return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape), jnp.float32), shapes)
+
+
+def run(made, meta_params, steps, size=1.0):
+    """The updates of a few steps on random gradients, as vectors."""
+    update = made.apply(meta_params, Context(HYPERPARAMS, num_updates=8))
+    state, params, found = update.init(PARAMS), PARAMS, []
+    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **extra_args(progress)))
+    for index in range(steps):
+        key = jax.random.key(index)
+        gradient = jax.tree.map(lambda x: size * jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
+        updates, state = step(gradient, state, params, progress=index / steps)
+        params = optax.apply_updates(params, updates)
+        found.append(jax.flatten_util.ravel_pytree(updates)[0])
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize(
+    ("temporal", "memory_size"), [(True, 2), pytest.param(False, 0, marks=pytest.mark.long)]
+)
+def test_it_starts_exactly_at_adam(temporal, memory_size):
+    made = optimizer.LearnedOptimizer(temporal=temporal, memory_size=memory_size)
+    found = run(made, jax.jit(made.init)(jax.random.key(0)), 5)
+    adam = optax.chain(
+        optax.clip_by_global_norm(0.5), optax.scale_by_adam(eps=HYPERPARAMS.adam_epsilon)
+    )
+    state = adam.init(PARAMS)
+    for index, actual in enumerate(found):
+        key = jax.random.key(index)
+        gradient = jax.tree.map(lambda x: jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
+        updates, state = adam.update(gradient, state)
+        expected = -0.01 * (1 - 0.5 * index / 5) * jax.flatten_util.ravel_pytree(updates)[0]
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)  # of steps of 0.01
+
+
+def test_the_zoo_entry_computes_the_same_steps():
+    made = optimizer.LearnedOptimizer()
+    apply, meta_params = metaevo.load("zoo:ppo-optimizer")
+    found, expected = (
+        run(each, meta_params, 4) for each in (made, HandWritten("make_optimizer", apply))
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_steps_are_bounded_and_finite_for_huge_weights():
+    made = optimizer.LearnedOptimizer(start="random", memory_size=2)
+    huge = jax.tree.map(lambda x: 1e12 * x, drawn(made))
+    for size in (1e12, 1.0, 0.0):
+        found = run(made, huge, 4, size)
+        assert np.isfinite(found).all()
+        limit = optimizer.LARGEST_STEP * np.exp(optimizer.LARGEST_EXPONENT)
+        assert np.abs(found).max() <= 0.01 * limit * 1.001
+
+
+def first_step(config, params, gradients, progress=0.0, num_updates=8):
+    """The first step of a constant learning rate, without clipping, of drawn weights."""
+    made = config
+    hyperparams = HYPERPARAMS.replace(final_learning_rate=1.0, max_grad_norm=1e9)
+    context = Context(hyperparams, progress, num_updates)
+    update = made.apply(drawn(made), context)
+    params, gradients = {"params": params}, {"params": gradients}
+    return update.update(gradients, update.init(params), params, **context.extra_args())[0][
+        "params"
+    ]
+
+
+RANDOM = optimizer.LearnedOptimizer(start="random")
+KERNEL = {"kernel": jnp.ones((2, 3))}
+
+
+@pytest.mark.parametrize("temporal", [True, False])
+def test_only_temporal_optimizers_see_progress_and_length(temporal):
+    config = optimizer.LearnedOptimizer(temporal=temporal, start="random")
+
+    @jax.jit
+    def step(progress, num_updates):
+        return first_step(config, KERNEL, KERNEL, progress, num_updates)["kernel"]
+
+    base = step(0.0, 8)
+    assert bool((step(0.5, 8) != base).any()) == temporal
+    assert bool((step(0.0, 800) != base).any()) == temporal
+
+
+def test_policy_parameters_are_distinguished():
+    actor, critic, log_std = (
+        first_step(RANDOM, {name: KERNEL}, {name: KERNEL})[name]["kernel"]
+        for name in ("actor_torso", "critic_torso", "log_std")
+    )
+    assert (actor != critic).all()
+    np.testing.assert_array_equal(actor, log_std)
+
+
+def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
+    @jax.jit
+    def policys_step(scale):
+        gradients = {"actor_torso": KERNEL, "value_head": scale * jnp.arange(1.0, 5.0)}
+        return first_step(RANDOM, PARAMS["params"], gradients)["actor_torso"]["kernel"]
+
+    np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))

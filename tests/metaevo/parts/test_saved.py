@@ -1,0 +1,202 @@
+"""Parts saved by a run and loaded again; forged files are refused."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import metaevo
+from metaevo.config import ConfigError, to_dict
+from metaevo.config.references import reference_of
+from metaevo.parts import Part, ValueLossNetwork, resolve, saved, seen
+from metaevo.parts.classes import PART
+from metaevo.parts.part import Parts
+from metaevo.runs.checkpoint import load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import make_experiment
+from purerl import envs, ppo
+from purerl.parts import losses, optimizers
+from purerl.types import Targets
+from tests.metaevo.evolving import settings_of
+from tests.metaevo.toy import TINY, assert_same
+
+CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), even=True)
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "test")
+    saved.save(run, Parts.single(CONFIG, "value_loss"), CONFIG.init(jax.random.key(0)), 7)
+    return run
+
+
+def test_round_trip(run):
+    slot_function, meta_params = resolve.load(run.path)
+    assert_same(meta_params, CONFIG.init(jax.random.key(0)))
+    arguments = meta_params, None, 1.0, 0.25, 0.5
+    assert slot_function(*arguments) == CONFIG.apply(*arguments)
+    assert load_tree(run.meta_params)[1]["generation"] == 7
+
+
+@pytest.mark.long
+@pytest.mark.smoke
+def test_the_line_in_the_readme_trains_ppo(run):
+    value_loss, meta_params = metaevo.load(str(run.path))
+    env, env_params = envs.make("CartPole-v1")
+    train = jax.jit(ppo.make_train(TINY, env, value_loss=value_loss))
+    result = train(jax.random.key(0), ppo.Hyperparams(), meta_params, env_params)
+    assert np.isfinite(result.metrics["value_loss"]).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaled(Part):
+    """A part of a user's own, whose parameters come from Python numbers."""
+
+    slot = "value_loss"
+
+    def init(self, key):
+        return {"scale": jnp.asarray(0.5)}
+
+    def apply(self, meta_params, context, prediction, target, old_prediction):
+        return meta_params["scale"] * (prediction - target) ** 2
+
+
+def test_parameters_made_of_python_numbers_come_back(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "test")
+    parts = Parts.single(Scaled(), reference_of(PART, Scaled))
+    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
+    value_loss, loaded = metaevo.load(run.path)
+    assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
+
+
+def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
+    """A class of a part that someone has written."""
+    functions = {"init": lambda self, key: init(key), "apply": lambda self, *each: apply(*each)}
+    made = type("Mine", (Part,), {"slot": slot, **functions, **members})
+    return dataclasses.dataclass(frozen=True)(made)
+
+
+def squared(scale, context, prediction, target, old_prediction):
+    return scale * context.hyperparams.vf_coef * (prediction - target) ** 2
+
+
+def adam(scale, context):
+    return optax.adam(scale * context.hyperparams.learning_rate)
+
+
+@pytest.mark.parametrize(
+    ("cls", "complaint"),
+    [
+        (part("value_loss", squared), None),
+        (part("make_optimizer", adam), None),
+        (part("value_loss", lambda scale, context, error: scale), "TypeError"),
+        (part("policy_loss", lambda *arguments: arguments[1].clip), "AttributeError"),
+        (part("make_optimizer", lambda scale, context: scale), "fails in an update of ppo"),
+        (part("value_loss", lambda *arguments: arguments[2], lambda key: {}), "no parameters"),
+        (part("value_loss", squared, init=lambda: None), "TypeError"),
+        (part("value_loss", lambda *each: jnp.stack(each[2:])), r"must return a scalar, not .*3"),
+        (part("schedule", lambda scale, context: {"learning_rate": scale}),
+         "must return the hyperparams that it is"),
+        (part("channel", squared), "no slot 'channel'"),
+        (part(3, squared), "slot: must name the learner's argument"),
+        (type("Bare", (Part,), {"__annotations__": {"unit": float}, "slot": "value_loss"}),
+         r"decorate it with @dataclass"),
+    ],
+)  # fmt: skip
+def test_invalid_parts_are_refused_in_one_line(cls, complaint):
+    def build():
+        return make_experiment(settings_of({"evolve": reference_of(PART, cls)}))
+
+    if complaint is None:
+        assert isinstance(build().evolved.by_slot[cls.slot], cls)
+        return
+    with pytest.raises(ConfigError, match=f"^evolve = .*{complaint}") as caught:
+        build()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_update_rule_with_other_shapes_is_refused():
+    cls = part("update_rule", lambda scale, context, rollout: Targets(scale, rollout.reward))
+    raw = {"evolve": reference_of(PART, cls), "learner": "lpg", "task": {"env": "GridWorld"}}
+    with pytest.raises(ConfigError, match=r"fails in an update of lpg: .*have the shapes \(\), "):
+        make_experiment(settings_of(raw))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"part": "drift"},
+        {"part": ["value_loss"]},
+        {"settings": to_dict(CONFIG) | {"hidden_sizes": [4]}},
+        {"settings": to_dict(CONFIG) | {"layers": 3}},
+        {"settings": 5},
+    ],
+)
+def test_metadata_that_does_not_fit_is_refused(run, changes):
+    tree, metadata = load_tree(run.meta_params)
+    metadata["parts"]["value_loss"] |= changes
+    save_tree(run.meta_params, tree, metadata)
+    with pytest.raises(ConfigError):
+        resolve.load(run.path)
+
+
+def test_other_shapes_and_types_are_refused(run):
+    tree, metadata = load_tree(run.meta_params)
+    assert metadata["parts"]["value_loss"]["settings"] == to_dict(CONFIG)
+    for other in (
+        tuple(tree),
+        tree[:-1],
+        [tree[0], {**tree[1], "more": tree[1]["bias"]}],
+        jax.tree.map(lambda leaf: leaf.astype(np.float16), tree),
+        jax.tree.map(lambda leaf: leaf[None], tree),
+    ):
+        save_tree(run.meta_params, other, metadata)
+        with pytest.raises(ConfigError, match="do not fit"):
+            resolve.load(run.path)
+    save_tree(run.meta_params, tree, metadata)
+    resolve.load(run.path)
+
+
+def test_loading_a_run_without_a_part_fails(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="holds no evolved part"):
+            resolve.load(path)
+    with pytest.raises(ConfigError, match="run_dir = 3"):
+        metaevo.load(3)
+
+
+@pytest.mark.parametrize(
+    "about", [{"task": {"env": [["x"]]}}, {"tasks": {"a": {"env": 3}}}, {"tasks": [1]}]
+)
+def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
+    save_tree(tmp_path / "meta_params", {"a": jnp.zeros(1)}, about)
+    with pytest.raises(ConfigError, match="damaged"):
+        seen.by_rule(tmp_path)
+
+
+def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
+    def another_process():
+        monkeypatch.setattr("purerl.custom._LOADED", set())
+        monkeypatch.setattr("purerl.custom._MODULES", {})
+        monkeypatch.setattr("metaevo.config.code._LOADED", {})
+
+    file, run = tmp_path / "mine.py", tmp_path / "run"
+    shutil.copy(Path(__file__).parents[3] / "examples" / "scheduled_adam.py", file)
+    slot, drawn = optimizers.MAKE_OPTIMIZER, {"start": jnp.zeros(()), "end": jnp.zeros(())}
+    assert_same(resolve.fill(slot, str(file)).meta_params, drawn)
+    assert_same(resolve.fill(slot, f"{file}:ScheduledAdam").meta_params, drawn)
+    with pytest.raises(ConfigError, match="make_optimizer"):
+        resolve.fill(losses.VALUE_LOSS, str(file))
+    assert resolve.seen_by(slot, str(file)) == []
+    resolve.keep(run, slot, str(file))
+    another_process()
+    assert_same(resolve.fill(slot, str(file), run).meta_params, drawn)
+    file.write_text(file.read_text() + "\n# changed\n")
+    another_process()
+    with pytest.raises(ConfigError, match="has changed since the run began; name the run's copy"):
+        resolve.fill(slot, str(file), run)

@@ -1,0 +1,62 @@
+"""Learned optimizers: the arguments that they get, and learners that they fit."""
+
+import jax
+import optax
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.parts import saved
+from metaevo.parts.classes import part_class
+from metaevo.parts.part import Parts
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import make_experiment
+from purerl import dqn, envs, ppo
+from purerl.learners import LEARNERS
+from tests.metaevo.evolving import settings_of
+from tests.metaevo.parts.test_optimizer import drawn
+from tests.metaevo.toy import TINY
+
+TINY_DQN = dqn.Config(
+    total_timesteps=128, num_envs=2, num_steps=16, train_interval=4, learning_starts=16,
+    buffer_size=64, batch_size=4, hidden_sizes=(4,),
+)  # fmt: skip
+
+
+TOLD = {
+    "ppo": {"progress", "frames", "key", "epoch", "minibatch", "dormancy", "loss"},
+    "dqn": {"progress", "frames", "key", "minibatch", "dormancy"},
+}
+
+
+@pytest.mark.parametrize("learner", TOLD)
+def test_learners_pass_the_extra_arguments_that_they_have(learner):
+    seen = {}
+
+    def make_optimizer(meta_params, context):
+        def update(updates, state, params=None, **told):
+            seen.update(told)
+            return updates, state
+
+        return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+    env, env_params = envs.make("CartPole-v1")
+    make_train, config = {"ppo": (ppo.make_train, TINY), "dqn": (dqn.make_train, TINY_DQN)}[learner]
+    train = make_train(config, env, make_optimizer=make_optimizer)
+    jax.eval_shape(train, jax.random.key(0), LEARNERS[learner].hyperparams(), None, env_params)
+    assert set(seen) == TOLD[learner]
+
+
+@pytest.mark.parametrize(
+    ("evolve", "settings"),
+    [({"evolve": "open"}, {}), ({"evolve": "value_loss"}, {"make_optimizer": "RUN"})],
+)
+def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
+    part = part_class("open")()
+    saved.save(RunDirectory(tmp_path), Parts.single(part, "open"), drawn(part), 7)
+    settings = {key: str(tmp_path) for key in settings}
+    make_experiment(settings_of({**evolve, **settings, "learner": "ppo"}))
+    where = "evolve = 'open'" if not settings else "make_optimizer = "
+    message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
+    with pytest.raises(ConfigError, match=message) as caught:
+        make_experiment(settings_of({**evolve, **settings, "learner": "dqn"}))
+    assert "\n" not in str(caught.value)

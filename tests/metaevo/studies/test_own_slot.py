@@ -1,0 +1,203 @@
+"""A learner of one's own with a slot of its own: a formula, programs and a class evolve in it."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import metaevo
+from metaevo.__main__ import main
+from metaevo.config import ConfigError, from_dict
+from metaevo.parts import Formula, Program
+from metaevo.training.settings import make_task, training_class
+from purerl.types import Context
+from tests.metaevo.evolving import settings_of, study_of
+
+LEARNER = '''"""Q-learning with a rule for how much better an action was than expected."""
+
+import jax
+import jax.numpy as jnp
+
+from purerl import q_learning
+from purerl.learners import LearnerEntry
+from purerl.types import Slot
+
+
+def difference(meta_params, context, target, value):
+    return target - value
+
+
+def clipped(meta_params, context, target, value):
+    return jnp.clip(target - value, -context.hyperparams.huber_delta, 1.0)
+
+
+def make(config, env, advantage_rule=difference):
+    def value_loss(meta_params, context, prediction, target, value):
+        scalars = jax.lax.stop_gradient((target, value))
+        return -advantage_rule(meta_params, context, *scalars) * prediction
+
+    return q_learning.QLearning(config, env, value_loss=value_loss)
+
+
+SLOT = Slot(
+    "advantage_rule",
+    {"difference": difference, "clipped": clipped, "doubled": lambda *each: 2 * difference(*each)},
+    inputs=("target", "value"),
+    contenders=("difference", "clipped"),
+    ranges={"clipped": {"huber_delta": [0.1, 0.5]}},
+)
+own = LearnerEntry(
+    q_learning.Config, q_learning.Hyperparams, make, slots=(SLOT,), observations="index"
+)
+'''
+RULE = """from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from metaevo import Part
+
+
+@dataclass(frozen=True)
+class Asymmetric(Part):
+    slot = "advantage_rule"
+    unit: float = 1.0
+
+    def init(self, key):
+        return {"up": jnp.zeros(()), "down": jnp.zeros(())}
+
+    def apply(self, meta_params, context, target, value):
+        gap = target - value
+        return gap * jnp.exp(self.unit * jnp.where(gap > 0, meta_params["up"], meta_params["down"]))
+"""
+SETTINGS = {
+    "learner": "own_learner.py:own",
+    "task": {"env": "GridWorld", "env_params": {"size": 3}},
+    "train": {"total_timesteps": 200, "num_steps": 100},
+    "strategy": {"population_size": 8},
+    "evolution": {"generations": 1, "validation_seeds": 2, "chunk_size": 2, "num_devices": 1},
+    "evaluation": {
+        "seeds": 2,
+        "space": {"learning_rate": [0.1, 0.4]},
+        "sampler": "grid",
+        "tuning_seeds": 1,
+        "final_seeds": 1,
+    },
+}
+FORMULA = {"slot": "advantage_rule", "expression": "c0 * (target - value)", "constants": {"c0": 1}}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "own_learner.py").write_text(LEARNER)
+    (tmp_path / "my_rule.py").write_text(RULE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_parts_of_all_kinds_fit(folder):
+    formula = study_of({**SETTINGS, "evolve": "formula", "component": FORMULA}).evolved
+    part = formula.by_slot["advantage_rule"]
+    start = part.init(jax.random.key(0))
+    assert part.apply(start, None, 3.0, 1.0) == 2.0
+    program = {"slot": "advantage_rule", "start": ["target - value"]}
+    raw = {**SETTINGS, "evolve": "program", "component": program}
+    part = study_of(raw).evolved.by_slot["advantage_rule"]
+    codes, constants = part.compiled("target - value")
+    found = part.apply(
+        {"codes": codes[None], "constants": constants[None]}, Context(None), 3.0, 1.0
+    )
+    assert found == 2.0
+    outputs = part.programs().fingerprint({"codes": codes[None], "constants": constants[None]})
+    assert jnp.ptp(outputs) > 0
+    assert study_of({**SETTINGS, "evolve": "my_rule.py"}).name == "evolve_my_rule"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"component": {**FORMULA, "expression": "c0 * error"}}, "'formula': .*unknown name 'err"),
+        ({"component": {**FORMULA, "slot": "rule"}}, "no slot 'rule', only advantage_rule"),
+        ({"component": {"slot": 3}}, r"component.slot = 3"),
+        ({"evolve": "value_loss"}, "no slot 'value_loss', only advantage_rule; learners that"),
+        ({"evolve": ["formula", "my_rule.py"], "component": {"formula": FORMULA}}, "both fill"),
+        ({"advantage_rule": "squared"}, "advantage_rule"),
+    ],
+)
+def test_a_mistake_is_one_line(folder, changes, message):
+    raw = {**SETTINGS, "evolve": "formula", "component": FORMULA, **changes}
+    if "evolve" in changes and "component" not in changes:
+        del raw["component"]
+    with pytest.raises(ConfigError, match=message) as caught:
+        study_of(raw)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_formula_of_an_unknown_slot_waits_for_its_learner():
+    for part in (Formula(**FORMULA), Program("advantage_rule", start=("target - value",))):
+        with pytest.raises(ValueError, match="has no learner yet"):
+            part.apply({}, None, 3.0, 1.0)
+    named = Formula(**FORMULA, arguments=("target", "value"))
+    assert named.apply(named.init(None), None, 3.0, 1.0) == 2.0
+
+
+def test_its_functions_are_settings(folder):
+    learner = {key: SETTINGS[key] for key in ("learner", "task", "train")}
+    for name in ("difference", "doubled", "my_rule.py"):
+        raw = {**learner, "advantage_rule": name}
+        make_task(from_dict(training_class(raw), raw))
+    raw = {**learner, "advantage_rule": "huber"}
+    settings = from_dict(training_class(raw), raw)
+    with pytest.raises(ConfigError, match="must be one of difference, clipped, doubled, the dir"):
+        make_task(settings)
+    evaluation = {**SETTINGS["evaluation"], "contenders": ["doubled"]}
+    study = study_of({**SETTINGS, "evolve": "my_rule.py", "evaluation": evaluation})
+    with pytest.raises(ConfigError, match=r"evaluation\.contenders"):
+        study.check()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:all candidates had the same")
+def test_a_class_is_evolved_compared_and_used(folder):
+    (folder / "settings.yaml").write_text(json.dumps({**SETTINGS, "evolve": "my_rule.py"}))
+    assert main(["evolve", "--config", "settings.yaml", "--run-dir", "run"]) == 0
+    result = json.loads((folder / "run" / "evaluation.json").read_text())
+    tuned = {row["function"]: row["settings"] for row in result["variants"] if row["tuning_frames"]}
+    assert list(tuned) == ["learned", "difference", "clipped"]
+    rule, meta_params = metaevo.load("run", code="my_rule.py")
+    assert set(meta_params) == {"up", "down"}
+    assert rule(meta_params, None, 1.0, 1.0) == 0.0
+    flags = ["--learner", "own_learner.py:own", "--task.env", "GridWorld", "--seeds", "2"]
+    flags += ["--train.total_timesteps", "200", "--train.num_steps", "100"]
+    for name in ("clipped", "run"):
+        argv = ["train", *flags, "--advantage_rule", name, "--run-dir", f"of_{name}"]
+        assert main([*argv, "--code", "my_rule.py"]) == 0
+    assert (folder / "of_run" / "losses" / "advantage_rule" / "code" / "my_rule.py").exists()
+    sweep = ["sweep", *flags[:4], "--space.advantage_rule", "{choice: [difference, doubled]}"]
+    sweep += [*flags[6:], "--sweep.trials", "2", "--sweep.seeds", "2"]
+    assert main([*sweep, "--sweep.sampler", "random", "--run-dir", "swept"]) == 0
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:all candidates had the same")
+@pytest.mark.parametrize("part", ["formula", "program"])
+def test_a_formula_and_programs_are_evolved_and_compared(folder, part):
+    component = FORMULA if part == "formula" else {"slot": "advantage_rule", "length": 8}
+    settings = settings_of({**SETTINGS, "evolve": part, "component": component})
+    evaluation = {"seeds": 2}
+    problem = metaevo.LearnerProblem(
+        SETTINGS["learner"],
+        evolve=part,
+        env="GridWorld",
+        env_params={"size": 3},
+        train=SETTINGS["train"],
+        component=component,
+        evaluation=evaluation,
+    )
+    evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
+    found = metaevo.evolve(problem, strategy=settings.strategy, evolution=evolution, generations=1)
+    result = metaevo.compare(problem, found, seeds=2, trials=1, tuning_seeds=1)
+    assert {row.function for row in result.rows} == {"learned", "difference", "clipped"}
+    found.save(folder / "found")
+    function, meta_params = metaevo.load(folder / "found")
+    assert jnp.shape(function(meta_params, Context(None), 3.0, 1.0)) == ()
