@@ -170,7 +170,7 @@ def starting_at(x):
 
 
 def measuring(metrics):
-    return own(evaluate=lambda self, key, x: metaevo.Evaluation(jnp.sum(x["x"]), metrics))
+    return own(evaluate=lambda self, key, x, task: metaevo.Evaluation(jnp.sum(x["x"]), metrics))
 
 
 class AsStudy(metaevo.Study):

@@ -248,7 +248,8 @@ def test_other_learners_draw_lengths_and_scales(learner):
     tasks = {"FourRooms-misc": {"sample": sample}}
     study = study_of(learner=learner, evolve=evolve, train=train, tasks=tasks)
     problem = study.problem({})
-    found = jax.jit(problem.evaluate)(jax.random.key(0), problem.init(jax.random.key(1)))
+    task = problem.draw_task(task_key(jax.random.key(0)), 0)
+    found = jax.jit(problem.evaluate)(jax.random.key(0), problem.init(jax.random.key(1)), task)
     steps = found.metrics["FourRooms-misc/reward_per_step"]
     assert np.isfinite(steps)
 
