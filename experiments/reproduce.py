@@ -27,14 +27,15 @@ if __name__ == "__main__":  # before anything starts JAX
         os.environ["XLA_FLAGS"] = f"{LOOP_FLAG} {os.environ.get('XLA_FLAGS', '')}"
     devices.setup()
 
+import importlib.util
 from collections.abc import Sequence
 
 from experiments.benchmarks.machine import save
 from experiments.benchmarks.tables import Table
 from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
-from experiments.reproductions.comparison import Comparison
+from experiments.reproductions.comparison import Comparison, settings_of
 from metaevo.commands import evolve
-from metaevo.config import ConfigError, exit_on_config_error, presets
+from metaevo.config import ConfigError, exit_on_config_error, load_yaml, merge, presets
 from metaevo.config.command_line import Parser
 from metaevo.config.hints import of_value
 from metaevo.runs.run_directory import RunDirectory
@@ -70,11 +71,12 @@ def main(argv: Sequence[str]) -> int:
         return evolve.main(["--config", str(presets.find(SHAPING[name])), *several, *rest])
     comparison = COMPARISONS[name]
     description = f"{comparison.title}. Published: {comparison.published}"
+    raw = load_yaml(presets.find(comparison.config))
     parser = Parser(f"reproduce {name}", description)
     add = parser.add_argument
     add("--quick", action="store_true", help="small sizes, within a minute or so")
     text = "environment steps of one agent; default: %(default)s"
-    add("--frames", type=int, default=comparison.frames, metavar="N", help=text)
+    add("--frames", type=int, default=raw["train"]["total_timesteps"], metavar="N", help=text)
     text = "how many train at once, a row for each; default: %(default)s"
     add("--agents", type=int, nargs="+", default=comparison.agents, metavar="N", help=text)
     add("--seed", type=int, default=0, metavar="N", help="of all randomness; default: 0")
@@ -84,24 +86,27 @@ def main(argv: Sequence[str]) -> int:
     if "--quick" in rest:
         parser.set_defaults(**comparison.quick)
     options = parser.parse_args(rest)
-    try:
-        if min(options.frames, *options.agents) < 1:
-            raise ValueError("--frames, --agents: must be greater than 0")
-        comparison.check(options)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    if min(options.frames, *options.agents) < 1:
+        raise ConfigError("--frames, --agents: must be greater than 0")
+    for each in comparison.packages if options.pytorch else ():
+        if importlib.util.find_spec(each) is None:
+            raise ConfigError(
+                f"{each} is not installed: pip install -e '.[{each}]', or leave it out with "
+                "--no-pytorch"
+            )
+    raw = merge(raw, {"train": {"total_timesteps": options.frames}})
+    settings_of(raw)  # checks them before anything is written
     run = RunDirectory.create(options.run_dir, f"reproduce/{name}")
-    settings = {key: value for key, value in vars(options).items() if key != "run_dir"}
-    run.write_config(settings, {"comparison": name})
+    chosen = {key: value for key, value in vars(options).items() if key != "run_dir"}
+    run.write_config(chosen, {"comparison": name})
     print(description, flush=True)
     table = Table(
         "variant", "steps", "seconds", "seconds to compile", "steps/s", "speedup",
         *comparison.columns,
     )  # fmt: skip
     reference = None
-    for (variant, frames, seconds, compile_seconds), results in comparison.rows(
-        options, run.figures
-    ):
+    rows = comparison.rows(raw, options, run.figures)
+    for (variant, frames, seconds, compile_seconds), results in rows:
         speed = frames / seconds
         reference = reference or speed
         speedup = f"{speed / reference:.3g}x"

@@ -7,32 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.reproductions.comparison import Comparison, Rows, Trainee, train
+from experiments.reproductions.comparison import Comparison, Rows, train
+from metaevo.config.plain import PlainDict
 from metaevo.reports.plots import plot_learning_curves
 from metaevo.training.fitness import Windows, mean_returns
-from purerl import dqn, envs
 
 DECENT, AVERAGED = 195.0, 10
-
-
-def _learner(frames: int) -> Trainee:
-    """Return DQN with one environment and a gradient step after each of its steps."""
-    config = dqn.Config(
-        total_timesteps=frames,
-        num_envs=1,
-        num_steps=1,  # every step is a point of the curve, so episodes do not share points
-        train_interval=1,
-        batch_size=64,
-        buffer_size=10_000,
-        learning_starts=500,
-        target_interval=100,
-        hidden_sizes=(64, 64),
-    )
-    env, env_params = envs.make("CartPole-v1")
-    hyperparams = dqn.Hyperparams(
-        learning_rate=1e-3, epsilon_decay_steps=2_000.0, epsilon_end=0.02, max_grad_norm=10.0
-    )
-    return dqn.DQN(config, env), env_params, hyperparams
 
 
 def episode_returns(episodes: Any) -> list[np.ndarray]:
@@ -50,12 +30,10 @@ def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> f
     return float(reached[0] + over) if len(reached) else np.nan
 
 
-def _rows(options: argparse.Namespace, figures: Path) -> Rows:
+def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
     windows, curves = Windows(1000, options.frames), {}  # longer than two episodes
     for agents in options.agents:
-        trained = train(
-            *_learner(options.frames), agents=agents, seed=options.seed, points=options.frames
-        )
+        trained = train(raw, agents=agents, seed=options.seed, points=options.frames)
         returns = episode_returns(trained.episodes)
         until = np.array([episodes_until(each, DECENT) for each in returns])
         there = until[np.isfinite(until)]
@@ -75,9 +53,8 @@ COMPARISON = Comparison(
         "agents that got there",
         f"return of the last {AVERAGED} episodes",
     ),
-    frames=20_000,
+    config=Path(__file__).with_suffix(".yaml"),
     agents=(1, 8),
     quick={"frames": 6_000, "agents": [1, 2]},
     rows=_rows,
-    check=lambda options: _learner(options.frames),
 )

@@ -12,11 +12,13 @@ import numpy as np
 from tqdm import trange
 
 from experiments.benchmarks.tables import Cell
+from metaevo.config import from_dict
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
+from metaevo.training.settings import TrainSettings, make_task, training_class
 from metaevo.training.train_learner import Task
-from purerl.types import EnvParams, EpisodeSums, Hyperparams, Learner
+from purerl.types import EpisodeSums
 
 Trainee = tuple[Any, EnvParams, Hyperparams]
 """A learner bound to an environment, the environment's parameters, hyperparameters."""
@@ -48,21 +50,22 @@ class Comparison:
     """the source's result, in a sentence"""
     columns: tuple[str, ...]
     """names of the results"""
-    frames: int
-    """environment steps of one agent, by default"""
+    config: str | Path
+    """settings of `metaevo train`: a preset or a file"""
     agents: tuple[int, ...]
     """numbers of agents that train at once, by default; a row for each"""
-    quick: dict[str, Any]
+    quick: PlainDict
     """the options of --quick, which show that the comparison works"""
-    rows: Callable[[argparse.Namespace, Path], Rows]
-    """from the options and the folder of the figures"""
-    check: Callable[[argparse.Namespace], object]
-    """raises ValueError for options that cannot run, before anything is compiled"""
+    rows: Callable[[PlainDict, argparse.Namespace, Path], Rows]
+    """from the settings, the options and the folder of the figures"""
+    packages: tuple[str, ...] = ()
+    """that the agent in PyTorch needs"""
 
 
 class Trained(NamedTuple):
     """The result of a training."""
 
+    task: Task
     timing: Timing
     agents: Any
     """the learner's states on the host, [agents, ...]"""
@@ -72,29 +75,29 @@ class Trained(NamedTuple):
     """[points] environment steps of one agent at the end of each point's window"""
 
 
+def settings_of(raw: PlainDict) -> TrainSettings:
+    """Return validated settings; raises `ConfigError` if they are wrong."""
+    return from_dict(training_class(raw), raw)
+
+
 def train(
-    learner: Learner,
-    env_params: EnvParams,
-    hyperparams: Hyperparams,
-    *,
-    agents: int,
-    seed: int,
-    points: int = 100,
-    chunk_size: int | None = None,
+    raw: PlainDict, *, agents: int, seed: int, points: int = 100, chunk_size: int | None = None
 ) -> Trained:
     """Train agents with keys that a seed gives; learning curves have at most so many points."""
-    name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
-    updates = learner.config.num_updates
+    settings = settings_of(raw)
+    task, functions = make_task(settings)
+    updates = settings.train.num_updates
     population = Population(
-        Task(name, learner, env_params),
-        hyperparams,
-        None,
-        FitnessConfig(),
+        task,
+        settings.hyperparams,
+        functions,
+        settings.fitness,
         agents=agents,
         log_every=-(-updates // points),
         metrics=True,
         chunk_size=chunk_size,
     )
+    name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
     began = time.perf_counter()
     chunks = population.place(population.init(keys_for(seed, Purpose.TRAINING, agents)).rows)
     chunks = jax.block_until_ready(population.run(chunks, 0, 0))
@@ -105,4 +108,4 @@ def train(
     rows = population.rows(chunks)
     frames = population.windows.ends() * population.frames_per_update
     timing = Timing(name, agents * int(frames[-1]), seconds, compiled - began)
-    return Trained(timing, rows.agent, rows.episodes, frames)
+    return Trained(task, timing, rows.agent, rows.episodes, frames)

@@ -5,54 +5,37 @@ from pathlib import Path
 
 import jax
 
-from experiments.reproductions.comparison import Comparison, Rows, Trainee, train
+from experiments.reproductions.comparison import Comparison, Rows, Trained, train
+from metaevo.config import merge
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports.plots import plot_learning_curves
 from metaevo.training.fitness import mean_rewards
-from purerl import dqn, envs
 from purerl.parts.evaluation import evaluate
 
-ENV = "experiments.reproductions.doors:Doors"
-GOAL = (4, 11)
-"""always the same; the optimal policy has a reward of 0.773 per step"""
 EPISODE = 38
 """steps of an episode"""
-NUM_ENVS = 128
-STEPS_PER_GRADIENT = 8
-"""environment steps for each gradient step"""
 
 
-def _learner(frames: int) -> Trainee:
-    config = dqn.Config(
-        total_timesteps=frames,
-        num_envs=NUM_ENVS,
-        num_steps=max(1, frames // 100 // NUM_ENVS),
-        train_interval=NUM_ENVS,
-        gradient_steps=NUM_ENVS // STEPS_PER_GRADIENT,
-        batch_size=128,
-        buffer_size=100_000,
-        target_interval=1000,
-        store_observations="uint8",
-        hidden_sizes=(128, 128),
-    )
-    env, env_params = envs.make(ENV, observations="flat", goal=GOAL)
-    return dqn.DQN(config, env), env_params, dqn.Hyperparams(learning_rate=1e-3, gamma=0.9)
-
-
-def _rows(options: argparse.Namespace, figures: Path) -> Rows:
-    learner, env_params, hyperparams = _learner(options.frames)
+def _greedy_reward(trained: Trained, seed: int) -> float:
+    _, learner, env_params = trained.task
+    key = key_for(seed, Purpose.PLAYING)
 
     def play(agent):
-        key = key_for(options.seed, Purpose.PLAYING)
-        return evaluate(learner, learner.policy(agent), key, env_params, num_episodes=512).mean()
+        policy = learner.policy(agent)
+        return evaluate(learner, policy, key, env_params, num_episodes=512).mean()
 
-    curves = {}
+    return float(jax.jit(jax.vmap(play))(trained.agents).mean()) / EPISODE
+
+
+def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
+    num_steps = max(1, options.frames // 100 // raw["train"]["num_envs"])
+    raw, curves = merge(raw, {"train": {"num_steps": num_steps}}), {}
     for agents in options.agents:
-        trained = train(learner, env_params, hyperparams, agents=agents, seed=options.seed)
-        greedy = float(jax.jit(jax.vmap(play))(trained.agents).mean()) / EPISODE
+        trained = train(raw, agents=agents, seed=options.seed)
         rewards = curves[trained.timing.variant] = mean_rewards(trained.episodes)
         last = float(rewards[:, -max(1, rewards.shape[1] // 10) :].mean())
-        yield trained.timing, (greedy, last)
+        yield trained.timing, (_greedy_reward(trained, options.seed), last)
     path = figures / "learning_curves.png"
     plot_learning_curves(curves, trained.frames, path, ylabel="reward per step")
 
@@ -62,9 +45,8 @@ COMPARISON = Comparison(
     published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.71 in 2.3 minutes with "
     "Flax and 16 times as many environments in JAX, on a GPU.",
     columns=("reward per step, greedy", "reward per step, last tenth"),
-    frames=300_000,
+    config=Path(__file__).with_suffix(".yaml"),
     agents=(1,),
     quick={"frames": 40_000},
     rows=_rows,
-    check=lambda options: _learner(options.frames),
 )

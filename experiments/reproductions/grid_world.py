@@ -12,9 +12,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from experiments.reproductions.comparison import Comparison, Rows, Timing, Trainee, train
+from experiments.reproductions.comparison import Comparison, Rows, Timing, settings_of, train
+from metaevo.config import merge
+from metaevo.config.plain import PlainDict
 from metaevo.reports.value_maps import GridMap, plot_value_map
-from purerl import envs, q_learning
+from metaevo.training.settings import make_task
 from purerl.envs import grid
 
 SIZE, MAX_STEPS, LEARNING_RATE, GAMMA, EPSILON = 8, 100, 0.2, 0.95, 0.1
@@ -68,13 +70,11 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     return f"{found:.0%}", float(np.median(errors))
 
 
-def _learner(steps: int, num_steps: int) -> Trainee:
-    env, env_params = envs.make("GridWorld", observations="index", slippery=False)
-    config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
-    return q_learning.QLearning(config, env), env_params, q_learning.Hyperparams()
+def _shortened(raw: PlainDict, frames: int, num_steps: int) -> PlainDict:
+    return merge(raw, {"train": {"total_timesteps": frames, "num_steps": min(num_steps, frames)}})
 
 
-def _rows(options: argparse.Namespace, figures: Path) -> Rows:
+def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
     """Loops in Python and groups of agents take fewer steps, because they are slower."""
     steps, began = max(1, 3 * options.frames // 10), time.perf_counter()
     table = numpy_loop(steps, options.seed)
@@ -82,9 +82,11 @@ def _rows(options: argparse.Namespace, figures: Path) -> Rows:
     yield timing, _quality(table[None])
 
     steps = max(1, options.frames // 50)
-    learner, env_params, hyperparams = _learner(1, 1)
-    state = learner.init(jax.random.key(options.seed), hyperparams, None, env_params)
-    step = jax.jit(lambda state: learner.update(state, hyperparams, None, env_params)[0])
+    settings = settings_of(_shortened(raw, 1, 1))
+    (_, learner, env_params), functions = make_task(settings)
+    inputs = settings.hyperparams, functions, env_params
+    state = learner.init(jax.random.key(options.seed), *inputs)
+    step = jax.jit(lambda state: learner.update(state, *inputs)[0])
     state, began = jax.block_until_ready(step(state)), time.perf_counter()
     for _ in range(steps):
         state = step(state)
@@ -97,9 +99,8 @@ def _rows(options: argparse.Namespace, figures: Path) -> Rows:
         # The fastest layout on CPUs: few agents run one after another, with XLA's limit on loops
         # lifted; many in chunks, in stretches short enough for random numbers to stay in the cache.
         num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
-        trained = train(
-            *_learner(steps, num_steps), agents=agents, seed=options.seed, chunk_size=chunk_size
-        )
+        short = _shortened(raw, steps, num_steps)
+        trained = train(short, agents=agents, seed=options.seed, chunk_size=chunk_size)
         q, visits = np.asarray(trained.agents.q)[:, 0], np.asarray(trained.agents.visits)
         yield trained.timing, _quality(q)
         cells, path = GridMap((SIZE, SIZE), grid.MOVES), figures / f"values_{agents}.png"
@@ -111,9 +112,8 @@ COMPARISON = Comparison(
     published="21,680 steps/s for a Python loop around compiled steps, 1.83 million for one "
     "compiled agent, 1.47 million for 30 agents in parallel, on one CPU.",
     columns=("shortest way found", "error of the start's value (median)"),
-    frames=1_000_000,
+    config=Path(__file__).with_suffix(".yaml"),
     agents=(1, 30, 1024),
     quick={"frames": 200_000, "agents": [1, 30, 256]},
     rows=_rows,
-    check=lambda options: None,
 )

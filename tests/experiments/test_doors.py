@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.reproductions import doors_dqn
 from experiments.reproductions.doors import AGENT, EMPTY, GOAL, IS_WALL, SIZE, WALL, Doors, EnvState
 from metaevo.config import from_dict, load_yaml
 from metaevo.studies.sweeps import make_objective, sweep_class
 from purerl import envs
 
+ENV = "experiments/reproductions/doors.py:Doors"
 KEY = jax.random.key(0)
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
 PICTURE = {EMPTY: ".", AGENT: "A", WALL: "#", GOAL: "G"}
@@ -29,7 +29,7 @@ def drawn(obs):
 
 
 def test_an_episode_by_hand():
-    env, params = envs.make(doors_dqn.ENV, observations="raw", max_steps_in_episode=5)
+    env, params = Doors(), Doors.default_params.replace(max_steps_in_episode=5)
     state = state_at((2, 6), (1, 8))
     rows = [
         (RIGHT, 0, ".......#G......", ".......A......."),
@@ -100,9 +100,12 @@ def test_transitions_match_the_rules():
         assert reward[index] == (row * SIZE + col == goal[index])
 
 
-def test_a_goal_on_a_wall():
+def test_it_is_made_by_its_file():
+    env, params = envs.make(ENV, observations="flat", goal=[4, 11], max_steps_in_episode=5)
+    assert env.observation_space(params).shape == (SIZE**2 * 4,)
+    assert params.max_steps_in_episode == 5
     with pytest.raises(ValueError, match=r"goal = \(0, 7\) is on a wall"):
-        envs.make(doors_dqn.ENV, goal=[0, 7])
+        envs.make(ENV, goal=[0, 7])
 
 
 def test_the_published_sweep_fits_together():

@@ -10,6 +10,7 @@ import pytest
 from experiments import reproduce
 from experiments.reproduce import COMPARISONS
 from experiments.reproductions import cartpole_dqn, doors, doors_dqn, grid_world
+from metaevo.config import load_yaml
 from purerl import envs, ppo, q_learning
 from purerl.envs import grid
 from purerl.parts import returns
@@ -140,7 +141,8 @@ def test_numpy_q_learning_finds_the_optimal_values_and_so_does_ours():
 
 
 def test_the_optimum_of_doors():
-    steps = grid.distances(doors.IS_WALL, doors_dqn.GOAL)
+    goal = load_yaml(doors_dqn.COMPARISON.config)["task"]["env_params"]["goal"]
+    steps = grid.distances(doors.IS_WALL, goal)
     length = steps[np.isfinite(steps) & (steps > 0)].mean()
     # the step that reaches the goal is the first one rewarded
     assert 1 - (length - 1) / doors_dqn.EPISODE == pytest.approx(0.773, abs=5e-4)
