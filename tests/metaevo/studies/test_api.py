@@ -192,7 +192,7 @@ class NamedLearned(AsStudy):
         (starting_at({}), "init"),
         (starting_at({"x": jnp.zeros(3, jnp.int32)}), "init.*'x'.*int32"),
         (
-            own(evaluate=lambda self, key, x: jnp.sum(x["x"])),
+            own(evaluate=lambda self, key, x, task: jnp.sum(x["x"])),
             "evaluate: returned one array.*Evaluation",
         ),
         (measuring({"each": jnp.zeros(3)}), r"evaluate: each.*\(3,\)"),
