@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from metaevo.studies.study import Study as Study
     from metaevo.studies.study import StudySettings as StudySettings
     from metaevo.studies.sweeps import sweep as sweep
+    from metaevo.tasks.task import Task as Task
     from metaevo.training.api import train as train
     from metaevo.training.result import TrainingResult as TrainingResult
     from metaevo.training.result import load_training as load_training
-    from metaevo.training.tasks import TaskDistribution as TaskDistribution
     from metaevo.tuning.config import SweepConfig as SweepConfig
     from metaevo.tuning.results import SweepResult as SweepResult
 
@@ -70,7 +70,7 @@ _HOMES = {
     "StudySettings": "metaevo.studies.study",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
-    "TaskDistribution": "metaevo.training.tasks",
+    "Task": "metaevo.tasks.task",
     "TaskScore": "metaevo.comparison.generality.judge",
     "TrainingResult": "metaevo.training.result",
     "compare": "metaevo.studies.api",

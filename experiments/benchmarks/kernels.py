@@ -64,7 +64,8 @@ def program(name: str, agents: int, agent_steps: int, kernels: bool) -> tuple[Me
     raw = merge(training.WORK["ppo", "CartPole-v1"], {"train": PROGRAMS[name][1]})
     frames = training.frames_per_update(raw)
     settings = training.settings_of(raw, max(2, agent_steps // frames))
-    (_, learner, env_params), functions = cast(Any, make_task(settings))
+    bound, functions = cast(Any, make_task(settings))
+    learner, env_params = bound.learner, bound.env_params
     config, hyperparams = settings.train, settings.hyperparams
 
     def keys(seed):

@@ -64,7 +64,7 @@ def ours(
     devices.setup(num_devices)
     import jax
 
-    from metaevo.training.population import Population
+    from metaevo.tasks.population import Population
     from metaevo.training.settings import make_task
 
     settings = settings_of(WORK[learner, task], updates)

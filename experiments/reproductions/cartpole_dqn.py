@@ -10,7 +10,7 @@ import numpy as np
 from experiments.reproductions.comparison import Comparison, Rows, train
 from metaevo.config.plain import PlainDict
 from metaevo.reports.plots import plot_learning_curves
-from metaevo.training.fitness import Windows, mean_returns
+from metaevo.tasks.fitness import Windows, mean_returns
 
 DECENT, AVERAGED = 195.0, 10
 

@@ -15,9 +15,9 @@ from experiments.benchmarks.tables import Cell
 from metaevo.config import from_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.population import Population
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.population import Population
 from metaevo.training.settings import TrainSettings, make_task, training_class
-from metaevo.training.train_learner import Task
 from purerl.types import EpisodeSums
 
 BLOCKS = 20
@@ -63,7 +63,7 @@ class Comparison:
 class Trained(NamedTuple):
     """The result of a training."""
 
-    task: Task
+    task: Bound
     timing: Timing
     agents: Any
     """the learner's states on the host, [agents, ...]"""

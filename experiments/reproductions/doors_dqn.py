@@ -10,7 +10,7 @@ from metaevo.config import merge
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports.plots import plot_learning_curves
-from metaevo.training.fitness import mean_rewards
+from metaevo.tasks.fitness import mean_rewards
 from purerl.parts.evaluation import evaluate
 
 EPISODE = 38
@@ -18,7 +18,7 @@ EPISODE = 38
 
 
 def _greedy_reward(trained: Trained, seed: int) -> float:
-    _, learner, env_params = trained.task
+    learner, env_params = trained.task.learner, trained.task.env_params
     key = key_for(seed, Purpose.PLAYING)
 
     def play(agent):

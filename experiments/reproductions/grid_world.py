@@ -83,7 +83,8 @@ def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
 
     steps = max(1, options.frames // 50)
     settings = settings_of(_shortened(raw, 1, 1))
-    (_, learner, env_params), functions = make_task(settings)
+    bound, functions = make_task(settings)
+    learner, env_params = bound.learner, bound.env_params
     inputs = settings.hyperparams, functions, env_params
     state = learner.init(jax.random.key(options.seed), *inputs)
     step = jax.jit(lambda state: learner.update(state, *inputs)[0])

@@ -22,7 +22,7 @@ from experiments.reproductions.comparison import Comparison, Rows, Timing, setti
 from metaevo.config import merge
 from metaevo.config.plain import PlainDict
 from metaevo.reports.plots import plot_learning_curves
-from metaevo.training.fitness import Windows, mean_returns
+from metaevo.tasks.fitness import Windows, mean_returns
 
 POINTS, LAST = 50, 5
 """Points of a curve, and how many of them are the last tenth."""

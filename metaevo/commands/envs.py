@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
-from metaevo.training.task import rehearse
+from metaevo.tasks.binding import rehearse
 from purerl import envs
 from purerl.custom import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name

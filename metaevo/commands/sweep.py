@@ -9,7 +9,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import Plan
 from metaevo.tuning.run import run_sweep

@@ -18,7 +18,7 @@ from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import Entry, plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.schema import HeldOut, Judgement, Measured, ResultRow, Together
-from metaevo.training.agents import Trained
+from metaevo.tasks.agents import Trained
 from metaevo.tuning.objective import Progress
 from purerl.types import PyTree
 

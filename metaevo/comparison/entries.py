@@ -11,9 +11,9 @@ from metaevo.comparison.tuning import Entry, tuning_space
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
-from metaevo.training.fitness import Windows
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.fitness import Windows
+from metaevo.tasks.population import Population
 from metaevo.tuning.space import dotted_space
 from purerl.types import Slot
 

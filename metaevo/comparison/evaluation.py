@@ -15,11 +15,11 @@ from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.runs.settings import HasRun
-from metaevo.training.agents import Trained
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.population import Population
-from metaevo.training.task import LearnerSettings
-from metaevo.training.tasks import NamedTask
+from metaevo.tasks.agents import Trained
+from metaevo.tasks.binding import LearnerSettings
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
+from metaevo.tasks.task import Task
 from metaevo.tuning.config import MOST
 from metaevo.tuning.objective import Progress
 from purerl.types import MetaParams
@@ -50,7 +50,7 @@ class EvaluationConfig:
     """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
-    unseen: dict[str, NamedTask] = field(default_factory=dict)
+    unseen: dict[str, Task] = field(default_factory=dict)
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
     the learned part is judged there against hand-written functions tuned on each"""
     tune_learned: bool = False

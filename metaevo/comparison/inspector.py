@@ -9,8 +9,8 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.part import Evolved
 from metaevo.reports import parts
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.population import Population
 from purerl.types import MetaParams
 
 AGENTS = 16

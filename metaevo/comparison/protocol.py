@@ -21,10 +21,10 @@ from metaevo.parts.part import Filling
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
-from metaevo.training.agents import Trained
-from metaevo.training.fitness import mean_returns, mean_rewards
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.agents import Trained
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.fitness import mean_returns, mean_rewards
+from metaevo.tasks.population import Population
 
 RETURN, REWARD = "return of finished episodes", "reward per step"
 """Quantity of a learning curve, depending on the weights of the fitness."""

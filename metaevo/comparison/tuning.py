@@ -25,7 +25,7 @@ from metaevo.config.checks import Measure
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from metaevo.tuning import ranges
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
 from metaevo.tuning.objective import Progress, statistic

@@ -41,10 +41,10 @@ from metaevo.runs.schema import (
     UnseenResult,
     UnseenScores,
 )
-from metaevo.training import sampling
-from metaevo.training.checks import check_training
-from metaevo.training.task import Experiment, TaskConfig, make_environment
-from metaevo.training.tasks import NamedTask
+from metaevo.tasks import sampling
+from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.task import Task
 from metaevo.tuning.ranges import Entry
 from purerl.types import Environment, EnvParams
 
@@ -72,7 +72,7 @@ class Seen(NamedTuple):
 
 def build_all(
     settings: JudgedSettings,
-    tasks: Mapping[str, NamedTask] | None,
+    tasks: Mapping[str, Task] | None,
     experiment: Experiment,
     where: str,
 ) -> dict[str, Experiment]:
@@ -262,7 +262,7 @@ def carried(judged: Judgement | Together) -> Carried:
     return judged["conclusion"]
 
 
-def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:
+def settings_of(settings: JudgedSettings, name: str, change: Task) -> Any:
     """Return the settings of an evolution with the changes of a named task."""
     plain = to_dict(settings)
     plain["task"] = {"env": change.env or name, "env_params": change.env_params}

@@ -15,7 +15,7 @@ from metaevo.parts import formula
 from metaevo.parts.part import LEARNED, Filling, Part
 from metaevo.runs.progress import Progress
 from metaevo.studies import verdict
-from metaevo.training.task import Experiment
+from metaevo.tasks.binding import Experiment
 from purerl.types import MetaParams
 
 

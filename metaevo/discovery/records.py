@@ -14,8 +14,8 @@ import numpy as np
 from metaevo.discovery.targets import Target, ValueOf
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts.part import Part, Parts
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.population import Population
 from purerl.learners import num_frames
 from purerl.types import Context, MetaParams
 

@@ -22,7 +22,7 @@ from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
 from metaevo.studies import strategy_results, tables, verdict
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study
-from metaevo.training.fitness import weights_text
+from metaevo.tasks.fitness import weights_text
 
 FILM_CAPTION = (
     "What was found after some of the generations, on axes that stay the same, and its fitness."

@@ -21,11 +21,12 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots, make_experiment
 from metaevo.studies.study import TRAINING, Study
-from metaevo.training.bounds import Bounds, measure_bounds
-from metaevo.training.checks import check_agents
-from metaevo.training.task import Experiment
-from metaevo.training.tasks import TrainOnTasks, bind
-from metaevo.training.train_learner import TrainLearner
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.distributions import bind
+from metaevo.tasks.memory import check_agents
+from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.scale import measure_scale
+from metaevo.tasks.task import Scale
 from purerl.types import MetaParams
 
 
@@ -131,8 +132,19 @@ class LearnerStudy(Study):
         if len(self.tasks) == 1:
             return {}
         tasks = Progress(self.seen.items(), desc="measuring the scale of each task", leave=False)
-        bounds = [measure_bounds(*each) for each in tasks]
-        scales = {key: [getattr(each, key) for each in bounds] for key in Bounds._fields}
+        settings = self.settings
+        ends = [
+            measure_scale(
+                name,
+                each.task(each.references(), None),
+                each.settings.hyperparams,
+                settings.fitness,
+                seed=settings.run.seed,
+                quick=settings.run.quick,
+            )
+            for name, each in tasks
+        ]
+        scales = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return {"normalisation": scales}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
@@ -145,21 +157,21 @@ class LearnerStudy(Study):
         """Return the problem: train agents with a candidate."""
         settings, scales = self.settings, measured.get("normalisation")
         if not self.seen:
-            (task,) = self.tasks
-            return TrainLearner(task, settings.hyperparams, self.evolved, settings.fitness)
+            task = self.tasks[0]._replace(hyperparams=settings.hyperparams)
+            return LearnerProblem.on([task], self.evolved, settings.fitness)
         distributions = self.distributions
         if scales is not None:
-            ends = [scales[key] for key in Bounds._fields]
+            ends = [scales[key] for key in Scale._fields]
             if {len(each) for each in ends} != {len(distributions)}:
                 raise ConfigError(
                     f"resolved.normalisation: must have {len(distributions)} numbers of each kind"
                 )
             distributions = [
-                each._replace(bounds=Bounds(*bounds))
-                for each, *bounds in zip(distributions, *ends, strict=True)
+                each._replace(scale=Scale(*own))
+                for each, *own in zip(distributions, *ends, strict=True)
             ]
         count = settings.tasks_per_generation or len(distributions)
-        return TrainOnTasks(distributions, self.evolved, settings.fitness, count)
+        return LearnerProblem.on(distributions, self.evolved, settings.fitness, count)
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the parts in the format of `metaevo.load`, with the tasks that they have seen."""

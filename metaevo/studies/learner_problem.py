@@ -20,8 +20,8 @@ from metaevo.parts.part import LEARNED, Part
 from metaevo.statistics import Verdict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
-from metaevo.training.task import with_task
-from metaevo.training.tasks import TaskDistribution
+from metaevo.tasks.binding import with_task
+from metaevo.tasks.task import Task
 from purerl import envs
 from purerl.learners import LearnerEntry
 from purerl.types import Environment, PyTree
@@ -47,7 +47,7 @@ class LearnerProblem(MetaProblem):
         evolve: PartLike | Sequence[PartLike],
         env: EnvironmentLike = "CartPole-v1",
         env_params: PlainMapping | None = None,
-        tasks: Mapping[str, TaskDistribution | PlainMapping] | None = None,
+        tasks: Mapping[str, Task | PlainMapping] | None = None,
         **sections: Any,
     ):
         """Build the part, the learner and its environments.
@@ -61,7 +61,7 @@ class LearnerProblem(MetaProblem):
                 environment of your own as a class or an object.
             env_params: overrides of its parameters.
             tasks: instead of env, tasks by name with distributions of their traced settings; see
-                `metaevo.TaskDistribution`. Every generation draws `tasks_per_generation` tasks.
+                `metaevo.Task`. Every generation draws `tasks_per_generation` tasks.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
                 dicts, and names of hand-written functions for other slots. With
                 `evaluation={"seeds": 0}` a durable evolution ends without its own comparison.
@@ -163,9 +163,9 @@ def _references(evolve: Any) -> tuple[str | list[str], PlainDict]:
     return references, settings
 
 
-def _plain_task(task: TaskDistribution | PlainMapping) -> PlainDict:
+def _plain_task(task: Task | PlainMapping) -> PlainDict:
     """Return a task as in a YAML file; its environment may be a class or an object."""
-    plain = dict(vars(task) if isinstance(task, TaskDistribution) else task)
+    plain = dict(vars(task) if isinstance(task, Task) else task)
     return {**plain, "env": envs.name_of(plain["env"])} if plain.get("env") else plain
 
 

@@ -16,8 +16,7 @@ from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import channels, classes, learners, resolve
 from metaevo.parts.part import check
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.task import (
+from metaevo.tasks.binding import (
     Experiment,
     LearnerConfig,
     TaskConfig,
@@ -25,7 +24,8 @@ from metaevo.training.task import (
     learner_sections,
     make_environment,
 )
-from metaevo.training.tasks import TaskDistribution
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.task import Task
 from purerl.types import Hyperparams, Slot
 
 
@@ -61,7 +61,7 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
     evolve: str | tuple[str, ...]
     """the part to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    tasks: dict[str, TaskDistribution] | None = None
+    tasks: dict[str, Task] | None = None
     """instead of task: several tasks by their names, each with its changes to the settings and
     distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = None

@@ -1,1 +1,1 @@
-"""Tasks, populations of agents, and learners as meta-problems."""
+"""Training runs: `metaevo train`, and its sweeps."""

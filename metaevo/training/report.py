@@ -19,11 +19,11 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.training.fitness import FINAL_FRACTION, mean_returns, weights_text
-from metaevo.training.population import Population
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
+from metaevo.tasks.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
-from metaevo.training.train_learner import Task
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
@@ -35,7 +35,7 @@ FILM_STEPS = 300
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
-def check(settings: TrainSettings, task: Task) -> None:
+def check(settings: TrainSettings, task: Bound) -> None:
     """Raise `ConfigError` if a film, or an environment in Gymnasium, is wanted and impossible."""
     env_name = task.name
     if settings.evaluation.film and renderer(task.learner.env) is None:
@@ -119,7 +119,8 @@ def _row(name: str, scores: np.ndarray) -> PlainDict:
 
 
 def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
-    settings, (env_name, learner, env_params) = run.settings, population.task
+    settings, bound = run.settings, population.task
+    env_name, learner, env_params = bound.name, bound.learner, bound.env_params
     config, seed = settings.evaluation, settings.run.seed
     if not config.episodes:
         return []
@@ -187,7 +188,7 @@ def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray)
         run.trackers.log_nested(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
-def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
+def _draw_table(path: Path, task: Bound, policies: PyTree) -> None:
     if not hasattr(policies, "visits"):
         return
     q = np.mean(policies.q, axis=0)
@@ -197,7 +198,7 @@ def _draw_table(path: Path, task: Task, policies: PyTree) -> None:
         value_maps.plot_value_map(q, visits, grid, path)
 
 
-def _film(path: Path, settings: TrainSettings, task: Task, policies: PyTree) -> None:
+def _film(path: Path, settings: TrainSettings, task: Bound, policies: PyTree) -> None:
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     try:

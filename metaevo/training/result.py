@@ -19,12 +19,12 @@ from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training.agents import Row
-from metaevo.training.checks import check_training
-from metaevo.training.fitness import all_finite, mean_returns, scores
-from metaevo.training.population import Population
+from metaevo.tasks.agents import Row
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import all_finite, mean_returns, scores
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.population import Population
 from metaevo.training.settings import POLICIES, TrainSettings, make_task, training_class
-from metaevo.training.train_learner import Task
 from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
@@ -72,7 +72,7 @@ class TrainingResult:
 
 
 def population_of(
-    settings: TrainSettings, task: Task, meta_params: PlainDict, chunk_size: int | None
+    settings: TrainSettings, task: Bound, meta_params: PlainDict, chunk_size: int | None
 ) -> Population:
     """Return the population of a training run."""
     return Population(
@@ -88,7 +88,7 @@ def population_of(
     )
 
 
-def check_resources(settings: TrainSettings, task: Task, meta_params: PlainDict) -> None:
+def check_resources(settings: TrainSettings, task: Bound, meta_params: PlainDict) -> None:
     """Raise `ConfigError`, before anything is compiled, unless devices and memory suffice."""
     devices.check_number("run.num_devices", settings.run.num_devices)
     updates = settings.train.num_updates

@@ -21,13 +21,13 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
 from metaevo.statistics import mean_curve
+from metaevo.tasks.agents import Row
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import all_finite, mean_returns
+from metaevo.tasks.population import Population
 from metaevo.training import report as training_report
-from metaevo.training.agents import Row
-from metaevo.training.fitness import all_finite, mean_returns
-from metaevo.training.population import Population
 from metaevo.training.result import check_resources, population_of, result_of
 from metaevo.training.settings import TrainSettings, make_task, save_policies
-from metaevo.training.train_learner import Task
 
 HARMLESS = (
     "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
@@ -72,7 +72,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         return run.exit_code
 
 
-def _start(run: Run[TrainSettings], task: Task, meta_params: PlainDict) -> Population:
+def _start(run: Run[TrainSettings], task: Bound, meta_params: PlainDict) -> Population:
     settings, resolved = run.settings, run.resolved
     # A resumed run keeps the settings that were resolved at its start.
     chunk_size = resolved.get("chunk_size", settings.run.chunk_size)

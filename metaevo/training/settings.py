@@ -18,8 +18,7 @@ from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun, RecordConfig
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.task import (
+from metaevo.tasks.binding import (
     LearnerConfig,
     LearnerSettings,
     TaskConfig,
@@ -28,7 +27,8 @@ from metaevo.training.task import (
     make_environment,
     make_learner,
 )
-from metaevo.training.train_learner import Task
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, PyTree, Slot
@@ -128,7 +128,7 @@ def make_task(
     *,
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
     distributions: bool = False,
-) -> tuple[Task, PlainDict]:
+) -> tuple[Bound, PlainDict]:
     """Build the learner in its environment, and its functions.
 
     Args:
@@ -164,7 +164,7 @@ def make_task(
             check_part(f"{name} = {reference!r}", part, meta_params[name], settings, heard)
         functions[name] = of_key(name, part.apply)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
-    return Task(env_name, learner, env_params), meta_params
+    return Bound(env_name, learner, env_params), meta_params
 
 
 def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> None:

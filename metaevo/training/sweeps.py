@@ -8,11 +8,11 @@ import numpy as np
 from metaevo.config import merge
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
-from metaevo.training.checks import check_training
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.population import Population
+from metaevo.tasks.binding import LearnerConfig, LearnerSettings, TaskConfig
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.population import Population
 from metaevo.training.settings import default_function, make_task
-from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, PRUNED, SearchSettings
 from metaevo.tuning.objective import SettingsObjective, Watch, statistic
 from metaevo.tuning.ranges import Params

@@ -11,8 +11,8 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.tasks.population import Population
 from metaevo.training import settings as trainee
-from metaevo.training.population import Population
 from metaevo.tuning import figures, run
 from tests.metaevo.evolving import settings_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from metaevo.commands.sweep import main
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from metaevo.tuning import figures
 
 TINY = """

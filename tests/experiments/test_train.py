@@ -10,7 +10,7 @@ import pytest
 from metaevo.commands import train as training
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from tests.metaevo.runs.tracked import read_mlflow, silence
 
 pytestmark = pytest.mark.long

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from metaevo.commands import train as training
+from metaevo.tasks.bound import Bound
 from metaevo.training.report import FILM, VALUE_MAP
-from metaevo.training.train_learner import Task
 from purerl import dqn, envs, q_learning
 
 SETTINGS = (
@@ -23,9 +23,9 @@ def train(line, path):
 def test_learning_curves_are_complete_after_the_longest_episode():
     env, env_params = envs.make("GridWorld", observations="index", max_steps_in_episode=9)
     alone = q_learning.QLearning(q_learning.Config(), env)
-    assert Task("GridWorld", alone, env_params).complete_from == 9
+    assert Bound("GridWorld", alone, env_params).complete_from == 9
     ten = dqn.DQN(dqn.Config(num_envs=10), env)
-    assert Task("GridWorld", ten, env_params).complete_from == 9 * 10
+    assert Bound("GridWorld", ten, env_params).complete_from == 9 * 10
 
 
 @pytest.mark.long

@@ -23,7 +23,8 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolveSettings, experiment_class
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.training.bounds import Bounds, measure_bounds
+from metaevo.tasks.scale import measure_scale
+from metaevo.tasks.task import Scale
 from metaevo.training.run import run_training
 from metaevo.training.settings import training_class
 from metaevo.tuning.objective import Watch
@@ -105,11 +106,16 @@ def objectives(case: Case) -> list[tuple[float | None, np.ndarray]]:
 def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     """Return the scores of random play and of the reference on each task."""
     study, _ = _study_of(case)
-    bounds = {
-        name: measure_bounds(name, each)
-        for name, each in zip(case["tasks"], study.seen.values() or [study.experiment], strict=True)
-    }
-    return {name: (each.random, each.reference) for name, each in bounds.items()}
+    if len(case["tasks"]) > 1:
+        scales = study.measure()["normalisation"]
+        return dict(zip(case["tasks"], zip(*scales.values(), strict=True), strict=True))
+    (name,), experiment = case["tasks"], study.experiment
+    reference = experiment.task(experiment.references(), None)
+    settings = experiment.settings
+    found = measure_scale(
+        name, reference, settings.hyperparams, settings.fitness, seed=settings.run.seed
+    )
+    return {name: (found.random, found.reference)}
 
 
 def train_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Records, Any]:
@@ -175,8 +181,8 @@ def _scales(case: Case) -> Case:
     """Return the measurements of several tasks: the scales that the case names."""
     if len(case["tasks"]) == 1:
         return {}
-    scales = [Bounds(*task["scale"]) for task in case["tasks"].values()]
-    return {"normalisation": dict(zip(Bounds._fields, zip(*scales, strict=True), strict=True))}
+    scales = [Scale(*task["scale"]) for task in case["tasks"].values()]
+    return {"normalisation": dict(zip(Scale._fields, zip(*scales, strict=True), strict=True))}
 
 
 class _KilledError(BaseException):

@@ -8,7 +8,7 @@ import numpy as np
 from metaevo.comparison.comparison import Comparison
 from metaevo.comparison.evaluation import EvaluationConfig
 from metaevo.comparison.tuning import Entry, tuning_space
-from metaevo.training.agents import Trained
+from metaevo.tasks.agents import Trained
 from purerl import ppo
 from tests.metaevo.evolving import settings_of
 

@@ -12,8 +12,10 @@ from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.parts import ValueLossNetwork
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.train_learner import Task, TrainLearner
+from metaevo.parts.part import Parts
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.problem import LearnerProblem
 from purerl import envs, ppo
 from purerl.parts import losses
 
@@ -193,12 +195,12 @@ def cartpole():
 def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
     """Tiny PPO with a value loss in its slot."""
     env, env_params = cartpole() if name == "CartPole-v1" else envs.make(name)
-    return Task(name, ppo.PPO(config, env, value_loss=value_loss), env_params)
+    return Bound(name, ppo.PPO(config, env, value_loss=value_loss), env_params)
 
 
 def ppo_problem(config=TINY, **hyperparams):
     """Training tiny PPO with a value-loss network of four units."""
     part = ValueLossNetwork(hidden_sizes=(4,))
     hyperparams = ppo.Hyperparams(**{"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams)
-    task = ppo_task(config, part.apply)
-    return TrainLearner(task, hyperparams, part, FitnessConfig(reward_per_step=1.0))
+    task = ppo_task(config, part.apply)._replace(hyperparams=hyperparams)
+    return LearnerProblem.on([task], Parts.single(part), FitnessConfig(reward_per_step=1.0))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.training.task import TaskConfig, make_environment
+from metaevo.tasks.binding import TaskConfig, make_environment
 from purerl import envs, ppo
 
 CORRIDOR = Path(__file__).parents[2] / "examples" / "corridor.py"

@@ -11,7 +11,7 @@ from flax import struct
 from gymnax.environments import spaces
 
 from metaevo.config import ConfigError
-from metaevo.training.task import TaskConfig, make_environment
+from metaevo.tasks.binding import TaskConfig, make_environment
 from purerl import dqn, envs, lpg, ppo, q_learning
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium

@@ -47,7 +47,8 @@ def compiled(preset: str, agents: int, gpus: Sequence[jax.Device]) -> Program:
 
 def _training(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
     settings = settings_of(load_yaml(presets.find(preset)), UPDATES)
-    (_, learner, env_params), functions = make_task(settings)
+    bound, functions = make_task(settings)
+    learner, env_params = bound.learner, bound.env_params
 
     def train(keys):
         axes = 0, None, None, None

@@ -17,7 +17,7 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.config.checks import Measure, Number, Text
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from metaevo.training.settings import make_task, training_class
 from metaevo.tuning.objective import Progress
 from purerl.types import Hyperparams

@@ -29,10 +29,10 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.schema import Measured, Scale, UnseenResult, pooled
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
-from metaevo.training.agents import Trained
-from metaevo.training.checks import check_training
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.agents import Trained
+from metaevo.tasks.binding import Experiment
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.population import Population
 
 
 class Baselines(TypedDict):

@@ -33,12 +33,12 @@ from metaevo.studies.games.comparison import (
 from metaevo.studies.games.settings import CheapTalkSettings
 from metaevo.studies.games.victims import Victim
 from metaevo.studies.study import CAPTION, TRAINING, subtitle
-from metaevo.training import sampling
-from metaevo.training.checks import check_agents
-from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
-from metaevo.training.task import learner_sections
-from metaevo.training.tasks import with_drawn
-from metaevo.training.train_learner import Task, fitness_of, train, working_set
+from metaevo.tasks import sampling
+from metaevo.tasks.binding import learner_sections
+from metaevo.tasks.bound import Bound, fitness_of, train, working_set
+from metaevo.tasks.distributions import with_drawn
+from metaevo.tasks.fitness import Windows, all_finite, mean_returns, measures
+from metaevo.tasks.memory import check_agents
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
@@ -247,7 +247,7 @@ class CheapTalkStudy(GameStudy):
             diverged={name: int(each.diverged.sum()) for name, each in trained.items()},
         )
 
-    def _measure(self, task: Task, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
+    def _measure(self, task: Bound, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
         result = train(task, key, hyperparams, None)
         episodes, config = result.episodes, task.learner.config
         return VictimResult(

@@ -9,8 +9,8 @@ from annotated_types import Gt, Interval, MinLen
 from metaevo.config.plain import PlainDict
 from metaevo.parts.channels import ChannelConfig
 from metaevo.studies.study import HeldOutConfig, StudySettings
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.task import LearnerConfig, LearnerSettings, TaskConfig
+from metaevo.tasks.binding import LearnerConfig, LearnerSettings, TaskConfig
+from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tuning.config import MOST
 from purerl.games import Game
 from purerl.types import Hyperparams

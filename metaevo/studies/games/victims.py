@@ -12,16 +12,16 @@ from metaevo.parts import learners
 from metaevo.parts.channels import talking
 from metaevo.parts.part import LEARNED
 from metaevo.studies.games.settings import CheapTalkSettings, VictimConfig
-from metaevo.training import sampling
-from metaevo.training.checks import check_training
-from metaevo.training.task import (
+from metaevo.tasks import sampling
+from metaevo.tasks.binding import (
     LearnerConfig,
     LearnerSettings,
     make_environment,
     make_learner,
 )
-from metaevo.training.tasks import check_env_params, check_hyperparams
-from metaevo.training.train_learner import Task
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.distributions import check_env_params, check_hyperparams
+from metaevo.tasks.memory import check_training
 from metaevo.tuning.ranges import Entry
 from purerl.envs.talking import TalkParams
 from purerl.parts import channels
@@ -39,7 +39,7 @@ class Victim(LearnerSettings):
     hyperparams: Hyperparams
 
 
-def make_task(settings: CheapTalkSettings, victim: Victim, *, speaks: bool = False) -> Task:
+def make_task(settings: CheapTalkSettings, victim: Victim, *, speaks: bool = False) -> Bound:
     """Bind a victim to its environment and a silent channel.
 
     The channel's parameters are weights, or a `channels.Speaker` if it `speaks`.
@@ -60,7 +60,7 @@ def make_task(settings: CheapTalkSettings, victim: Victim, *, speaks: bool = Fal
         lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(example, jax.random.key(0))
     )
     params = TalkParams(env_params, silent, settings.channel.scale)
-    return Task(name, make_learner(victim, env, params), params)
+    return Bound(name, make_learner(victim, env, params), params)
 
 
 def read_sample(settings: CheapTalkSettings) -> dict[str, Entry]:
@@ -79,7 +79,7 @@ def read_sample(settings: CheapTalkSettings) -> dict[str, Entry]:
     return sample
 
 
-def with_channel(task: Task, channel: Any) -> Task:
+def with_channel(task: Bound, channel: Any) -> Bound:
     """Return a victim's task with the parameters of a channel."""
     return task._replace(env_params=task.env_params.replace(channel=channel))
 

@@ -7,7 +7,7 @@ from gymnax.environments import spaces
 
 from metaevo.commands import envs as command
 from metaevo.config import ConfigError
-from metaevo.training.task import make_learner
+from metaevo.tasks.binding import make_learner
 from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS

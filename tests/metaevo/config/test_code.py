@@ -12,7 +12,7 @@ from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import learners, players
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import registry
-from metaevo.training.task import TaskConfig, make_environment
+from metaevo.tasks.binding import TaskConfig, make_environment
 from purerl.games import Game
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -10,7 +10,7 @@ import yaml
 
 from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
-from metaevo.training import sampling
+from metaevo.tasks import sampling
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 from tests.metaevo.studies.games import TALK, run, study_of

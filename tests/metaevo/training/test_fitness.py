@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.training.fitness import (
+from metaevo.tasks.fitness import (
     FitnessConfig,
     Windows,
     all_finite,

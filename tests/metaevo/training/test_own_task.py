@@ -8,10 +8,10 @@ import pytest
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import LearnedUpdateRule
 from metaevo.parts.part import Parts
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.population import Population
+from metaevo.tasks.binding import Experiment, make_environment
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
 from metaevo.training.settings import make_task, training_class
-from metaevo.training.task import Experiment, make_environment
 from purerl.parts.own_task import OwnTask
 from tests.metaevo.evolving import settings_of
 

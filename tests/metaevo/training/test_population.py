@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.population import Population
-from metaevo.training.train_learner import Task, fitness_of
+from metaevo.tasks.bound import Bound, fitness_of
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 
@@ -39,7 +39,7 @@ def diverging(meta_params, context, prediction, target, old_prediction):
 def q_task(updates=60, value_loss=losses.squared):
     env, env_params = envs.make("GridWorld", size=4, slip_probability=0.2, observations="index")
     config = q_learning.Config(total_timesteps=10 * updates, num_steps=10)
-    return Task("GridWorld", q_learning.QLearning(config, env, value_loss), env_params)
+    return Bound("GridWorld", q_learning.QLearning(config, env, value_loss), env_params)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_per_row_meta_params_equal_shared_ones(task, keys):
 
     env, env_params = envs.make("GridWorld", size=4, observations="index")
     config = q_learning.Config(total_timesteps=2000, num_steps=10)
-    its_task = Task("GridWorld", q_learning.QLearning(config, env, scaled), env_params)
+    its_task = Bound("GridWorld", q_learning.QLearning(config, env, scaled), env_params)
     both = [np.float32(0.0), np.float32(1.0)]
     base = q_learning.Hyperparams(learning_rate=0.5)
     own = Population(its_task, base, both[0], FITNESS, chunk_size=4)
@@ -214,7 +214,7 @@ def test_agents_of_a_learned_optimizer_train_on_all_devices(keys):
     make_optimizer, meta_params = metaevo.load("zoo:ppo-momenta")
     env, env_params = envs.make("CartPole-v1")
     learner = ppo.PPO(ppo.Config(512, hidden_sizes=(4,)), env, make_optimizer=make_optimizer)
-    its_task = Task("CartPole-v1", learner, env_params)
+    its_task = Bound("CartPole-v1", learner, env_params)
     agents = Population(its_task, ppo.Hyperparams(), meta_params, FITNESS)
     trained = agents.advance(agents.init(keys), 1)
     assert not agents.diverged(trained).any()

@@ -15,9 +15,9 @@ from metaevo.parts import seen
 from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.training import sampling
-from metaevo.training.fitness import measures
-from metaevo.training.tasks import updates_of
+from metaevo.tasks import sampling
+from metaevo.tasks.fitness import measures
+from metaevo.tasks.problem import updates_of
 from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.types import EpisodeSums
@@ -106,10 +106,10 @@ def test_a_generation_draws_different_tasks():
 def test_python_and_yaml_distributions_are_equal(monkeypatch):
     measured = {"normalisation": {"random": [0.0, 0.0], "reference": [1.0, 1.0]}}
     monkeypatch.setattr(LearnerStudy, "measure", lambda self: measured)
-    tasks = {**SETTINGS["tasks"], "poles": metaevo.TaskDistribution("CartPole-v1", sample=SAMPLE)}
+    tasks = {**SETTINGS["tasks"], "poles": metaevo.Task("CartPole-v1", sample=SAMPLE)}
     ours = metaevo.LearnerProblem("ppo", evolve="optimizer", train=SETTINGS["train"], tasks=tasks)
     assert ours.settings.tasks == study_of().settings.tasks
-    wrong = metaevo.TaskDistribution("CartPole-v1", sample={"env_params.lenght": {"fixed": 1}})
+    wrong = metaevo.Task("CartPole-v1", sample={"env_params.lenght": {"fixed": 1}})
     with pytest.raises(ConfigError, match="lenght"):
         metaevo.LearnerProblem("ppo", evolve="optimizer", tasks={"poles": wrong})
 

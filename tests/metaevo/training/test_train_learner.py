@@ -1,17 +1,14 @@
 """Fitness against hand computation, and the meta-problem that trains agents."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.training.bounds import measure_bounds
-from metaevo.training.fitness import FitnessConfig, fitness, measures
-from metaevo.training.train_learner import train
+from metaevo.tasks.bound import train
+from metaevo.tasks.fitness import FitnessConfig, fitness, measures
+from metaevo.tasks.scale import measure_scale
 from purerl import ppo
 from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import TINY, ppo_problem, ppo_task
@@ -67,8 +64,9 @@ def test_fitness_equals_the_measures_of_a_training(evaluate):
     problem, jitted = evaluate
     key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))
     found = jitted(key, meta_params)
-    result = jax.jit(train, static_argnums=0)(
-        problem.task, jax.random.fold_in(key, 0), problem.hyperparams, meta_params
+    (one,) = problem.bound
+    result = jax.jit(lambda *inputs: train(one, *inputs))(
+        jax.random.fold_in(key, 0), one.hyperparams, meta_params
     )
     expected = measures(result.episodes)
     assert set(found.metrics) == {"mean_return", "final_return", "reward_per_step"}
@@ -99,15 +97,10 @@ class Standing(ppo.PPO):
 def test_a_reference_no_better_than_random_play_gives_no_scale():
     task = ppo_task()
     task = task._replace(learner=Standing(TINY, task.learner.env))
-    run = SimpleNamespace(seed=0, quick=False)
-    experiment: Any = SimpleNamespace(
-        settings=SimpleNamespace(hyperparams=ppo.Hyperparams(), fitness=FitnessConfig(), run=run),
-        references=dict,
-        task=lambda functions, example: task,
-    )
+    given = task, ppo.Hyperparams(), FitnessConfig()
     with pytest.raises(
         ConfigError, match=r"tasks\.poles: the hand-written reference scores 9, no better"
     ):
-        measure_bounds("poles", experiment)
-    run.quick = True  # the numbers of a quick look mean nothing
-    assert measure_bounds("poles", experiment) == (9, 10)
+        measure_scale("poles", *given)
+    # the numbers of a quick look mean nothing
+    assert measure_scale("poles", *given, quick=True) == (9, 10)

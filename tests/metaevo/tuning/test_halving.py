@@ -5,7 +5,7 @@ import pytest
 
 from metaevo.config import from_dict
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.training.population import Population
+from metaevo.tasks.population import Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.objective import Watch, statistic
 from metaevo.tuning.samplers import expected_share, rungs

@@ -27,7 +27,7 @@ import numpy as np
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.training.agents import (
+from metaevo.tasks.agents import (
     Agents,
     Row,
     Trained,
@@ -37,8 +37,8 @@ from metaevo.training.agents import (
     unpacked,
     vmap_rows,
 )
-from metaevo.training.fitness import FitnessConfig, Windows, all_finite, scores
-from metaevo.training.train_learner import Task, fitness_of, train, working_set
+from metaevo.tasks.bound import Bound, fitness_of, train, working_set
+from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
 from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
 MAX_POINTS = 200
@@ -56,7 +56,7 @@ class Population:
 
     def __init__(
         self,
-        task: Task,
+        task: Bound,
         hyperparams: Hyperparams,
         meta_params: MetaParams,
         fitness: FitnessConfig,

@@ -1,28 +1,28 @@
 """The scale of a task: 0 is random play, 1 the hand-written reference."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.training.population import Population
-from metaevo.training.task import Experiment
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
+from metaevo.tasks.task import Scale
+from purerl.types import Hyperparams
 
 SEEDS = 16
 """Agents of random play and of the reference."""
 
 
-class Bounds(NamedTuple):
-    """Measured fitness on a task that becomes 0 and 1."""
-
-    random: float
-    """of an agent that never learns"""
-    reference: float
-    """of the hand-written part"""
-
-
-def measure_bounds(name: str, experiment: Experiment) -> Bounds:
+def measure_scale(
+    name: str,
+    reference: Bound,
+    hyperparams: Hyperparams,
+    fitness: FitnessConfig,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+) -> Scale:
     """Measure random play and the reference on a named task, through the learner's own code.
 
     Random play is the learner under `random_play()`. In a quick look, a reference that does
@@ -31,17 +31,15 @@ def measure_bounds(name: str, experiment: Experiment) -> Bounds:
     Raises:
         ConfigError: if the reference is no better than random play, which leaves no scale.
     """
-    settings, hyperparams = experiment.settings, experiment.settings.hyperparams
-    keys = keys_for(settings.run.seed, Purpose.NORMALISATION, SEEDS)
-    task = experiment.task(experiment.references(), None)
-    population = Population(task, hyperparams, None, settings.fitness, agents=2 * SEEDS)
+    keys = keys_for(seed, Purpose.NORMALISATION, SEEDS)
+    population = Population(reference, hyperparams, None, fitness, agents=2 * SEEDS)
     trained = population.train(keys, [hyperparams.random_play(), hyperparams])
     low, high = np.mean(trained.scores, axis=1)
-    if not high > low and settings.run.quick:
+    if not high > low and quick:
         high = low + 1.0
     if not high > low:
         raise ConfigError(
             f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
             f"random play ({low:.3g}); train longer or choose other hyperparams"
         )
-    return Bounds(float(low), float(high))
+    return Scale(float(low), float(high))

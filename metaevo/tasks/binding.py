@@ -10,7 +10,7 @@ from metaevo.config import ConfigError, failure
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import learners
 from metaevo.parts.part import Part, Parts, check_scalars
-from metaevo.training.train_learner import Task
+from metaevo.tasks.bound import Bound
 from purerl import envs
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import (
@@ -219,11 +219,11 @@ class Experiment(NamedTuple):
         """Return the hand-written references of the slots that are evolved."""
         return {name: slot.functions[slot.compared[0]] for name, slot in self.slots().items()}
 
-    def task(self, functions: Mapping[str, Callable[..., Any]], example: PyTree) -> Task:
+    def task(self, functions: Mapping[str, Callable[..., Any]], example: PyTree) -> Bound:
         """Bind the learner to the environment.
 
         `example` are meta-parameters of the evolved `functions`, or their shapes.
         """
         name, env, params = self.environment
         slots = {**self.fixed, **functions}
-        return Task(name, make_learner(self.settings, env, params, example, **slots), params)
+        return Bound(name, make_learner(self.settings, env, params, example, **slots), params)

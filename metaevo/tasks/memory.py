@@ -8,13 +8,13 @@ import jax
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import MetaProblem
-from metaevo.training.train_learner import Task, training_bytes
+from metaevo.tasks.bound import Bound, training_bytes
 from purerl.types import Hyperparams, MetaParams
 
 
 def check_training(
     section: str,
-    task: Task,
+    task: Bound,
     hyperparams: Hyperparams,
     meta_params: MetaParams,
     *,
@@ -36,7 +36,7 @@ def check_training(
     )
 
 
-def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Any) -> None:
+def check_agents(problem: MetaProblem, tasks: Sequence[Bound], settings: Any) -> None:
     """Raise `ConfigError` if an evolution that trains agents cannot run, or has too many agents."""
     strategy, config = settings.strategy, settings.evolution
     solution = jax.eval_shape(problem.init, jax.random.key(0))

@@ -1,0 +1,1 @@
+"""Tasks, populations of agents on them, and learners as meta-problems."""

@@ -1,0 +1,327 @@
+"""`LearnerProblem`: train a learner with a candidate's parts; the fitness is how well it learns.
+
+    problem = LearnerProblem("ppo", [ValueLossNetwork()], [Task("CartPole-v1")])
+    task = problem.draw_task(key, 0)
+    problem.evaluate(key, meta_params, task)    # trains one agent from scratch
+
+Every task is a program of its own, and a generation runs only the programs of the tasks that it
+draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.evolution import devices
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.parts import learners, resolve
+from metaevo.parts.part import Filling, HandWritten, Part, Parts, check
+from metaevo.tasks import sampling
+from metaevo.tasks.binding import Experiment, TaskConfig, check_part, make_environment
+from metaevo.tasks.bound import Bound, working_set
+from metaevo.tasks.distributions import bind, updates_of, with_drawn
+from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
+from metaevo.tasks.scale import measure_scale
+from metaevo.tasks.task import Task
+from purerl import envs
+from purerl.learners import LearnerEntry
+
+
+class Drawn(NamedTuple):
+    """One task of a generation."""
+
+    place: jax.Array
+    """[] int32, number of the task"""
+    key: jax.Array
+    """raw key of all that is drawn in it"""
+
+
+class Setup(NamedTuple):
+    """A learner and its settings on a task."""
+
+    learner: str
+    train: Any
+    hyperparams: Any
+
+
+class LearnerProblem(MetaProblem):
+    """Train a learner with parts in its slots; the fitness is how well it learns.
+
+    Examples:
+        >>> parts = [metaevo.parts.ValueLossNetwork(hidden_sizes=(16, 16))]
+        >>> problem = metaevo.LearnerProblem("ppo", parts, ["CartPole-v1"])
+        >>> found = metaevo.evolve(problem, generations=30)
+    """
+
+    def __init__(
+        self,
+        learner: str | LearnerEntry = "ppo",
+        parts: Part | Sequence[Part] = (),
+        tasks: Sequence[Any] = ("CartPole-v1",),
+        *,
+        train: Any = None,
+        hyperparams: Any = None,
+        fixed: Mapping[str, Any] | None = None,
+        fitness: Any = None,
+        tasks_per_generation: int | None = None,
+    ):
+        """Bind the learner to all tasks; with several, measure the scale of each.
+
+        Args:
+            learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
+            parts: parts to evolve, each in a slot of its own.
+            tasks: tasks, or names, classes or objects of environments.
+            train: static settings of the learner: an object of its `Config`, or a dict.
+            hyperparams: traced settings, an object of its `Hyperparams`, or a dict.
+            fixed: what fills other slots, by their names: the name of a hand-written function, a
+                function, a part, or what `metaevo.load` reads. By default the reference.
+            fitness: weights of the fitness, a `FitnessConfig` or a dict.
+            tasks_per_generation: of the tasks, how many a generation draws; by default all.
+
+        Raises:
+            ConfigError: naming what is wrong, before compilation.
+        """
+        name = learners.name_of(learner)
+        entry = learners.find(name)
+        setup = Setup(
+            name,
+            _settings(entry.config, train, "train"),
+            _settings(entry.hyperparams, hyperparams, "hyperparams"),
+        )
+        self.learner, self.parts = name, _parts(name, parts)
+        self.weights = _settings(FitnessConfig, fitness, "fitness")
+        functions = _fixed(entry, name, self.parts, fixed or {})
+        named = _named(tasks)
+        experiments = {key: _experiment(setup, self.parts, functions, named[key]) for key in named}
+        self._check_parts(next(iter(experiments.values())))
+        self.bound = [bind(key, named[key], each) for key, each in experiments.items()]
+        if len(named) > 1:
+            references = (each.task(each.references(), None) for each in experiments.values())
+            self.bound = [
+                one._replace(
+                    scale=measure_scale(one.name, reference, one.hyperparams, self.weights)
+                )
+                for one, reference in zip(self.bound, references, strict=True)
+            ]
+        self.drawn = tasks_per_generation or len(named)
+        if not 1 <= self.drawn <= len(named):
+            raise ConfigError(
+                f"tasks_per_generation = {tasks_per_generation}: there are {len(named)} tasks"
+            )
+
+    @classmethod
+    def on(
+        cls, bound: Sequence[Bound], parts: Parts, weights: FitnessConfig, drawn: int = 1
+    ) -> Self:
+        """Return the problem of a learner that is bound to its tasks already."""
+        problem = cls.__new__(cls)
+        problem.bound, problem.parts, problem.weights = list(bound), parts, weights
+        problem.drawn = drawn
+        return problem
+
+    def _check_parts(self, experiment: Experiment) -> None:
+        for slot, part in self.parts.by_slot.items():
+            where, setup = f"parts: {type(part).__name__}", experiment.settings
+            of_learner = learners.slot_of(setup.learner, slot)
+            shapes = check(where, part, of_learner, setup.hyperparams)
+            check_part(where, part, shapes, setup, experiment.environment)
+            if not jax.tree.leaves(shapes):
+                raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
+
+    @property
+    def tasks(self) -> list[str]:  # type: ignore[override]
+        """The names of the tasks."""
+        return [one.name for one in self.bound]
+
+    @property
+    def tasks_per_generation(self) -> int:
+        """How many of them a generation draws."""
+        return self.drawn
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Working set of training one agent; see `choose_chunk_size`."""
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        return max(working_set(one, one.hyperparams, shapes) for one in self.bound)
+
+    @property
+    def programs(self) -> Programs | None:  # type: ignore[override]
+        """Behaviour of the meta-parameters, if they are programs."""
+        return self.parts.programs()
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The functions of the evolved slots, as the learner's `make_train` takes them."""
+        return self.parts.functions()
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return meta-parameters of the parts."""
+        return self.parts.init(key)
+
+    def draw_task(self, key: jax.Array, index: jax.Array | int) -> Drawn:
+        """Return task number `index` of a generation; a task recurs after all others."""
+        count = len(self.bound)
+        order = jax.random.permutation(key, count)
+        own = jax.random.fold_in(key, index)
+        return Drawn(order[index % count].astype(jnp.int32), jax.random.key_data(own))
+
+    def frames(self, task: Drawn) -> jax.Array:
+        """Return the environment steps of an evaluation on a task, [] int32."""
+
+        def steps(one: Bound, key: jax.Array) -> jax.Array:
+            config, length = one.learner.config, updates_of(_values(one, key))
+            count = config.num_updates if length is None else length
+            return jnp.int32(count * config.frames_per_update)
+
+        return jax.lax.switch(
+            task.place, [functools.partial(steps, one) for one in self.bound], task.key
+        )
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams, task: Drawn) -> Evaluation:
+        """Train one agent on a task from `draw_task`."""
+        if self._is_plain:
+            score, measured = self._train(self.bound[0], jax.random.fold_in(key, 0), meta_params)
+            return Evaluation(score, measured)
+        each = [functools.partial(self._evaluate, one) for one in self.bound]
+        return jax.lax.switch(task.place, each, key, meta_params, task.key)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether there is one task, without distributions; its metrics have plain names."""
+        return len(self.bound) == 1 and not self.bound[0].sample
+
+    def _evaluate(
+        self, one: Bound, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
+    ) -> Evaluation:
+        score, measured = self._train(one, key, meta_params, _values(one, drawn))
+        if one.scale is not None:
+            score = (score - one.scale.random) / (one.scale.reference - one.scale.random)
+        measured = {"fitness": score, **measured}
+        metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
+                   for each in self.bound for name in measured}  # fmt: skip
+        own = {f"{one.name}/{name}": jnp.float32(each) for name, each in measured.items()}
+        return Evaluation(jnp.float32(score), {**metrics, **own})
+
+    def _train(
+        self,
+        one: Bound,
+        key: jax.Array,
+        meta_params: MetaParams,
+        values: Mapping[str, jax.Array] | None = None,
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Train one agent with values that were drawn.
+
+        Returns:
+            its score, NaN if it diverged, and its measures.
+        """
+        values = values or {}
+        changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
+        hyperparams = one.hyperparams.replace(**changes)
+        env_params = with_drawn(one.env_params, values) if values else one.env_params
+        inputs = devices.as_inputs((hyperparams, meta_params, env_params))
+        length, scale = updates_of(values), values.get(sampling.REWARD_SCALE)
+        more = {} if length is None else {"num_updates": length}
+        result: Any = one.learner.train(key, *inputs, **more)
+        sums = result.episodes
+        if scale is not None:
+            sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
+        measured = measures(sums, length)
+        finite = all_finite(one.learner.policy(result.state))
+        return jnp.where(finite, fitness(self.weights, measured), jnp.nan), measured
+
+
+def _values(one: Bound, drawn: jax.Array) -> dict[str, jax.Array]:
+    return sampling.draw_all(one.sample, jax.random.wrap_key_data(drawn))
+
+
+def _settings(cls: type, given: Any, where: str) -> Any:
+    """Return settings as an object of a class, from one or from a dict of changes."""
+    if isinstance(given, cls):
+        given = to_dict(given)
+    if not (given is None or isinstance(given, Mapping)):
+        raise ConfigError(f"{where} = {show(given)}: must be a {cls.__name__} or a dict")
+    try:
+        return from_dict(cls, dict(given or {}))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _parts(learner: str, given: Any) -> Parts:
+    """Return parts in the slots of a learner."""
+    by_slot: dict[str, Part] = {}
+    for part in [given] if isinstance(given, Part) else given:
+        if not isinstance(part, Part):
+            hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
+            raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")
+        slot = getattr(part, "slot", None)
+        if not isinstance(slot, str):
+            raise ConfigError(f"parts: {type(part).__name__} has no slot")
+        if slot in by_slot:
+            names = f"{type(by_slot[slot]).__name__} and {type(part).__name__}"
+            raise ConfigError(f"parts: {names} both fill the slot {slot}; evolve one of them")
+        try:
+            by_slot[slot] = part.in_slot(learners.slot_of(learner, slot))
+        except ValueError as error:
+            raise ConfigError(f"parts: {type(part).__name__}: {error}") from None
+    if not by_slot:
+        raise ConfigError("parts: must have at least one part to evolve")
+    return Parts(by_slot)
+
+
+def _fixed(
+    entry: LearnerEntry, learner: str, parts: Parts, given: Mapping[str, Any]
+) -> dict[str, Callable[..., Any]]:
+    """Return the functions of the slots that are not evolved."""
+    slots = {slot.name: slot for slot in entry.slots if slot.name not in parts.by_slot}
+    if unknown := sorted(set(given) - set(slots)):
+        raise ConfigError(
+            f"fixed: {learner} has no slot {unknown[0]!r} that is not evolved; allowed: "
+            f"{', '.join(slots) or 'none'}"
+        )
+    functions = {}
+    for name, slot in slots.items():
+        filling = given.get(name, slot.compared[0])
+        if isinstance(filling, Part):
+            filling = Filling(filling.in_slot(slot), filling.init(jax.random.key(0)))
+        elif callable(filling):
+            filling = Filling(HandWritten(name, filling), None)
+        else:
+            filling = resolve.fill(slot, str(filling))
+        functions[name] = filling.function
+    return functions
+
+
+def _named(tasks: Sequence[Any]) -> dict[str, Task]:
+    """Return tasks by the names of their environments, which a number follows if there are two."""
+    named: dict[str, Task] = {}
+    for given in [tasks] if isinstance(tasks, str | Task) else tasks:
+        task = given if isinstance(given, Task) else Task(given)
+        env = envs.name_of(task.env)
+        name, number = env.rpartition(":")[2], 1
+        while name in named:
+            number += 1
+            name = f"{env.rpartition(':')[2]}-{number}"
+        named[name] = Task(env, task.env_params, task.train, task.hyperparams, task.sample)
+    if not named:
+        raise ConfigError("tasks: must have at least one task")
+    return named
+
+
+def _experiment(
+    setup: Setup, parts: Parts, functions: dict[str, Callable[..., Any]], task: Task
+) -> Experiment:
+    """Return the learner with its settings on a task."""
+    own = Setup(
+        setup.learner,
+        _settings(type(setup.train), merge(to_dict(setup.train), task.train), "train"),
+        _settings(
+            type(setup.hyperparams), merge(to_dict(setup.hyperparams), task.hyperparams),
+            "hyperparams",
+        ),
+    )  # fmt: skip
+    environment = make_environment(TaskConfig(task.env, task.env_params), setup.learner)
+    return Experiment(own, parts, functions, environment)
