@@ -73,7 +73,7 @@ def test_trees_and_their_texts_evaluate_the_same(seed):
 
 
 def formula(length, error):
-    return Formula(Formula(expression="error", constants={}), length, error)
+    return Fitted(Formula(expression="error", constants={}), length, error)
 
 
 def test_the_front_has_only_improvements():
