@@ -1,0 +1,1 @@
+"""One judgement of contenders on equal budgets: settings, scores, intervals and verdicts."""

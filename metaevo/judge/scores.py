@@ -1,0 +1,294 @@
+"""The result of a judgement: the scores of every agent that it trained."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from metaevo.judge import resampling
+from metaevo.judge.resampling import Tuning, View, interval
+from metaevo.judge.verdict import Verdict, judged
+from metaevo.statistics.intervals import Estimate
+from metaevo.statistics.scores import FloatArray
+
+UNSCALED = 0.0, 1.0
+"""Scale of a task whose scores are used as they are."""
+
+
+class Curve(NamedTuple):
+    """Expected held-out score against the number of settings."""
+
+    settings: np.ndarray
+    """[K] numbers of settings in addition to the untuned one"""
+    scores: FloatArray
+    """[K]"""
+
+    @property
+    def half(self) -> float:
+        """Score for half of the settings."""
+        return float(np.interp(self.settings[-1] / 2, *self))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of contenders on tasks; the sizes are C, T, N settings, K finalists.
+
+    Every setting trained on the screening seeds. The finalists trained on fresh selection seeds,
+    which choose the winner, and on the held-out seeds, on which winners are compared. Settings and
+    seeds are the same for all contenders. NaN is no score (the agent diverged, or no episode
+    finished): such a setting cannot win, and on the held-out seeds it counts as the worst score of
+    any contender on the task.
+
+    Without tuning N = K = 1, with no screening and no selection seeds. A contender that was not
+    tuned, among others that were, has the untuned setting as its only finalist.
+
+    Examples:
+        >>> scores = Scores.load("scores.npz")
+        >>> print(scores.verdict())
+        learned is better than huber: +7.9 [4.1, 11.2] after 256 settings each.
+        >>> scores.difference("learned", "squared").interval
+        (4.3, 11.0)
+
+    Raises:
+        ValueError: names or shapes do not fit together.
+    """
+
+    contenders: tuple[str, ...]
+    """[C] names"""
+    groups: tuple[str, ...]
+    """[C] for an evolved contender the name of its discovery, of which there may be several
+    evolutions; "" for a hand-written one"""
+    tasks: tuple[str, ...]
+    """[T] names"""
+    screening: FloatArray
+    """[C, T, N, screening seeds]; setting 0 is untuned"""
+    finalists: np.ndarray
+    """[C, T, K] indices of settings, 0 first; -1 for none"""
+    selection: FloatArray
+    """[C, T, K, selection seeds]"""
+    held_out: FloatArray
+    """[C, T, K, held-out seeds]"""
+    hyperparams: tuple[str, ...] = ()
+    """[P] names of the tuned hyperparameters"""
+    settings: FloatArray | None = None
+    """[C, N, P] their values, NaN where a contender does not have one"""
+    scale: FloatArray | None = None
+    """[T, 2] scores that count as 0 (random play) and 1 (the tuned reference), for scores over
+    several tasks; by default scores are pooled as they are"""
+    frames: int = 0
+    """environment steps that the judgement took"""
+
+    def __post_init__(self) -> None:
+        count, tasks = len(self.contenders), len(self.tasks)
+        settings, finalists = self.screening.shape[2], self.finalists.shape[2]
+        shapes = {
+            "screening": (count, tasks, settings, None),
+            "finalists": (count, tasks, finalists),
+            "selection": (count, tasks, finalists, None),
+            "held_out": (count, tasks, finalists, None),
+            "settings": (count, settings, len(self.hyperparams)),
+            "scale": (tasks, 2),
+        }
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            wanted = tuple(size or array.shape[-1] for size in shape) if array is not None else None
+            if array is not None and array.shape != wanted:
+                raise ValueError(f"{name} has shape {array.shape}: must be {shape}")
+        if len(self.groups) != count or len(set(self.contenders)) != count or not count:
+            raise ValueError(
+                f"contenders = {self.contenders}: must be different names, with groups"
+            )
+        if self.held_out.shape[-1] < 1 or (self.finalists[..., 0] != 0).any():
+            raise ValueError("finalists must begin with setting 0 and have held-out scores")
+
+    @property
+    def tried(self) -> int:
+        """Number of settings that each contender tried in addition to the untuned one."""
+        return self.screening.shape[2] - 1
+
+    @property
+    def seeds(self) -> int:
+        """Number of held-out seeds."""
+        return self.held_out.shape[3]
+
+    @property
+    def agents(self) -> int:
+        """Number of agents that were trained."""
+        finals = int((self.finalists >= 0).sum())
+        tuned = (self.finalists > 0).any(axis=2) if self.tried else np.zeros(1)
+        settings = int(np.where(tuned, self.tried + 1, 1).sum()) if self.tried else 0
+        seeds = self.selection.shape[3] + self.seeds
+        return settings * self.screening.shape[3] + finals * seeds
+
+    @property
+    def discoveries(self) -> tuple[str, ...]:
+        """Names of the groups of evolved contenders."""
+        return tuple(dict.fromkeys(filter(None, self.groups)))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Names of the hand-written contenders."""
+        pairs = zip(self.contenders, self.groups, strict=True)
+        return tuple(name for name, group in pairs if not group)
+
+    def iqm(self, name: str, task: str | None = None) -> Estimate:
+        """Return the score of a contender or a group, with its 95% interval.
+
+        The expected interquartile mean of the winner on the held-out seeds, over all tasks (scaled)
+        or on one; of a group the mean over its members. The interval carries the luck of tuning and
+        of seeds, and with several members the variation between evolutions.
+        """
+        members = self._members(name)
+        value, deviations = self._view(task).sample(members)
+        return Estimate(value, interval(value, deviations, len(members)))
+
+    def difference(self, name: str, other: str, task: str | None = None) -> Estimate:
+        """Return the score of a contender or group minus that of another, with its 95% interval."""
+        (value, deviations), (base, others) = self._samples((name, other), task)
+        value, deviations = value - base, deviations - others
+        return Estimate(value, interval(value, deviations, self._units(name, other)))
+
+    def expected(self, name: str, task: str | None = None) -> Curve:
+        """Return the expected score against the number of settings, as if only so many were tried.
+
+        The same share of the finalists is in the final; a mean over subsets of them, over tasks and
+        over members. The first point is the untuned setting, and the last one all settings.
+        """
+        view = self._view(task)
+        curves = [
+            resampling.expected(tuning, weights)
+            for member in self._members(name)
+            for tuning, weights in zip(view.tunings[member], view.drawn.selection, strict=True)
+        ]
+        return Curve(np.linspace(0, self.tried, len(curves[0])), np.mean(curves, axis=0))
+
+    def winner(self, name: str, task: str | None = None) -> int:
+        """Return the index of the setting that a contender would use on a task, 0 for untuned."""
+        (member,) = self._members(name)
+        place = self.tasks.index(task) if task else 0
+        selection = self.selection[member, place]
+        weights = np.full((1, selection.shape[1]), 1 / max(1, selection.shape[1]))
+        best = resampling.means(self._tunings(place)[member], weights).argmax()
+        return int(self.finalists[member, place, best])
+
+    def verdict(
+        self,
+        name: str | None = None,
+        task: str | None = None,
+        *,
+        against: Sequence[str] = (),
+        margin: float = 0.0,
+    ) -> Verdict:
+        """Judge a contender or a group against all hand-written contenders.
+
+        Args:
+            name: by default the first group, or the first contender if there are no groups.
+            task: by default all tasks together.
+            against: other contenders to compare with.
+            margin: a loss below this is "not worse".
+        """
+        name = name or (self.discoveries or self.contenders)[0]
+        others = [each for each in against or self.baselines if each != name]
+        if not others:
+            raise ValueError(f"{name}: no hand-written contender to compare with")
+        (value, deviations), *samples = self._samples((name, *others), task)
+        differences = np.array([value - base for base, _ in samples])
+        redrawn = np.stack([deviations - each for _, each in samples])
+        units = self._units(name, *others)
+        lows = [interval(d, r, units)[0] for d, r in zip(differences, redrawn, strict=True)]
+        best = int(differences.argmin())
+        high = interval(float(differences[best]), redrawn.max(axis=0), units)[1]
+        rise, *rises = (self._rise(each, task) for each in (name, *others))
+        return judged(
+            name=name,
+            baselines=tuple(others),
+            differences=differences,
+            lows=np.array(lows),
+            high=float(high),
+            drifts=rise - np.array(rises),
+            settings=self.tried,
+            seeds=self.seeds,
+            margin=margin,
+        )
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write all arrays and names to an .npz file, replaced atomically."""
+        path = Path(path)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        partial = path.with_name(f"{path.name}.partial")
+        with partial.open("wb") as file:
+            np.savez_compressed(file, **{k: v for k, v in values.items() if v is not None})
+        os.replace(partial, path)
+        return path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Scores":
+        """Read a file that `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            values = {name: file[name] for name in file.files}
+        for name in ("contenders", "groups", "tasks", "hyperparams"):
+            values[name] = tuple(values[name].tolist())
+        return cls(**{**values, "frames": int(values["frames"])})
+
+    def table(self, task: str | None = None) -> str:
+        """Return a Markdown table of all contenders."""
+        from metaevo.judge.figure import table  # it needs this module
+
+        return table(self, task)
+
+    def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
+        """Draw the expected scores against the number of settings; returns `path`."""
+        from metaevo.judge.figure import plot  # it needs this module, and matplotlib
+
+        return plot(self, Path(path), task)
+
+    # --- Resamples ------------------------------------------------------------------------------
+
+    @cached_property
+    def _views(self) -> dict[str | None, View]:
+        return {}
+
+    def _view(self, task: str | None) -> View:
+        if task is not None and task not in self.tasks:
+            raise ValueError(f"task = {task!r}: must be one of {', '.join(self.tasks)}")
+        if task not in self._views:
+            places = range(len(self.tasks)) if task is None else [self.tasks.index(task)]
+            by_task = [self._tunings(place, scaled=len(places) > 1) for place in places]
+            self._views[task] = View.of([list(each) for each in zip(*by_task, strict=True)])
+        return self._views[task]
+
+    def _tunings(self, place: int, *, scaled: bool = False) -> list[Tuning]:
+        """Return the scores of all contenders on a task, with the missing held-out ones filled."""
+        low, high = UNSCALED if self.scale is None or not scaled else self.scale[place]
+        arrays = (self.screening, self.selection, self.held_out)
+        screening, selection, held_out = ((each[:, place] - low) / (high - low) for each in arrays)
+        present = held_out[np.isfinite(held_out)]
+        held_out = np.where(np.isfinite(held_out), held_out, present.min() if present.size else 0.0)
+        rows = zip(screening, self.finalists[:, place], selection, held_out, strict=True)
+        return [Tuning(*row) for row in rows]
+
+    def _members(self, name: str) -> list[int]:
+        if name in self.contenders:
+            return [self.contenders.index(name)]
+        members = [place for place, group in enumerate(self.groups) if group == name and name]
+        if not members:
+            known = ", ".join(dict.fromkeys((*self.discoveries, *self.contenders)))
+            raise ValueError(f"{name!r}: must be one of {known}")
+        return members
+
+    def _rise(self, name: str, task: str | None) -> float:
+        """Return the expected gain from the second half of the settings."""
+        curve = self.expected(name, task)
+        return float(curve.scores[-1]) - curve.half
+
+    def _samples(self, names: Sequence[str], task: str | None) -> list[tuple[float, FloatArray]]:
+        view = self._view(task)
+        return [view.sample(self._members(name)) for name in names]
+
+    def _units(self, *names: str) -> int:
+        """Return the smallest number of members of a group with several; 1 without one."""
+        return min((n for n in (len(self._members(name)) for name in names) if n > 1), default=1)
