@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metaevo import parts as parts
     from metaevo import statistics as statistics
     from metaevo.comparison.compare_runs.analysis import RunComparison as RunComparison
     from metaevo.comparison.compare_runs.analysis import compare_runs as compare_runs
@@ -26,18 +27,19 @@ if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaProblem as MetaProblem
     from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
+    from metaevo.judging.budget import Budget as Budget
+    from metaevo.judging.judge import judge as judge
+    from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
     from metaevo.parts.resolve import load as load
     from metaevo.studies.api import Found as Found
-    from metaevo.studies.api import compare as compare
     from metaevo.studies.api import evolve as evolve
-    from metaevo.studies.learner_problem import ComparisonResult as ComparisonResult
-    from metaevo.studies.learner_problem import ContenderResult as ContenderResult
-    from metaevo.studies.learner_problem import LearnerProblem as LearnerProblem
     from metaevo.studies.settings import RunConfig as RunConfig
     from metaevo.studies.study import Study as Study
     from metaevo.studies.study import StudySettings as StudySettings
     from metaevo.studies.sweeps import sweep as sweep
+    from metaevo.tasks.problem import Contender as Contender
+    from metaevo.tasks.problem import LearnerProblem as LearnerProblem
     from metaevo.tasks.task import Task as Task
     from metaevo.training.api import train as train
     from metaevo.training.result import TrainingResult as TrainingResult
@@ -48,10 +50,9 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "ComparisonResult": "metaevo.studies.learner_problem",
-    "Part": "metaevo.parts.part",
+    "Budget": "metaevo.judging.budget",
     "ConfigError": "metaevo.config",
-    "ContenderResult": "metaevo.studies.learner_problem",
+    "Contender": "metaevo.tasks.problem",
     "Evaluation": "metaevo.evolution.problem",
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",
@@ -59,11 +60,13 @@ _HOMES = {
     "GeneralityResult": "metaevo.comparison.generality.judge",
     "Judge": "metaevo.discovery.proposals.judge",
     "Judged": "metaevo.discovery.proposals.judge",
-    "LearnerProblem": "metaevo.studies.learner_problem",
+    "LearnerProblem": "metaevo.tasks.problem",
     "MetaProblem": "metaevo.evolution.problem",
     "OpenES": "metaevo.evolution.evosax",
+    "Part": "metaevo.parts.part",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "RunConfig": "metaevo.studies.settings",
+    "Scores": "metaevo.judging.scores",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.settings",
     "Study": "metaevo.studies.study",
@@ -73,7 +76,8 @@ _HOMES = {
     "Task": "metaevo.tasks.task",
     "TaskScore": "metaevo.comparison.generality.judge",
     "TrainingResult": "metaevo.training.result",
-    "compare": "metaevo.studies.api",
+    "judge": "metaevo.judging.judge",
+    "parts": "metaevo.parts",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evaluate": "metaevo.evolution.evaluation",
@@ -86,6 +90,7 @@ _HOMES = {
     "train": "metaevo.training.api",
 }
 """Module of each public name, imported on first use."""
+_MODULES = "devices", "parts", "statistics"
 __all__ = ["__version__", *_HOMES]
 
 
@@ -100,7 +105,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    return module if _HOMES[name].endswith(f".{name}") else getattr(module, name)
+    return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

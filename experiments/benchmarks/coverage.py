@@ -14,6 +14,7 @@ procedure, a race and an interval of the winners' scores, is redrawn, too. Print
 import argparse
 import itertools
 import math
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,13 +30,12 @@ if __name__ == "__main__":
     devices.setup(1)  # before purerl.envs starts JAX
 import metaevo
 from experiments.benchmarks.machine import save
-from experiments.benchmarks.processes import progress
 from experiments.benchmarks.tables import Table
 from metaevo import statistics
-from metaevo.judge import resampling
-from metaevo.judge.budget import FULL, QUICK, STANDARD, Budget
-from metaevo.judge.pool import finalists, pool
-from metaevo.judge.scores import Scores
+from metaevo.judging import resampling
+from metaevo.judging.budget import FULL, QUICK, STANDARD, Budget
+from metaevo.judging.pool import finalists, pool
+from metaevo.judging.scores import Scores
 from purerl import envs, q_learning
 from purerl.parts import losses
 
@@ -73,7 +73,7 @@ def train_bank(path: Path) -> None:
     rows = np.arange(math.ceil(agents / ROWS) * ROWS).reshape(-1, ROWS) % agents
     bank: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for (number, task), name in itertools.product(enumerate(TASKS), functions):
-        progress(f"training {name} on {task}")
+        print(f"training {name} on {task}", file=sys.stderr, flush=True)
         env, env_params = envs.make("GridWorld", observations="index", **task)
         loss, meta = functions[name]
         train = q_learning.make_train(q_learning.Config(5000, 100), env, value_loss=loss)
@@ -185,7 +185,7 @@ def main() -> None:
     claims = []
     for (title, (agents, redraw)), sobol in itertools.product(rows.items(), (False, True)):
         drawn = "Sobol" if sobol else "independent"
-        progress(f"{title}, {drawn}")
+        print(f"{title}, {drawn}", file=sys.stderr, flush=True)
         found = [redraw(sobol, np.random.default_rng(seed)) for seed in range(options.redraws)]
         values, ends, words = (np.array([each[i] for each in found]) for i in range(3))
         truth = values.mean(axis=0) * [a == "learned" for a, _ in PAIRS]

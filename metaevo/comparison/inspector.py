@@ -10,6 +10,7 @@ from metaevo.parts import learners
 from metaevo.parts.part import Evolved
 from metaevo.reports import parts
 from metaevo.tasks.binding import Experiment
+from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from purerl.types import MetaParams
 
@@ -22,9 +23,20 @@ DIVERGED = 1e15
 class PartInspector:
     """Provides the arguments of the functions that draw and describe parts."""
 
-    def __init__(self, experiment: Experiment):
-        """Bind the parts; training starts later."""
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        fitness: FitnessConfig | None = None,
+        seed: int | None = None,
+    ):
+        """Bind the parts; training starts later.
+
+        The weights of the fitness and the seed are by default those of the settings.
+        """
         self.experiment, self.settings = experiment, experiment.settings
+        self.fitness = self.settings.fitness if fitness is None else fitness
+        self.seed = self.settings.run.seed if seed is None else seed
         self._targets: np.ndarray | None = None
 
     def found(self, meta_params: MetaParams) -> dict[str, Evolved]:
@@ -56,8 +68,8 @@ class PartInspector:
     def _observe(self) -> np.ndarray:
         settings = self.settings
         task = self.experiment.task(self.experiment.references(), None)
-        population = Population(task, settings.hyperparams, None, settings.fitness, agents=AGENTS)
-        untrained = population.init(keys_for(settings.run.seed, Purpose.ILLUSTRATION, AGENTS))
+        population = Population(task, settings.hyperparams, None, self.fitness, agents=AGENTS)
+        untrained = population.init(keys_for(self.seed, Purpose.ILLUSTRATION, AGENTS))
         agents = population.advance(untrained, population.num_updates // 2)
 
         def observe(state):

@@ -10,7 +10,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison.protocol import comparison_of
 from metaevo.config.plain import PlainDict
-from metaevo.discovery.regression import Formula
+from metaevo.discovery.regression import Fitted
 from metaevo.parts import formula
 from metaevo.parts.part import LEARNED, Filling, Part
 from metaevo.runs.progress import Progress
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     """entries of its row: `name`, `length`, `error`, ..."""
 
 
-def as_candidate(each: Formula) -> Candidate:
+def as_candidate(each: Fitted) -> Candidate:
     """Return a formula as a candidate."""
     part = each.part
     name = f"formula of {each.length}"

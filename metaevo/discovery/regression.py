@@ -33,7 +33,7 @@ Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
 
 
-class Formula(NamedTuple):
+class Fitted(NamedTuple):
     """A formula of the front."""
 
     part: formula.Formula
@@ -90,7 +90,7 @@ def search(
     *,
     seed: int,
     evaluations: int,
-) -> list[Formula]:
+) -> list[Fitted]:
     """Return formulas of growing length, each with a smaller error than the ones before.
 
     They are of the `inputs`, [samples] by name; `evaluations` is the total number of candidates.
@@ -132,9 +132,9 @@ def sums_of(
             yield _kept(terms, inputs, float(np.std(wanted)))
 
 
-def front(formulas: Iterable[Formula]) -> list[Formula]:
+def front(formulas: Iterable[Fitted]) -> list[Fitted]:
     """Return the formulas with no equally good formula of at most their length, shortest first."""
-    found: list[Formula] = []
+    found: list[Fitted] = []
     for each in sorted(formulas, key=lambda each: (each.length, each.error)):
         if np.isfinite(each.error) and (
             not found or each.error < (1 - GAIN) * found[-1].error - 1e-9
@@ -143,7 +143,7 @@ def front(formulas: Iterable[Formula]) -> list[Formula]:
     return found
 
 
-def thinned(formulas: list[Formula], most: int) -> list[Formula]:
+def thinned(formulas: list[Fitted], most: int) -> list[Fitted]:
     """Return at most so many of a front: its ends, and where the error falls most."""
     while len(formulas) > max(most, 1):
         errors = np.log([each.error + 1e-6 for each in formulas])
@@ -153,13 +153,13 @@ def thinned(formulas: list[Formula], most: int) -> list[Formula]:
     return formulas
 
 
-def _judged(config: formula.Formula, records: Records, inputs: Mapping[str, np.ndarray]) -> Formula:
+def _judged(config: formula.Formula, records: Records, inputs: Mapping[str, np.ndarray]) -> Fitted:
     expression = config.parsed
     values = {name: np.asarray(each) for name, each in inputs.items()} | config.constants
     found = np.asarray(expression.evaluate(values), np.float64)
     left = np.mean(np.square(found - records.wanted))
     variance = np.var(records.wanted.astype(np.float64))
-    return Formula(config, expression.length, float(left / max(variance, 1e-30)))
+    return Fitted(config, expression.length, float(left / max(variance, 1e-30)))
 
 
 # --- From Operon's trees to the language of formulas ---------------------------------------------

@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.comparison.racing import FINAL_SEEDS
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping, listed
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_problem
-from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
 from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
 from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
-from metaevo.parts import resolve
+from metaevo.parts.part import LEARNED
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolutions import members_of
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
+from metaevo.studies.problem import PartsStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.study import ProblemStudy, Study
+from metaevo.tasks.problem import Contender, LearnerProblem
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,29 @@ class Found:
         Raises:
             ConfigError: if the evolution found no part for the slot.
         """
-        if isinstance(self.study, LearnerStudy):
-            evolved = self.study.evolved
-            if slot in evolved.by_slot:
-                return evolved.by_slot[slot].apply, evolved.of(self.meta_params, slot)
+        if isinstance(self.study, PartsStudy) and slot in self.study.parts.by_slot:
+            parts = self.study.parts
+            return parts.by_slot[slot].apply, parts.of(self.meta_params, slot)
         raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
+
+    def contender(
+        self, name: str = LEARNED, problem: LearnerProblem | None = None, group: str = LEARNED
+    ) -> Contender:
+        """Return what was found as a contender of `metaevo.judge`.
+
+        Args:
+            name: of the contender.
+            problem: the same parts on other tasks; by default the problem that was evolved.
+            group: the discovery, of which there may be several evolutions.
+
+        Raises:
+            ConfigError: if no parts of a learner were evolved.
+        """
+        if problem is None:
+            if not isinstance(self.study, PartsStudy):
+                raise ConfigError(f"{self.study.name} evolved no parts of a learner")
+            problem = self.study.learner_problem
+        return Contender(name, problem, self.meta_params, group)
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -187,66 +203,6 @@ def evolve(
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
-def compare(
-    problem: LearnerProblem,
-    found: Found | MetaParams | str | Path,
-    *,
-    seeds: int = 128,
-    space: PlainMapping | None = None,
-    trials: int = 64,
-    tuning_seeds: int | None = 4,
-    contenders: Sequence[str] = (),
-) -> ComparisonResult:
-    """Compare a learned part with tuned hand-written ones on held-out seeds.
-
-    Every contender is tuned on the same budget, over the same space. The seeds of evolution,
-    validation, tuning and comparison are disjoint.
-
-    Examples:
-        >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
-        >>> result = metaevo.compare(problem, found, space=space, trials=16)
-        >>> pandas.DataFrame(result.table())
-
-    Args:
-        problem: the problem that was evolved.
-        found: the result of the evolution, the meta-parameters that `metaevo.load` returns, or the
-            directory or `zoo:NAME` that it reads.
-        seeds: held-out seeds of every contender.
-        space: hyperparameters to tune, each with a list of values or a range; by default none.
-        trials: settings that each contender races. The finalists have as many seeds as the
-            comparison, at most 64.
-        tuning_seeds: seeds of every setting in the first round; None for as many frames for each
-            contender as the evolution used, which needs its result.
-        contenders: names of hand-written functions; by default all of the slot.
-
-    Raises:
-        ConfigError: for an unknown contender or hyperparameter, an invalid range, or the
-            meta-parameters of another part.
-    """
-    if not isinstance(problem, LearnerProblem):
-        raise ConfigError(
-            f"problem = {show(problem)}: must be a metaevo.LearnerProblem, which has contenders"
-        )
-    meta_params, frames = found, 0
-    if isinstance(found, Found):
-        meta_params, frames = found.meta_params, len(found.metrics) * found.frames_per_generation
-    elif tuning_seeds is None:
-        raise ConfigError("tuning_seeds = None: needs the result of an evolution as found")
-    elif isinstance(found, str | Path):
-        _, meta_params = resolve.parts_of(found)
-    check_candidate(problem, meta_params, "found")
-    return problem.compare(
-        meta_params,
-        evolution_frames=frames,
-        seeds=seeds,
-        space=dict(space or {}),
-        trials=trials,
-        tuning_seeds=tuning_seeds,
-        final_seeds=max(1, min(seeds, FINAL_SEEDS)),
-        contenders=listed(contenders),
-    )
-
-
 def _plain(cls: type, given: Any, name: str) -> PlainDict:
     """Return a section of settings in the form of a YAML file; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
@@ -257,13 +213,12 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
 def _study_of(
     problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
 ) -> tuple[Study, EvolutionSettings]:
-    own = None if isinstance(problem, type) else getattr(problem, "study", None)
-    if own is not None:
-        found: tuple[Study, EvolutionSettings] = own(strategy, evolution, run)
-        return found
+    if isinstance(problem, Study):
+        return problem.study(strategy, evolution, run)
     check_problem(problem, "problem")
     settings = ProblemSettings(strategy, evolution, run)
-    return ProblemStudy(problem, settings), settings
+    kind = PartsStudy if isinstance(problem, LearnerProblem) else ProblemStudy
+    return kind(problem, settings), settings
 
 
 def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:

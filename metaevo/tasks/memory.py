@@ -47,7 +47,7 @@ def check_agents(problem: MetaProblem, tasks: Sequence[Bound], settings: Any) ->
         check_training(
             "evolution",
             task,
-            settings.hyperparams,
+            settings.hyperparams if task.hyperparams is None else task.hyperparams,
             solution,
             kept=0,
             at_once=at_once,

@@ -8,18 +8,20 @@ Every task is a program of its own, and a generation runs only the programs of t
 draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners, resolve
-from metaevo.parts.part import Filling, HandWritten, Part, Parts, check
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts, check
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import Experiment, TaskConfig, check_part, make_environment
 from metaevo.tasks.bound import Bound, working_set
@@ -29,6 +31,7 @@ from metaevo.tasks.scale import measure_scale
 from metaevo.tasks.task import Task
 from purerl import envs
 from purerl.learners import LearnerEntry
+from purerl.types import Slot
 
 
 class Drawn(NamedTuple):
@@ -46,6 +49,21 @@ class Setup(NamedTuple):
     learner: str
     train: Any
     hyperparams: Any
+
+
+class Contender(NamedTuple):
+    """Parts with meta-parameters, in a learner on tasks: what a judgement compares."""
+
+    name: str
+    problem: "LearnerProblem"
+    """with the parts, on all tasks of the judgement"""
+    meta_params: MetaParams
+    """of its parts"""
+    group: str = ""
+    """the discovery of an evolved contender, of which there may be several evolutions; empty for a
+    hand-written one"""
+    ranges: Mapping[str, Any] = {}
+    """ranges of hyperparameters that replace or extend the common search space"""
 
 
 class LearnerProblem(MetaProblem):
@@ -95,8 +113,9 @@ class LearnerProblem(MetaProblem):
         self.learner, self.parts = name, _parts(name, parts)
         self.weights = _settings(FitnessConfig, fitness, "fitness")
         functions = _fixed(entry, name, self.parts, fixed or {})
-        named = _named(tasks)
+        self.named = named = _named(tasks)
         experiments = {key: _experiment(setup, self.parts, functions, named[key]) for key in named}
+        self._experiments = experiments
         self._check_parts(next(iter(experiments.values())))
         self.bound = [bind(key, named[key], each) for key, each in experiments.items()]
         if len(named) > 1:
@@ -133,6 +152,11 @@ class LearnerProblem(MetaProblem):
                 raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
 
     @property
+    def experiment(self) -> Experiment:
+        """The learner with its parts on the first task."""
+        return next(iter(self._experiments.values()))
+
+    @property
     def tasks(self) -> list[str]:  # type: ignore[override]
         """The names of the tasks."""
         return [one.name for one in self.bound]
@@ -157,6 +181,56 @@ class LearnerProblem(MetaProblem):
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The functions of the evolved slots, as the learner's `make_train` takes them."""
         return self.parts.functions()
+
+    def with_parts(self, parts: Parts) -> "LearnerProblem":
+        """Return the problem with other parts in the slots that are evolved."""
+        other = copy.copy(self)
+        other.parts = parts
+        other.bound = [
+            bind(key, self.named[key], each._replace(evolved=parts))._replace(scale=before.scale)
+            for (key, each), before in zip(self._experiments.items(), self.bound, strict=True)
+        ]
+        return other
+
+    def contenders(self, names: Sequence[str] = ()) -> list[Contender]:
+        """Return hand-written rivals of the parts, the references of all slots first.
+
+        The others have another function in one slot. Rivals that differ in numbers share a program.
+
+        Args:
+            names: functions to choose in each slot that has at least one of them; by default all.
+        """
+        slots = {slot: learners.slot_of(self.learner, slot) for slot in self.parts.by_slot}
+        every: dict[str, Sequence[str]] = {}
+        for slot, each in slots.items():
+            chosen = [name for name in each.compared if name in names]
+            every[slot] = chosen or (each.compared[:1] if names else each.compared)
+        if unknown := set(names) - {name for each in every.values() for name in each}:
+            allowed = ", ".join(name for slot in slots.values() for name in slot.compared)
+            raise ConfigError(f"contenders: {sorted(unknown)[0]!r} is unknown; allowed: {allowed}")
+        first = {slot: found[0] for slot, found in every.items()}
+        combinations = [first] + [
+            {**first, slot: name} for slot, found in every.items() for name in found[1:]
+        ]
+        problems: dict[tuple[str, ...], LearnerProblem] = {}
+        rivals = []
+        for combination in combinations:
+            single = tuple(n for slot, n in combination.items() if not slots[slot].is_shared)
+            if single not in problems:
+                problems[single] = self.with_parts(_hand_written(slots, combination))
+            meta_params: dict[str, Any] = {
+                slot: np.int32(slots[slot].compared.index(name)) if slots[slot].is_shared else ()
+                for slot, name in combination.items()
+            }
+            ranges: dict[str, Any] = {}
+            for slot, name in combination.items():
+                known = vars(self.bound[0].hyperparams)
+                declared = slots[slot].ranges.get(name, {})
+                ranges |= {key: rule for key, rule in declared.items() if key in known}
+            own = meta_params if len(slots) > 1 else next(iter(meta_params.values()))
+            title = " + ".join(combination.values())
+            rivals.append(Contender(title, problems[single], own, ranges=ranges))
+        return rivals
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return meta-parameters of the parts."""
@@ -232,6 +306,17 @@ class LearnerProblem(MetaProblem):
         measured = measures(sums, length)
         finite = all_finite(one.learner.policy(result.state))
         return jnp.where(finite, fitness(self.weights, measured), jnp.nan), measured
+
+
+def _hand_written(slots: Mapping[str, Slot], names: Mapping[str, str]) -> Parts:
+    """Return hand-written parts, of which one program has all where it can select them."""
+    by_slot: dict[str, Part] = {}
+    for name, slot in slots.items():
+        if slot.is_shared:
+            by_slot[name] = OneOf(name, tuple(slot.functions[each] for each in slot.compared))
+        else:
+            by_slot[name] = HandWritten(name, slot.functions[names[name]])
+    return Parts(by_slot)
 
 
 def _values(one: Bound, drawn: jax.Array) -> dict[str, jax.Array]:

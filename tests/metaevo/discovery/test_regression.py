@@ -9,7 +9,7 @@ import pytest
 from metaevo.config import ConfigError
 from metaevo.discovery import regression
 from metaevo.discovery.records import Records
-from metaevo.discovery.regression import front, mattering, search, thinned
+from metaevo.discovery.regression import Fitted, front, mattering, search, thinned
 from metaevo.discovery.targets import TARGETS
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import Formula

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from metaevo.judge.scores import Scores
+from metaevo.judging.scores import Scores
 from metaevo.reports.numbers import estimate, number
 
 

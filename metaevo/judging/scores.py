@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metaevo.judge import resampling
-from metaevo.judge.resampling import Tuning, View, interval
-from metaevo.judge.verdict import Verdict, judged
+from metaevo.judging import resampling
+from metaevo.judging.resampling import Tuning, View, interval
+from metaevo.judging.verdict import Verdict, judged
 from metaevo.statistics.intervals import Estimate
 from metaevo.statistics.scores import FloatArray
 
@@ -236,13 +236,13 @@ class Scores:
 
     def table(self, task: str | None = None) -> str:
         """Return a Markdown table of all contenders."""
-        from metaevo.judge.figure import table  # it needs this module
+        from metaevo.judging.figure import table  # it needs this module
 
         return table(self, task)
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the expected scores against the number of settings; returns `path`."""
-        from metaevo.judge.figure import plot  # it needs this module, and matplotlib
+        from metaevo.judging.figure import plot  # it needs this module, and matplotlib
 
         return plot(self, Path(path), task)
 

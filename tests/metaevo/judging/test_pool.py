@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from metaevo.judge.budget import FULL, QUICK, STANDARD, Budget
-from metaevo.judge.pool import finalists, pool
+from metaevo.judging.budget import FULL, QUICK, STANDARD, Budget
+from metaevo.judging.pool import finalists, pool
 from metaevo.tuning import ranges
 from metaevo.tuning.space import free_space
 

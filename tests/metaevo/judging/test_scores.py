@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from metaevo import statistics
-from metaevo.judge import resampling
-from metaevo.judge.budget import Budget
-from metaevo.judge.pool import finalists
-from metaevo.judge.scores import Scores
+from metaevo.judging import resampling
+from metaevo.judging.budget import Budget
+from metaevo.judging.pool import finalists
+from metaevo.judging.scores import Scores
 
 BUDGET = Budget(settings=64, screening_seeds=2, finalists=6, selection_seeds=16, seeds=32)
 

@@ -1,0 +1,303 @@
+"""The judge: contenders are tuned on equal budgets, and compared on fresh seeds.
+
+    judgement = Judgement(contenders, Budget(), space={"learning_rate": {"log_uniform": [1e-3, 1]}})
+    for _ in judgement.steps():        # one contender on one task at a time
+        judgement.save(path)           # may be interrupted, and go on after `restore`
+    judgement.scores()
+
+Every contender tries the same points of the search space, on the same seeds; see `Scores`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo.config import ConfigError, files
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.budget import Budget
+from metaevo.judging.pool import finalists, pool
+from metaevo.judging.scores import Scores
+from metaevo.tasks.population import Population
+from metaevo.tasks.problem import Contender, LearnerProblem
+
+Progress = Callable[[int], Any]
+
+
+class Judgement:
+    """Contenders on the same tasks, judged step by step."""
+
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        budget: Budget,
+        *,
+        space: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        purpose: Purpose = Purpose.HELD_OUT,
+    ):
+        """Plan the judgement without compilation.
+
+        Args:
+            contenders: the first hand-written one is the reference of the scale of several tasks.
+            budget: settings and seeds, the same for all.
+            space: ranges of hyperparameters to tune, by their names; none for no tuning.
+            seed: of all randomness.
+            purpose: of the held-out seeds.
+
+        Raises:
+            ConfigError: for contenders on different tasks, two with the same name, a hyperparameter
+                that the learner lacks, an invalid range, or meta-parameters of other parts.
+        """
+        self.contenders, self.seed, self.purpose = list(contenders), seed, purpose
+        self.budget = budget if space else Budget(settings=0, seeds=budget.seeds)
+        _check(self.contenders)
+        self.tasks = list(self.contenders[0].problem.tasks)
+        names = dict.fromkeys(space or {})
+        for each in self.contenders if space else ():
+            names |= dict.fromkeys(each.ranges)
+        self.hyperparams = tuple(names)
+        self._settings = np.stack([self._pool(each, dict(space or {})) for each in self.contenders])
+        count, screening, chosen, selection, held_out = self.budget.shape
+        front = len(self.contenders), len(self.tasks)
+        self._arrays = {
+            "screening": np.full((*front, count, screening), np.nan),
+            "finalists": np.full((*front, chosen), -1),
+            "selection": np.full((*front, chosen, selection), np.nan),
+            "held_out": np.full((*front, chosen, held_out), np.nan),
+            "scale": np.full((len(self.tasks), 2), np.nan),
+        }
+        self._arrays["finalists"][..., 0] = 0
+        self.done = 0
+        """steps that are done"""
+        self._populations: dict[tuple[int, str], Population] = {}
+
+    @property
+    def total(self) -> int:
+        """Number of steps: each contender on each task, and the scale of each of several tasks."""
+        return len(self.tasks) * (len(self.contenders) + self._is_scaled)
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of the whole judgement."""
+        each = [one.learner.config for one in self.contenders[0].problem.bound]
+        steps = sum(config.num_updates * config.frames_per_update for config in each)
+        agents = len(self.contenders) * self.budget.agents
+        return steps * (agents + 2 * self.budget.seeds * self._is_scaled)
+
+    @property
+    def _is_scaled(self) -> bool:
+        return len(self.tasks) > 1
+
+    def steps(self, progress: Progress | None = None) -> Iterator[int]:
+        """Take the steps that are missing; yield the number of those that are done.
+
+        `progress` is called with the environment steps just done, and may raise to stop.
+        """
+        while self.done < self.total:
+            task, contender = divmod(self.done, len(self.contenders) + self._is_scaled)
+            if contender < len(self.contenders):
+                self._tune(contender, task, progress)
+            else:
+                self._measure_scale(task, progress)
+            self.done += 1
+            yield self.done
+
+    def scores(self) -> Scores:
+        """Return the scores once all steps are done."""
+        arrays: dict[str, Any] = dict(self._arrays)
+        arrays["scale"] = arrays["scale"] if self._is_scaled else None
+        return Scores(
+            contenders=tuple(each.name for each in self.contenders),
+            groups=tuple(each.group for each in self.contenders),
+            tasks=tuple(self.tasks),
+            hyperparams=self.hyperparams,
+            settings=self._settings,
+            frames=self.frames,
+            **arrays,
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the scores so far to an .npz file, which is replaced atomically."""
+        with files.replacing(Path(path)) as file:
+            arrays: dict[str, Any] = {"settings": self._settings, **self._arrays}
+            np.savez_compressed(file, done=self.done, **arrays)
+
+    def restore(self, path: str | os.PathLike) -> None:
+        """Read the scores so far of the same judgement.
+
+        Raises:
+            ConfigError: if the file is of other contenders, tasks, settings or budgets.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                saved = {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+        shapes = {name: array.shape for name, array in self._arrays.items()}
+        same = {name: saved.get(name, np.zeros(0)).shape for name in shapes} == shapes
+        if not same or not np.array_equal(saved["settings"], self._settings, equal_nan=True):
+            raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
+        self._arrays = {name: saved[name] for name in shapes}
+        self.done = int(saved["done"])
+
+    def settings_of(self, contender: int, index: int) -> dict[str, float]:
+        """Return the hyperparameters of a setting; the untuned one, 0, has none."""
+        if not index:
+            return {}
+        values = zip(self.hyperparams, self._settings[contender, index].tolist(), strict=True)
+        return {name: value for name, value in values if np.isfinite(value)}
+
+    def _pool(self, contender: Contender, space: dict[str, Any]) -> np.ndarray:
+        """Return the settings [N, hyperparams] of a contender; NaN where it has no value."""
+        known = contender.problem.bound[0].hyperparams
+        for name in {**space, **contender.ranges}:
+            if not isinstance(getattr(known, name, None), int | float):
+                allowed = ", ".join(n for n, v in vars(known).items() if isinstance(v, int | float))
+                raise ConfigError(f"space.{name}: no tunable hyperparameter; allowed: {allowed}")
+        found = np.full((self.budget.shape[0], len(self.hyperparams)), np.nan)
+        if space:
+            rules = {**space, **contender.ranges}
+            try:
+                points = pool(rules, self.budget.settings, self.seed)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+            columns = [self.hyperparams.index(name) for name in rules]
+            found[1:, columns] = points
+        return found
+
+    def _tune(self, contender: int, task: int, progress: Progress | None) -> None:
+        """Try all settings on the screening seeds, then the best of them on all other seeds."""
+        count, screening, chosen, selection, _ = self.budget.shape
+        tuning = keys_for(self.seed, Purpose.TUNING, screening + selection)
+        held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
+        at, arrays = (contender, task), self._arrays
+        if screening:
+            settings = range(count)
+            arrays["screening"][at] = self._train(
+                contender, task, settings, tuning[:screening], progress
+            )
+            arrays["finalists"][at] = finalists(arrays["screening"][at], chosen)
+        keys = jax.numpy.concatenate([tuning[screening:], held_out])
+        found = self._train(contender, task, arrays["finalists"][at].tolist(), keys, progress)
+        arrays["selection"][at], arrays["held_out"][at] = np.split(found, [selection], axis=1)
+
+    def _measure_scale(self, task: int, progress: Progress | None) -> None:
+        """Measure random play and the tuned reference on seeds of their own."""
+        names = [number for number, each in enumerate(self.contenders) if not each.group]
+        reference = names[0] if names else 0
+        keys = keys_for(self.seed, Purpose.NORMALISATION, self.budget.seeds)
+        bound = self.contenders[reference].problem.bound[task]
+        selection = np.nan_to_num(self._arrays["selection"][reference, task], nan=-np.inf)
+        best = int(selection.mean(axis=1).argmax()) if selection.size else 0
+        winner = int(self._arrays["finalists"][reference, task, best])
+        rivals = [bound.hyperparams.random_play(), self._with(reference, task, winner)]
+        found = self._run(reference, task, rivals, keys, progress)
+        self._arrays["scale"][task] = np.nanmean(found, axis=1)
+
+    def _train(
+        self,
+        contender: int,
+        task: int,
+        settings: Sequence[int],
+        keys: jax.Array,
+        progress: Progress | None,
+    ) -> np.ndarray:
+        """Return the scores [settings, keys] of a contender on a task."""
+        rows = [self._with(contender, task, index) for index in settings]
+        return self._run(contender, task, rows, keys, progress)
+
+    def _with(self, contender: int, task: int, setting: int) -> Any:
+        hyperparams = self.contenders[contender].problem.bound[task].hyperparams
+        return hyperparams.replace(**self.settings_of(contender, setting))
+
+    def _run(
+        self,
+        contender: int,
+        task: int,
+        hyperparams: Sequence[Any],
+        keys: jax.Array,
+        progress: Progress | None,
+    ) -> np.ndarray:
+        each = self.contenders[contender]
+        own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
+        population = self._population(each.problem, task)
+        trained = population.train(
+            own, hyperparams, [each.meta_params] * len(hyperparams), progress
+        )
+        return np.where(trained.diverged, np.nan, trained.scores)
+
+    def _population(self, problem: LearnerProblem, task: int) -> Population:
+        """Return the compiled training, which contenders with the same problem share."""
+        key = id(problem), self.tasks[task]
+        if key not in self._populations:
+            shapes = jax.eval_shape(problem.init, jax.random.key(0))
+            example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+            bound = problem.bound[task]
+            self._populations[key] = Population(
+                bound, bound.hyperparams, example, problem.weights
+            )
+        return self._populations[key]
+
+
+def _check(contenders: Sequence[Contender]) -> None:
+    if not contenders:
+        raise ConfigError("contenders: must have at least one")
+    first = contenders[0].problem
+    names = [each.name for each in contenders]
+    for each in contenders:
+        if names.count(each.name) > 1:
+            raise ConfigError(f"contenders: two are called {each.name!r}")
+        if list(each.problem.tasks) != list(first.tasks):
+            raise ConfigError(
+                f"contenders: {each.name} is on the tasks {', '.join(each.problem.tasks)}, and "
+                f"{names[0]} on {', '.join(first.tasks)}: must be the same"
+            )
+        wanted: Any = jax.eval_shape(each.problem.init, jax.random.key(0))
+        shapes = [jax.tree.map(np.shape, tree) for tree in (each.meta_params, wanted)]
+        structures: list[Any] = [jax.tree.structure(each) for each in shapes]
+        if structures[0] != structures[1] or shapes[0] != shapes[1]:
+            raise ConfigError(
+                f"contenders: the meta-parameters of {each.name} do not fit its parts: "
+                f"{shapes[0]}: must be {shapes[1]}"
+            )
+
+
+def judge(
+    contenders: Sequence[Contender],
+    budget: Budget | None = None,
+    *,
+    space: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    path: str | os.PathLike | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Tune contenders on equal budgets, and compare them on fresh seeds.
+
+    Args:
+        contenders: what to compare, such as an evolved part and `problem.contenders()`.
+        budget: settings and seeds of each contender on each task.
+        space: hyperparameters to tune, each with a list of values or a range; by default none.
+        seed: of all randomness; the seeds of evolution, validation, tuning and comparison differ.
+        path: an .npz file to keep what is done, so that an interrupted judgement goes on.
+        progress: called with the environment steps just done.
+
+    Raises:
+        ConfigError: before compilation, for invalid contenders or ranges.
+
+    Examples:
+        >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
+        >>> rivals = [found.contender(), *problem.contenders()]
+        >>> scores = metaevo.judge(rivals, metaevo.Budget(settings=64), space=space)
+        >>> print(scores.verdict())
+    """
+    judgement = Judgement(contenders, budget or Budget(), space=space, seed=seed)
+    if path is not None and Path(path).exists():
+        judgement.restore(path)
+    for _ in judgement.steps(progress):
+        if path is not None:
+            judgement.save(path)
+    return judgement.scores()

@@ -1,0 +1,149 @@
+"""The judge on small Q-learning agents: who is trained on what, resumed and refused."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.config import ConfigError
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.judge import Judgement
+from metaevo.parts import ValueLossNetwork
+from metaevo.parts.part import Part
+from metaevo.tasks.problem import Contender
+from purerl import envs, q_learning
+from purerl.parts import losses
+
+GRID = {"size": 4, "slip_probability": 0.2}
+TRAIN = {"total_timesteps": 200, "num_steps": 50}
+SPACE = {"learning_rate": {"log_uniform": [0.05, 1.0]}}
+BUDGET = metaevo.Budget(settings=4, screening_seeds=2, finalists=3, selection_seeds=2, seeds=3)
+
+
+def problem_of(*tasks, parts=None, **options):
+    return metaevo.LearnerProblem(
+        "q_learning",
+        parts or [ValueLossNetwork(hidden_sizes=(4,))],
+        tasks or [metaevo.Task("GridWorld", GRID)],
+        train=TRAIN,
+        hyperparams={"epsilon_start": 0.1},
+        fitness={"mean_return": 0.0, "reward_per_step": 1.0},
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return problem_of()
+
+
+@pytest.fixture(scope="module")
+def rivals(problem):
+    found = Contender("learned", problem, problem.init(jax.random.key(0)), "learned")
+    return [found, *problem.contenders()]
+
+
+def test_hand_written_rivals_share_a_program(rivals):
+    assert [each.name for each in rivals] == ["learned", "squared", "huber", "sloped_squared"]
+    assert len({id(each.problem) for each in rivals[1:]}) == 1
+    assert "loss_slope" in rivals[3].ranges
+
+
+@pytest.mark.long
+def test_scores_are_those_of_training_by_hand(rivals):
+    scores = metaevo.judge(rivals, BUDGET, space=SPACE)
+    assert scores.screening.shape == (4, 1, 5, 2)
+    assert (scores.finalists[:, 0, 0] == 0).all()
+    env, env_params = envs.make("GridWorld", observations="index", **GRID)
+    learner = q_learning.QLearning(q_learning.Config(**TRAIN), env, value_loss=losses.huber)
+    place, index = 2, int(scores.finalists[2, 0, 1])
+    names, settings = scores.hyperparams, scores.settings[place, index]
+    own = {name: value for name, value in zip(names, settings, strict=True) if np.isfinite(value)}
+    hyperparams = q_learning.Hyperparams(epsilon_start=0.1).replace(**own)
+    key = jax.random.fold_in(keys_for(0, Purpose.HELD_OUT, 3)[1], 0)
+    sums = jax.jit(learner.train)(key, hyperparams, None, env_params).episodes
+    expected = jnp.sum(sums.rewards) / jnp.sum(sums.steps)
+    np.testing.assert_allclose(scores.held_out[place, 0, 1, 1], expected, rtol=1e-4)
+
+
+@pytest.mark.long
+def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
+    path = tmp_path / "scores.npz"
+    whole = metaevo.judge(rivals, BUDGET, space=SPACE)
+    first = Judgement(rivals, BUDGET, space=SPACE)
+    steps = first.steps()
+    assert [next(steps), next(steps)] == [1, 2]
+    first.save(path)
+    trained = []
+    resumed = metaevo.judge(rivals, BUDGET, space=SPACE, path=path, progress=trained.append)
+    np.testing.assert_array_equal(resumed.held_out, whole.held_out)
+    assert sum(trained) == 200 * 2 * BUDGET.agents
+    with pytest.raises(ConfigError, match="other contenders or settings"):
+        metaevo.judge(rivals, BUDGET, space={"learning_rate": [0.1, 0.2]}, path=path)
+
+
+@pytest.mark.long
+def test_several_tasks_have_scales():
+    tasks = [metaevo.Task("GridWorld", {"size": size}) for size in (3, 4)]
+    problem = problem_of(*tasks)
+    assert problem.tasks == ["GridWorld", "GridWorld-2"]
+    assert all(each.scale.reference > each.scale.random for each in problem.bound)
+    rivals = [Contender("learned", problem, problem.init(jax.random.key(0)), "learned")]
+    scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], metaevo.Budget(0, seeds=4))
+    assert scores.held_out.shape == (3, 2, 1, 4)
+    assert (scores.scale[:, 1] > scores.scale[:, 0]).all()
+
+
+@dataclass(frozen=True)
+class NoSlot(Part):
+    pass
+
+
+@dataclass(frozen=True)
+class Vector(Part):
+    slot = "value_loss"
+
+    def init(self, key):
+        return jnp.zeros(2)
+
+    def apply(self, meta_params, context, prediction, target, old_prediction):
+        return meta_params
+
+
+@dataclass(frozen=True)
+class Clip(Vector):
+    slot = "policy_loss"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([NoSlot()], "NoSlot has no slot"),
+        ([Vector()], "must return a scalar"),
+        ([Clip()], "has no slot 'policy_loss'"),
+        ([ValueLossNetwork(), Vector()], "both fill the slot value_loss"),
+        ([ValueLossNetwork], r"such as ValueLossNetwork\(\)"),
+    ],
+)
+def test_wrong_parts_are_refused(parts, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        problem_of(parts=parts)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
+    wrong = Contender("learned", problem, {"x": np.zeros(3)})
+    for given, message in (
+        ([], "at least one"),
+        ([rivals[1], rivals[1]], "two are called 'squared'"),
+        ([wrong], "do not fit"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            metaevo.judge(given, BUDGET)
+    with pytest.raises(ConfigError, match=r"space\.gamm: no tunable"):
+        metaevo.judge(rivals, BUDGET, space={"gamm": [0.9]})
+    with pytest.raises(ValueError, match="seeds = 0"):
+        metaevo.Budget(seeds=0)
