@@ -1,52 +1,52 @@
 """The table and the figure of a judgement."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from metaevo.judging.scores import Scores
+from metaevo.judging.resampling import Curve
 from metaevo.reports.numbers import estimate, number
+from metaevo.statistics.intervals import Estimate
 
 
-def table(scores: Scores, task: str | None = None) -> str:
-    """Return a Markdown table: contender, score, score after half of the settings, winner."""
-    place = scores.tasks.index(task) if task else 0
-    names, tuned = scores.contenders, scores.tried > 0
-    single = task is not None or len(scores.tasks) == 1
+class Row(NamedTuple):
+    """A contender."""
+
+    score: Estimate
+    curve: Curve
+    winner: str
+    """its tuned setting; "" if there are several tasks, or no tuning"""
+
+
+def table(rows: Mapping[str, Row]) -> str:
+    """Return a Markdown table: contender, score, score for half of the settings, winner."""
+    first = next(iter(rows.values()))
     head = ["contender", "score [95%]"]
-    head += [f"after {scores.tried // 2} settings"] * tuned + ["winner"] * (single and tuned)
-    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for index, name in enumerate(names):
-        value, interval = scores.iqm(name, task)
-        row = [name, estimate(value, *interval)]
-        if tuned:
-            row.append(number(float(scores.expected(name, task).half)))
-        if tuned and single:
-            winner = scores.winner(name, scores.tasks[place])
-            row.append(_setting(scores, index, winner))
-        rows.append(row)
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    if first.curve.settings[-1]:
+        head.append(f"half of {first.curve.settings[-1]:.0f} settings")
+    if first.winner:
+        head.append("winner")
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for name, (score, curve, winner) in rows.items():
+        cells = [name, estimate(score.value, *score.interval), number(curve.half), winner]
+        lines.append(cells[: len(head)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _setting(scores: Scores, contender: int, setting: int) -> str:
-    if not setting or scores.settings is None:
-        return "untuned" if not setting else str(setting)
-    values = scores.settings[contender, setting]
-    pairs = zip(scores.hyperparams, values, strict=True)
-    return ", ".join(f"{name} {value:.3g}" for name, value in pairs if value == value)
-
-
-def plot(scores: Scores, path: Path, task: str | None = None) -> Path:
+def plot(rows: Mapping[str, Row], path: Path) -> Path:
     """Draw a curve of expected scores for each contender, with the interval at its end."""
-    from metaevo.reports import plots  # imports matplotlib
+    from metaevo.reports import plots  # matplotlib takes a second
 
     figure = plots.new_figure(3.6, plots.NARROW)
     axes = figure.subplots()
-    for index, name in enumerate(scores.contenders):
-        curve = scores.expected(name, task)
-        value, (low, high) = scores.iqm(name, task)
-        (line,) = axes.plot(curve.settings, curve.scores, marker="o", markersize=3, label=name)
-        end = curve.settings[-1] * (1 + 0.04 * index)  # intervals side by side
-        axes.errorbar(end, value, [[value - low], [high - value]], color=line.get_color())
-    axes.set_xscale("symlog", linthresh=1)
+    for index, (name, (score, curve, _)) in enumerate(rows.items()):
+        start = min(1, len(curve.settings) - 1)  # the untuned setting may be far below
+        points = curve.settings[start:], curve.scores[start:]
+        (line,) = axes.plot(*points, marker="o", markersize=3, label=name)
+        end = curve.settings[-1] * (1 + 0.02 * index)  # intervals side by side
+        low, high = score.interval
+        reach = [[max(0.0, score.value - low)], [max(0.0, high - score.value)]]
+        axes.errorbar(end, score.value, reach, color=line.get_color())
     plots.style_axes(axes, "settings tried", "score")
     axes.legend()
     return plots.save_figure(figure, path)

@@ -36,6 +36,20 @@ class Tuning(NamedTuple):
     """[K, H], without NaN"""
 
 
+class Curve(NamedTuple):
+    """Expected held-out score against the number of settings."""
+
+    settings: np.ndarray
+    """[K] numbers of settings in addition to the untuned one"""
+    scores: FloatArray
+    """[K]"""
+
+    @property
+    def half(self) -> float:
+        """Score for half of the settings."""
+        return float(np.interp(self.settings[-1] / 2, *self))
+
+
 class Redraw(NamedTuple):
     """What all contenders share in R resamples."""
 

@@ -5,32 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from metaevo.judging import resampling
-from metaevo.judging.resampling import Tuning, View, interval
+from metaevo.judging import figure, resampling
+from metaevo.judging.resampling import Curve, Tuning, View, interval
 from metaevo.judging.verdict import Verdict, judged
 from metaevo.statistics.intervals import Estimate
 from metaevo.statistics.scores import FloatArray
-
-UNSCALED = 0.0, 1.0
-"""Scale of a task whose scores are used as they are."""
-
-
-class Curve(NamedTuple):
-    """Expected held-out score against the number of settings."""
-
-    settings: np.ndarray
-    """[K] numbers of settings in addition to the untuned one"""
-    scores: FloatArray
-    """[K]"""
-
-    @property
-    def half(self) -> float:
-        """Score for half of the settings."""
-        return float(np.interp(self.settings[-1] / 2, *self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,15 +218,30 @@ class Scores:
 
     def table(self, task: str | None = None) -> str:
         """Return a Markdown table of all contenders."""
-        from metaevo.judging.figure import table  # it needs this module
-
-        return table(self, task)
+        return figure.table(self._rows(task))
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the expected scores against the number of settings; returns `path`."""
-        from metaevo.judging.figure import plot  # it needs this module, and matplotlib
+        return figure.plot(self._rows(task), Path(path))
 
-        return plot(self, Path(path), task)
+    def _rows(self, task: str | None) -> dict[str, figure.Row]:
+        single = len(self.tasks) == 1 or task is not None
+        return {
+            name: figure.Row(
+                self.iqm(name, task),
+                self.expected(name, task),
+                self._setting(name, self.winner(name, task)) if single and self.tried else "",
+            )
+            for name in self.contenders
+        }
+
+    def _setting(self, name: str, setting: int) -> str:
+        """Return the values of a setting as text."""
+        if not setting or self.settings is None:
+            return f"setting {setting}" if setting else "untuned"
+        values = self.settings[self.contenders.index(name), setting]
+        pairs = zip(self.hyperparams, values, strict=True)
+        return ", ".join(f"{key} {value:.3g}" for key, value in pairs if np.isfinite(value))
 
     # --- Resamples ------------------------------------------------------------------------------
 
@@ -263,7 +260,7 @@ class Scores:
 
     def _tunings(self, place: int, *, scaled: bool = False) -> list[Tuning]:
         """Return the scores of all contenders on a task, with the missing held-out ones filled."""
-        low, high = UNSCALED if self.scale is None or not scaled else self.scale[place]
+        low, high = self.scale[place] if scaled and self.scale is not None else (0.0, 1.0)
         arrays = (self.screening, self.selection, self.held_out)
         screening, selection, held_out = ((each[:, place] - low) / (high - low) for each in arrays)
         present = held_out[np.isfinite(held_out)]

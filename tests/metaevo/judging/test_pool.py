@@ -79,5 +79,5 @@ def test_a_budget_of_nothing_is_refused(name, value):
 def test_a_budget_counts_its_agents():
     assert Budget(settings=0, seeds=64).shape == (1, 0, 1, 0, 64)
     assert Budget(settings=0, seeds=64).agents == 64
-    assert Budget(settings=3, finalists=8).shape[:3] == (4, 4, 4)
+    assert Budget(settings=3, finalists=8).shape[:3] == (4, 2, 4)
     assert QUICK.agents < STANDARD.agents < FULL.agents
