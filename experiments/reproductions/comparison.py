@@ -20,8 +20,6 @@ from metaevo.training.settings import TrainSettings, make_task, training_class
 from metaevo.training.train_learner import Task
 from purerl.types import EpisodeSums
 
-Trainee = tuple[Any, EnvParams, Hyperparams]
-"""A learner bound to an environment, the environment's parameters, hyperparameters."""
 BLOCKS = 20
 """calls that a training is split into, for the progress bar"""
 
