@@ -5,18 +5,19 @@ stepped in one process, one network call per step. Like the usual references, it
 a state after a time limit as zero.
 """
 
+import importlib
 import time
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
-from torch import nn
-from torch.distributions import Categorical
 from tqdm import trange
 
 from purerl import ppo
+
+torch: Any = importlib.import_module("torch")  # an extra
+nn, Categorical = torch.nn, torch.distributions.Categorical
 
 
 def train(
@@ -81,11 +82,11 @@ def train(
     return finished, time.perf_counter() - began
 
 
-def _features(obs: np.ndarray) -> torch.Tensor:
+def _features(obs: np.ndarray) -> Any:
     return torch.from_numpy(obs.reshape(len(obs), -1).astype(np.float32))  # MinAtar's are bools
 
 
-def _perceptron(config: ppo.Config, inputs: int, outputs: int, scale: float) -> nn.Sequential:
+def _perceptron(config: ppo.Config, inputs: int, outputs: int, scale: float) -> Any:
     """Return a multilayer perceptron with orthogonal kernels and zero biases, as in `purerl`."""
     activation = {"tanh": nn.Tanh, "relu": nn.ReLU}[config.activation]
     layers: list[Any] = []
