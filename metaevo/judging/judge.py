@@ -237,9 +237,7 @@ class Judgement:
             shapes = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
             bound = problem.bound[task]
-            self._populations[key] = Population(
-                bound, bound.hyperparams, example, problem.weights
-            )
+            self._populations[key] = Population(bound, bound.hyperparams, example, problem.weights)
         return self._populations[key]
 
 
