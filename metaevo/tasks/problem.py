@@ -21,6 +21,7 @@ from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners, resolve
+from metaevo.parts.classes import part_class
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts, check
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import Experiment, TaskConfig, check_part, make_environment
@@ -78,7 +79,7 @@ class LearnerProblem(MetaProblem):
     def __init__(
         self,
         learner: str | LearnerEntry = "ppo",
-        parts: Part | Sequence[Part] = (),
+        parts: Part | str | Sequence[Part | str] = (),
         tasks: Sequence[Any] = ("CartPole-v1",),
         *,
         train: Any = None,
@@ -91,7 +92,8 @@ class LearnerProblem(MetaProblem):
 
         Args:
             learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
-            parts: parts to evolve, each in a slot of its own.
+            parts: to evolve, each in a slot of its own; or references to their classes, such as
+                `my_loss.py:Tilted`, for the default settings.
             tasks: tasks, or names, classes or objects of environments.
             train: static settings of the learner: an object of its `Config`, or a dict.
             hyperparams: traced settings, an object of its `Hyperparams`, or a dict.
@@ -338,7 +340,8 @@ def _settings(cls: type, given: Any, where: str) -> Any:
 def _parts(learner: str, given: Any) -> Parts:
     """Return parts in the slots of a learner."""
     by_slot: dict[str, Part] = {}
-    for part in [given] if isinstance(given, Part) else given:
+    for each in [given] if isinstance(given, Part | str) else given:
+        part = part_class(each)() if isinstance(each, str) else each
         if not isinstance(part, Part):
             hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
             raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")

@@ -95,9 +95,9 @@ def test_results_can_be_loaded(through, tmp_path):
         through.save(tmp_path / "saved")
 
 
-def test_a_problem_without_contenders_cannot_be_compared(through):
-    with pytest.raises(ConfigError, match="LearnerProblem"):
-        metaevo.compare(Quadratic(), through)
+def test_a_result_without_parts_is_no_contender(through):
+    with pytest.raises(ConfigError, match="evolved no parts"):
+        through.contender()
 
 
 def test_it_finds_the_optimum_and_leaves_a_run(through):

@@ -6,7 +6,6 @@ import pytest
 
 import metaevo
 from examples import tilted
-from metaevo import parts
 from metaevo.config import DeviceError
 from metaevo.parts.seen import by_rule
 from purerl import envs, q_learning
@@ -16,16 +15,14 @@ pytestmark = pytest.mark.long
 
 STRATEGY = metaevo.OpenES(population_size=8, sigma=0.1)
 CONFIG = metaevo.EvolutionConfig(generations=2, validation_seeds=2, validation_every=1)
-SIZES = {
-    "env": "GridWorld",
-    "env_params": {"size": 3},
-    "train": {"total_timesteps": 512, "num_steps": 128},
-}
+TRAIN = {"total_timesteps": 512, "num_steps": 128}
+SIZES = {"env": "GridWorld", "env_params": {"size": 3}, "train": TRAIN}
+GRID = metaevo.Task("GridWorld", {"size": 3})
 
 
 @pytest.fixture(scope="module")
 def problem():
-    return metaevo.LearnerProblem("q_learning", evolve="value_loss", **SIZES)
+    return metaevo.LearnerProblem("q_learning", "value_loss", [GRID], train=TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +30,16 @@ def found(problem):
     return metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
 
 
-def test_it_is_evolved_and_compared_in_memory(problem, found):
+def test_it_is_evolved_and_judged_in_memory(problem, found):
     assert len(found.metrics) == 2
-    assert problem.frames(0) == 512
+    assert problem.frames(problem.draw_task(jax.random.key(0), 0)) == 512
     assert found.frames_per_generation == 8 * 512
     space = {"learning_rate": {"log_uniform": [0.01, 0.5]}}
-    result = metaevo.compare(
-        problem, found, seeds=4, space=space, trials=2, tuning_seeds=1, contenders=["huber"]
-    )
-    assert {row.function for row in result.rows} == {"learned", "huber"}
-    assert result.verdict in ("better", "worse", "undecided")
-    judged = {row.name: row.iqm for row in result.rows}
-    assert result.difference == pytest.approx(judged["learned (tuned)"] - judged[result.baseline])
-    assert result.interval[0] <= result.difference <= result.interval[1]
-    assert [record["seeds"] for record in result.table()] == [4] * len(result.rows)
-    # Tuning costs little, too: no finalist has more seeds than the comparison.
-    assert 0 < max(row.tuning_frames for row in result.rows) < 64 * problem.frames(0)
+    rivals = [found.contender(), *problem.contenders(["huber"])]
+    budget = metaevo.Budget(settings=2, screening_seeds=1, selection_seeds=1, seeds=4)
+    scores = metaevo.judge(rivals, budget, space=space)
+    assert scores.contenders == ("learned", "huber")
+    assert scores.verdict().word == "too few to conclude"
 
 
 def test_its_function_fills_the_slot(problem, found):
@@ -77,71 +68,61 @@ def test_training_takes_the_result(found):
         metaevo.train("ppo", make_optimizer=found, seeds=2)
 
 
-def test_a_saved_part_is_loaded_and_compared(problem, found, tmp_path):
+def test_a_saved_part_is_loaded(found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
     assert callable(function)
     (task,) = by_rule(tmp_path / "mine")
     assert task.env == "GridWorld"  # generality leaves such tasks out
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
-    options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
-    ours = metaevo.compare(problem, found, **options)
-    assert ours == metaevo.compare(problem, meta_params, **options)
-    assert ours == metaevo.compare(problem, tmp_path / "mine", **options | {"contenders": "huber"})
-    with pytest.raises(metaevo.ConfigError, match="tuning_seeds"):
-        metaevo.compare(problem, meta_params, tuning_seeds=None)
-    with pytest.raises(metaevo.ConfigError, match="found"):
-        metaevo.compare(problem, {"x": np.zeros(3)})
 
 
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"evolve": "value_los"}, "evolve"),
-        ({"env": "GridWorl"}, "env"),
-        ({"env": ["GridWorld", "FourRooms-misc"]}, "use tasks"),
+        ({"parts": "value_los"}, "value_los"),
+        ({"tasks": ["GridWorl"]}, "GridWorl"),
+        ({"tasks": []}, "at least one task"),
         ({"train": {"total_timestep": 5}}, "total_timestep"),
         ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
+        ({"fixed": {"policy_loss": "dpo"}}, "no slot 'policy_loss'"),
     ],
 )
-def test_a_wrong_key_is_named(changes, key):
+def test_a_wrong_argument_is_named(changes, key):
+    given = {"parts": "value_loss", "tasks": [GRID], "train": TRAIN, **changes}
     with pytest.raises(metaevo.ConfigError, match=key):
-        metaevo.LearnerProblem("q_learning", **{"evolve": "value_loss", **SIZES, **changes})
+        metaevo.LearnerProblem("q_learning", **given)
 
 
-def evaluated(evolve, **changes):
-    problem = metaevo.LearnerProblem("q_learning", evolve=evolve, **{**SIZES, **changes})
+def evaluated(part, task=GRID):
+    problem = metaevo.LearnerProblem("q_learning", part, [task], train=TRAIN)
     candidates = jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2))
     scores = metaevo.evaluate(problem, candidates, jax.random.split(jax.random.key(1), 2)).scores
     return scores.tolist(), problem
 
 
-def test_a_class_and_an_object_are_parts(tmp_path):
+def test_a_file_and_an_object_are_parts(tmp_path):
     expected, _ = evaluated("examples/tilted.py")
-    of_class, problem = evaluated(tilted.Tilted)
-    assert of_class == expected
-    assert evaluated([tilted.Tilted()])[0] == expected
-    changed, _ = evaluated(parts.ValueLossNetwork((4,), form="additive"))
-    section = {"hidden_sizes": [4], "form": "additive"}
-    assert changed == evaluated("value_loss", component=section)[0]
+    of_object, problem = evaluated([tilted.Tilted()])
+    assert of_object == expected
     found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
     found.save(tmp_path / "tilted")
     function, meta_params = metaevo.load(tmp_path / "tilted")
     assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
 
 
-@pytest.mark.parametrize("wrong", [3, jax.numpy, metaevo.Part])
+@pytest.mark.parametrize("wrong", [[3], [jax.numpy], [metaevo.Part], []])
 def test_other_objects_are_refused_as_parts(wrong):
-    with pytest.raises(metaevo.ConfigError, match="evolve"):
-        metaevo.LearnerProblem("q_learning", evolve=wrong, **SIZES)
+    with pytest.raises(metaevo.ConfigError, match="parts"):
+        metaevo.LearnerProblem("q_learning", wrong, [GRID], train=TRAIN)
 
 
 def test_a_class_and_an_object_are_environments():
     expected, _ = evaluated("value_loss")
-    assert evaluated("value_loss", env=GridWorld)[0] == expected
-    changes = {"env": GridWorld(size=3), "env_params": {}}
-    assert evaluated("value_loss", **changes)[0] == expected
-    result = metaevo.train("q_learning", seeds=2, **{**SIZES, **changes})
+    assert evaluated("value_loss", metaevo.Task(GridWorld, {"size": 3}))[0] == expected
+    assert evaluated("value_loss", metaevo.Task(GridWorld(size=3)))[0] == expected
+    given = {"env": GridWorld(size=3), "env_params": {}}
+    result = metaevo.train("q_learning", seeds=2, **{**SIZES, **given})
     named = metaevo.train("q_learning", seeds=2, **SIZES)
     np.testing.assert_array_equal(result.scores, named.scores)
 
@@ -155,4 +136,4 @@ def test_two_classes_of_one_name_are_two_environments():
 @pytest.mark.parametrize("wrong", [3, dict])
 def test_other_objects_are_refused_as_environments(wrong):
     with pytest.raises(metaevo.ConfigError, match="must be a gymnax environment"):
-        metaevo.LearnerProblem("q_learning", evolve="value_loss", env=wrong)
+        metaevo.LearnerProblem("q_learning", "value_loss", [wrong])

@@ -44,15 +44,15 @@ def test_the_command_trains_it(tmp_path):
 @pytest.mark.filterwarnings("ignore:all candidates had the same")  # so short is the training
 def test_as_an_object_it_is_evolved_and_compared():
     problem = metaevo.LearnerProblem(
-        sac.sac, evolve="value_loss", env="Pendulum-v1", train=TINY,
-        component={"hidden_sizes": [4]}, fitness={"mean_return": 0, "reward_per_step": 1},
+        sac.sac, metaevo.parts.ValueLossNetwork((4,)), ["Pendulum-v1"], train=TINY,
+        fitness={"mean_return": 0, "reward_per_step": 1},
     )  # fmt: skip
     strategy = metaevo.OpenES(population_size=2)
     evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
     found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
-    options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
-    result = metaevo.compare(problem, found, **options)
-    assert {row.function for row in result.rows} == {"learned", "huber"}
+    rivals = [found.contender(), *problem.contenders(["huber"])]
+    scores = metaevo.judge(rivals, metaevo.Budget(seeds=4))
+    assert scores.contenders == ("learned", "huber")
 
 
 def test_objects_of_purerl_keep_their_names():
@@ -80,6 +80,6 @@ def test_an_entry_with_an_unknown_function_is_refused():
         losses.VALUE_LOSS.comparing("square")
     wrong = sac.sac._replace(slots={"value_loss": ("squared",)})
     with pytest.raises(ConfigError, match=r"slots: must be a tuple of purerl\.types\.Slot"):
-        metaevo.LearnerProblem(wrong, evolve="value_loss", env="Pendulum-v1")
+        metaevo.LearnerProblem(wrong, "value_loss", ["Pendulum-v1"])
     with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
-        metaevo.LearnerProblem(sac, evolve="value_loss", env="Pendulum-v1")
+        metaevo.LearnerProblem(sac, "value_loss", ["Pendulum-v1"])

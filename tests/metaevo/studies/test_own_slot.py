@@ -184,20 +184,17 @@ def test_a_class_is_evolved_compared_and_used(folder):
 def test_a_formula_and_programs_are_evolved_and_compared(folder, part):
     component = FORMULA if part == "formula" else {"slot": "advantage_rule", "length": 8}
     settings = settings_of({**SETTINGS, "evolve": part, "component": component})
-    evaluation = {"seeds": 2}
     problem = metaevo.LearnerProblem(
         SETTINGS["learner"],
-        evolve=part,
-        env="GridWorld",
-        env_params={"size": 3},
+        settings.component,
+        [metaevo.Task("GridWorld", {"size": 3})],
         train=SETTINGS["train"],
-        component=component,
-        evaluation=evaluation,
     )
     evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
-    found = metaevo.evolve(problem, strategy=settings.strategy, evolution=evolution, generations=1)
-    result = metaevo.compare(problem, found, seeds=2, trials=1, tuning_seeds=1)
-    assert {row.function for row in result.rows} == {"learned", "difference", "clipped"}
+    strategy = settings.strategy.build()
+    found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
+    scores = metaevo.judge([found.contender(), *problem.contenders()], metaevo.Budget(seeds=2))
+    assert scores.contenders == ("learned", "difference", "clipped")
     found.save(folder / "found")
     function, meta_params = metaevo.load(folder / "found")
     assert jnp.shape(function(meta_params, Context(None), 3.0, 1.0)) == ()

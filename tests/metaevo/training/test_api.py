@@ -87,12 +87,11 @@ def test_a_function_fills_a_slot(result):
 
 @pytest.mark.long
 def test_a_learned_part_in_a_slot(tmp_path):
-    problem = metaevo.LearnerProblem(
-        "q_learning", evolve="value_loss", env="GridWorld", env_params={"size": 3}
-    )
+    task = metaevo.Task("GridWorld", {"size": 3})
+    problem = metaevo.LearnerProblem("q_learning", "value_loss", [task])
     found = metaevo.evolve(
         problem,
-        strategy=metaevo.StrategyConfig(population_size=4),
+        strategy=metaevo.OpenES(population_size=4),
         evolution=metaevo.EvolutionConfig(generations=0, validation_seeds=0),
     )
     found.save(tmp_path / "mine")
