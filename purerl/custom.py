@@ -19,7 +19,7 @@ _GIVEN: dict[str, Any] = {}
 """Objects that a caller has passed, by their names in settings."""
 _LOADED: set[str] = set()
 """Names of objects whose files this process has executed."""
-_MODULES: dict[str, ModuleType] = {}
+EXECUTED: dict[str, ModuleType] = {}
 """Executed modules by the digests of their files."""
 MOVED: dict[str, str] = {}
 """Files that take the place of others that names refer to."""
@@ -78,11 +78,6 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(source(name)).hexdigest()
 
 
-def module_with(digest: str) -> ModuleType | None:
-    """Return the executed module whose file has a SHA-256."""
-    return _MODULES.get(digest)
-
-
 def load(name: str) -> Any:
     """Return an object, or the module of a file; its module is executed once.
 
@@ -94,7 +89,7 @@ def load(name: str) -> Any:
     where = where_of(name)
     kind = name.removeprefix(where)[1:]
     digest = source_digest(name)
-    module = _MODULES[digest] = _load_module(MOVED.get(where, where), digest)
+    module = EXECUTED[digest] = _load_module(MOVED.get(where, where), digest)
     if not kind:
         _LOADED.add(name)
         return module

@@ -107,7 +107,7 @@ def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
     """Return a reference to the class of a saved part, whose code this process has executed."""
     where = custom.where_of(reference)
     kind = reference.removeprefix(where)
-    module = None if recorded is None else custom.module_with(recorded)
+    module = None if recorded is None else custom.EXECUTED.get(recorded)
     if module is not None:
         return f"{module.__file__}{kind}"
     is_known = custom.is_given(reference) or where in sys.modules  # passed, or imported
@@ -120,7 +120,8 @@ def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
             f"{run.path} holds no source code of its part {show(reference)}: name or pass the "
             "code as it was (--code; in Python code=...)"
         )
-    if now is not None or custom.MOVED.get(where) is not None:
+    named = {Path(str(each.__file__)).name for each in custom.EXECUTED.values()}
+    if now is not None or Path(where).name in named:
         raise ConfigError(
             f"{run.path}: {reference} has changed since the run began; name the run's copy: "
             f"--code {copy}"

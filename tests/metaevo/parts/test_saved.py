@@ -182,7 +182,7 @@ def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
 def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
     def another_process():
         monkeypatch.setattr("purerl.custom._LOADED", set())
-        monkeypatch.setattr("purerl.custom._MODULES", {})
+        monkeypatch.setattr("purerl.custom.EXECUTED", {})
         monkeypatch.setattr("metaevo.config.code._LOADED", {})
 
     file, run = tmp_path / "mine.py", tmp_path / "run"

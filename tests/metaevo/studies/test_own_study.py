@@ -44,7 +44,7 @@ def test_as_an_object_it_gives_the_same(tmp_path):
 
 def test_names_of_no_study_are_refused():
     for name, message in (
-        ("throwing", r"study = 'throwing': must be one of .*FILE\.py:CLASS"),
+        ("throwing", r"study = 'throwing' is not known; allowed: .*FILE\.py:NAME"),
         (f"{FILE}:Throw", "derives from metaevo.Study"),
     ):
         with pytest.raises(ConfigError, match=message) as raised:

@@ -81,7 +81,7 @@ def workspace(folder, monkeypatch):
 
 def fresh(monkeypatch):
     monkeypatch.setattr("purerl.custom._LOADED", set())
-    monkeypatch.setattr("purerl.custom._MODULES", {})
+    monkeypatch.setattr("purerl.custom.EXECUTED", {})
     monkeypatch.setattr("purerl.custom.MOVED", {})
     monkeypatch.setattr("metaevo.config.code._LOADED", {})
 
