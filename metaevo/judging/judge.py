@@ -8,10 +8,12 @@
 Every contender tries the same points of the search space, on the same seeds; see `Scores`.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -21,10 +23,19 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores
+from metaevo.runs.progress import Progress as Bar
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import Contender, LearnerProblem
 
 Progress = Callable[[int], Any]
+
+
+class Entrant(Protocol):
+    """What takes part in a judgement, such as what `metaevo.evolve` returns."""
+
+    def contender(self) -> Contender:
+        """Return it as a contender."""
+        ...
 
 
 class Judgement:
@@ -89,6 +100,12 @@ class Judgement:
         return steps * (agents + 2 * self.budget.seeds * self._is_scaled)
 
     @property
+    def identity(self) -> str:
+        """What a judgement that goes on must have in common with its beginning."""
+        contenders = [(one.name, one.group, _digest(one.meta_params)) for one in self.contenders]
+        return json.dumps([contenders, self.tasks, self.seed, self.purpose.name, self.frames])
+
+    @property
     def _is_scaled(self) -> bool:
         return len(self.tasks) > 1
 
@@ -124,7 +141,7 @@ class Judgement:
         """Write the scores so far to an .npz file, which is replaced atomically."""
         with files.replacing(Path(path)) as file:
             arrays: dict[str, Any] = {"settings": self._settings, **self._arrays}
-            np.savez_compressed(file, done=self.done, **arrays)
+            np.savez_compressed(file, done=self.done, identity=self.identity, **arrays)
 
     def restore(self, path: str | os.PathLike) -> None:
         """Read the scores so far of the same judgement.
@@ -139,7 +156,8 @@ class Judgement:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         shapes = {name: array.shape for name, array in self._arrays.items()}
         same = {name: saved.get(name, np.zeros(0)).shape for name in shapes} == shapes
-        if not same or not np.array_equal(saved["settings"], self._settings, equal_nan=True):
+        same = same and np.array_equal(saved["settings"], self._settings, equal_nan=True)
+        if not same or str(saved.get("identity")) != self.identity:
             raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
         self._arrays = {name: saved[name] for name in shapes}
         self.done = int(saved["done"])
@@ -241,6 +259,12 @@ class Judgement:
         return self._populations[key]
 
 
+def _digest(tree: Any) -> str:
+    """Return the SHA-256 of the values of a pytree."""
+    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+    return hashlib.sha256(b"".join(leaves)).hexdigest()
+
+
 def _check(contenders: Sequence[Contender]) -> None:
     if not contenders:
         raise ConfigError("contenders: must have at least one")
@@ -265,7 +289,7 @@ def _check(contenders: Sequence[Contender]) -> None:
 
 
 def judge(
-    contenders: Sequence[Contender],
+    contenders: Sequence[Contender | Entrant],
     budget: Budget | None = None,
     *,
     space: Mapping[str, Any] | None = None,
@@ -276,26 +300,31 @@ def judge(
     """Tune contenders on equal budgets, and compare them on fresh seeds.
 
     Args:
-        contenders: what to compare, such as an evolved part and `problem.contenders()`.
+        contenders: what to compare, such as what was evolved and `problem.contenders()`.
         budget: settings and seeds of each contender on each task.
         space: hyperparameters to tune, each with a list of values or a range; by default none.
         seed: of all randomness; the seeds of evolution, validation, tuning and comparison differ.
         path: an .npz file to keep what is done, so that an interrupted judgement goes on.
-        progress: called with the environment steps just done.
+        progress: called with the environment steps just done; by default a progress bar.
 
     Raises:
         ConfigError: before compilation, for invalid contenders or ranges.
 
     Examples:
         >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
-        >>> rivals = [found.contender(), *problem.contenders()]
+        >>> rivals = [found, *problem.contenders()]
         >>> scores = metaevo.judge(rivals, metaevo.Budget(settings=64), space=space)
         >>> print(scores.verdict())
     """
-    judgement = Judgement(contenders, budget or Budget(), space=space, seed=seed)
+    entered = [one if isinstance(one, Contender) else one.contender() for one in contenders]
+    judgement = Judgement(entered, budget or Budget(), space=space, seed=seed)
     if path is not None and Path(path).exists():
         judgement.restore(path)
-    for _ in judgement.steps(progress):
-        if path is not None:
-            judgement.save(path)
+    options: dict[str, Any] = {"unit": "frame", "unit_scale": True}
+    with Bar(
+        total=judgement.frames, desc="judging", disable=progress is not None, **options
+    ) as bar:
+        for _ in judgement.steps(progress or bar.update):
+            if path is not None:
+                judgement.save(path)
     return judgement.scores()
