@@ -216,7 +216,7 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch):
     programs = [
         block for block in blocks(TEXTS["docs/tutorial.md"], "python") if "def " not in block
     ]
-    program, small = "\n".join(programs), {"population_size": 4, "generations": 2, "trials": 2}
+    program, small = "\n".join(programs), {"population_size": 4, "generations": 2, "settings": 2}
     small |= {"seeds": 4, "validation_seeds": 2, "seeds_per_candidate": 1, "total_timesteps": 1000}
     for name, value in small.items():
         program, count = re.subn(rf'\b({name}"?(?:=| *: *))[\d_]+', rf"\g<1>{value}", program)

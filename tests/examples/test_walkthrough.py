@@ -48,7 +48,7 @@ def test_it_imports_only_the_two_packages():
 
 
 SIZES = """
-AGENTS, TRIALS, HELD_OUT, STEPS = 4, 2, 4, 200
+AGENTS, TRIALS, SETTINGS, HELD_OUT, STEPS = 4, 2, 2, 4, 200
 GENERATIONS, POPULATION = 2, 4
 """
 
