@@ -1,8 +1,8 @@
 """Proximal policy optimisation (Schulman et al. 2017), one pure function from key to trained agent.
 
-env, env_params = envs.make("CartPole-v1")
-train = make_train(Config(), env, value_loss=losses.squared)
-result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
+    env, env_params = envs.make("CartPole-v1")
+    train = make_train(Config(), env, value_loss=losses.squared)
+    result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
 Settings that it shares with other learners are in `purerl.parts.training`.
 """

@@ -23,7 +23,7 @@ TINY_DQN = dqn.Config(
 
 
 TOLD = {
-    "ppo": {"progress", "frames", "key", "epoch", "minibatch", "dormancy", "loss"},
+    "ppo": {"progress", "frames", "key", "epoch", "minibatch", "dormancy"},
     "dqn": {"progress", "frames", "key", "minibatch", "dormancy"},
 }
 
