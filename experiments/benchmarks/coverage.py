@@ -7,14 +7,13 @@ zoo's q-learning-loss) and three hand-written ones, for 1,024 settings and 128 s
 first if the file does not exist (6 CPU minutes). A judgement draws its seeds and its settings from
 it with replacement, or takes a block of the Sobol sequence as its settings, as a real one does. The
 true difference is the mean over all redraws of the winners' difference. Null contenders are squared
-error with other seeds, and perhaps other settings: every verdict on them is false. Today's
-procedure, a race and an interval of the winners' scores, is redrawn, too. Prints tables.
+error with other seeds, and perhaps other settings: every verdict on them is false. Today's is a
+race, and an interval of the winners' scores.
 """
 
 import argparse
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,14 +52,11 @@ PAIRS += [("null 1", "squared"), ("own settings", "squared")]
 CLAIMS = {"learned": HAND_WRITTEN, "null 1": ("squared",), "own settings": ("squared",)}
 CLAIMS |= {"null 2": ("squared", "null 1", "null 3")}
 """Contenders that are judged, and the ones that they are compared with."""
+FINAL_SEEDS = 64
 TODAY = {"quick": (17, 2, 64), "standard": (65, 4, 128), "full": (257, 8, 512)}
 """Settings, seeds of the first round, and held-out seeds of today's procedure."""
-FINAL_SEEDS = 64
-Bank = dict[str, np.ndarray]
-"""For each loss: scores [tasks, settings, seeds]; setting 0 is untuned."""
-
-
-Found = tuple[list[float], list[tuple[float, float]], list[str]]
+Bank = dict[str, np.ndarray]  # for each loss: [tasks, settings, seeds]; setting 0 is untuned
+Found = tuple[list[float], list[tuple[float, ...]], list[str]]
 """Differences between the winners of `PAIRS`, their intervals, and the verdicts of `CLAIMS`."""
 
 
@@ -73,7 +69,6 @@ def train_bank(path: Path) -> None:
     rows = np.arange(math.ceil(agents / ROWS) * ROWS).reshape(-1, ROWS) % agents
     bank: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for (number, task), name in itertools.product(enumerate(TASKS), functions):
-        print(f"training {name} on {task}", file=sys.stderr, flush=True)
         env, env_params = envs.make("GridWorld", observations="index", **task)
         loss, meta = functions[name]
         train = q_learning.make_train(q_learning.Config(5000, 100), env, value_loss=loss)
@@ -107,12 +102,11 @@ def judge(bank: Bank, budget: Budget, tasks: int, sobol: bool, rng: np.random.Ge
     table = draw(bank, tasks, budget.settings, s + S + H, sobol, rng)
     best = np.array([[finalists(each[:, :s], K) for each in one] for one in table])
     finals = np.take_along_axis(table, best[..., np.newaxis], axis=2)[..., s:]
-    best_mean = bank["squared"].mean(axis=2).max(axis=1)[:tasks, np.newaxis]
-    high = best_mean if tasks > 1 else np.ones((1, 1))
-    groups = tuple("" if name in HAND_WRITTEN else name for name in ROLES)
+    high = bank["squared"].mean(axis=2).max(axis=1)[:tasks, np.newaxis] ** (tasks > 1)
     arrays = table[..., :s], best, finals[..., :S], finals[..., S:]
-    scale = np.concatenate([0 * high, high], axis=1)
-    scores = Scores(tuple(ROLES), groups, ("8 x 8", "6 x 6")[:tasks], *arrays, scale=scale)
+    groups = tuple("" if name in HAND_WRITTEN else name for name in ROLES)
+    names, scale = ("8 x 8", "6 x 6")[:tasks], np.concatenate([0 * high, high], axis=1)
+    scores = Scores(tuple(ROLES), groups, names, *arrays, scale=scale)
     winners = finals[..., :S].mean(axis=-1).argmax(axis=-1)[..., np.newaxis, np.newaxis]
     tested = np.take_along_axis(arrays[-1], winners, axis=2)[:, :, 0] / high
     plain = dict(zip(ROLES, statistics.iqm(tested.reshape(len(ROLES), -1), axis=1), strict=True))
@@ -128,15 +122,14 @@ def rounds(count: int, first: int) -> list[tuple[int, int, int]]:
     found, start = [], 0
     while count > 4:
         found.append((count, start, start or first))
-        start, count = start + (start or first), math.ceil(count / 2)
+        start, count = start + (start or first), -(-count // 2)
     return [*found, (count, start, max(start, FINAL_SEEDS))]
 
 
 def today(bank: Bank, size: tuple[int, int, int], sobol: bool, rng: np.random.Generator) -> Found:
     """Redraw races and the comparison of their winners: paired bootstrap and signed-rank test."""
-    count, first, held_out = size
+    (count, first, held_out), scores = size, {}
     *halving, (last, start, final) = rounds(count, first)
-    scores = {}
     tables = draw(bank, 1, count - 1, start + final + held_out, sobol, rng)[:, 0]
     for name, table in zip(ROLES, tables, strict=True):
         left = np.arange(count)  # the better half by all scores so far, and the untuned setting
@@ -148,15 +141,18 @@ def today(bank: Bank, size: tuple[int, int, int], sobol: bool, rng: np.random.Ge
     drawn = rng.integers(held_out, size=(resampling.RESAMPLES, held_out))
     redrawn = {name: statistics.iqm(each[drawn], axis=1) for name, each in scores.items()}
 
+    def ends(a: str, b: str) -> tuple[float, ...]:
+        return tuple(np.quantile(redrawn[a] - redrawn[b], [0.025, 0.975]).tolist())
+
     def word(a: str, b: str) -> str:
-        low, high = np.quantile(redrawn[a] - redrawn[b], [0.025, 0.975])
+        low, high = ends(a, b)
         is_clear = statistics.signed_rank_test([scores[a]], [scores[b]]) <= 0.05
         return "better" if is_clear and low > 0 else "worse" if is_clear and high < 0 else ""
 
     words = [{word(name, other) for other in others} for name, others in CLAIMS.items()]
     return (
         [float(statistics.iqm(scores[a]) - statistics.iqm(scores[b])) for a, b in PAIRS],
-        [tuple(np.quantile(redrawn[a] - redrawn[b], [0.025, 0.975])) for a, b in PAIRS],
+        [ends(a, b) for a, b in PAIRS],
         [each.pop() if len(each) == 1 else "" for each in words],
     )
 
@@ -177,30 +173,29 @@ def main() -> None:
     for name, size in TODAY.items():
         cost = sum(count * seeds for count, _, seeds in rounds(*size[:2])) + size[2]
         rows[f"today, {name}"] = cost, partial(today, bank, size)
-    for name, budget in {"quick": QUICK, "standard": STANDARD, "full": FULL}.items():
-        rows[name] = budget.agents, partial(judge, bank, budget, 1)
-    rows["standard, two tasks"] = STANDARD.agents, partial(judge, bank, STANDARD, 2)
+    plans = {"quick": (QUICK, 1), "standard": (STANDARD, 1), "full": (FULL, 1)}
+    for name, (budget, tasks) in {**plans, "standard, two tasks": (STANDARD, 2)}.items():
+        rows[name] = budget.agents, partial(judge, bank, budget, tasks)
     columns, pairs = ("judgement", "settings drawn"), [f"{a} - {b}" for a, b in PAIRS]
     coverage = Table(*columns, "agents a contender", "learned - squared (sd)", *pairs)
-    claims = []
+    claims = list[tuple[str, ...]]()
     for (title, (agents, redraw)), sobol in itertools.product(rows.items(), (False, True)):
-        drawn = "Sobol" if sobol else "independent"
-        print(f"{title}, {drawn}", file=sys.stderr, flush=True)
+        about = title, "Sobol" if sobol else "independent"
         found = [redraw(sobol, np.random.default_rng(seed)) for seed in range(options.redraws)]
         values, ends, words = (np.array([each[i] for each in found]) for i in range(3))
         truth = values.mean(axis=0) * [a == "learned" for a, _ in PAIRS]
         covered = ((ends[..., 0] <= truth) & (truth <= ends[..., 1])).mean(axis=0)
-        reach = (ends[..., 1] - ends[..., 0]).mean(axis=0) / 2
-        cells = [f"{a:.1%} (± {b:.2g})" for a, b in zip(covered, reach, strict=True)]
-        coverage.row(title, drawn, agents, f"{truth[0]:.3g} ({values[:, 0].std():.2g})", *cells)
+        halves = np.diff(ends, axis=2).mean(axis=(0, 2)) / 2
+        cells = [f"{a:.1%} (± {b:.2g})" for a, b in zip(covered, halves, strict=True)]
+        coverage.row(*about, agents, f"{truth[0]:.3g} ({values[:, 0].std():.2g})", *cells)
         shares = [(words[:, 0] == word).mean() for word in ("better", "too few to conclude")]
         shares += list(np.isin(words[:, 1:], ["better", "worse"]).mean(axis=0))
-        claims.append((title, drawn, *(f"{share:.1%}" for share in shares)))
+        claims.append((*about, *(f"{share:.1%}" for share in shares)))
     verdicts = Table(*columns, "learned better", "too few", *list(CLAIMS)[1:])
     for row in claims:
         verdicts.row(*row)
+    note = f"{options.redraws} redraws a row; coverage of 95% intervals (mean half-width)"
     if options.save is not None:
-        note = f"{options.redraws} redraws a row; coverage of 95% intervals (mean half-width)"
         save(options.save, {"coverage": coverage, "verdicts": verdicts}, note)
 
 
