@@ -13,6 +13,7 @@ from metaevo.judging.pool import finalists
 from metaevo.judging.scores import Scores
 
 BUDGET = Budget(settings=64, screening_seeds=2, finalists=6, selection_seeds=16, seeds=32)
+MANY_SEEDS = Budget(settings=64, screening_seeds=4, finalists=6, selection_seeds=64, seeds=128)
 
 
 @pytest.fixture(autouse=True)
@@ -104,12 +105,14 @@ def test_the_curve_predicts_a_judgement_with_half_of_the_settings():
     assert everything > np.mean(predicted)
 
 
-@pytest.mark.parametrize(("own", "tuning"), [(0.0, 1.0), (1.0, 0.5)])
-def test_intervals_cover_the_true_difference(own, tuning):
-    """Two equal contenders; with `own` settings the luck of tuning is the larger part."""
+@pytest.mark.parametrize(
+    ("own", "tuning", "budget"), [(0.0, 1.0, BUDGET), (1.0, 0.5, BUDGET), (3.0, 0.0, MANY_SEEDS)]
+)
+def test_intervals_cover_the_true_difference(own, tuning, budget):
+    """Two equal contenders; with `own` settings and many seeds the luck of tuning is the larger."""
     covered, claims = 0, 0
     for seed in range(150):
-        scores = judgement(seed, own=own, tuning=tuning)
+        scores = judgement(seed, own=own, tuning=tuning, budget=budget)
         low, high = scores.difference("c0", "c1").interval
         covered += low <= 0 <= high
         claims += scores.verdict().word in ("better", "worse")
