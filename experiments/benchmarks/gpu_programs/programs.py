@@ -86,15 +86,15 @@ def _graphed(folder: Path) -> Iterator[str]:
     XLA writes the steps of a program as lines with a number, indented below what contains them. A
     second file has the instruction of each number. Without graphs the first is missing.
     """
-    names: dict[str, str] = {}
+    names: dict[int, str] = {}
     for path in folder.glob("*thunk_metadata.txt"):
         pattern = r'profile_annotation: "([^"]*)"\s+thunk_id: (\d+)'
-        names |= {number: name for name, number in re.findall(pattern, path.read_text())}
+        names |= {int(number): name for name, number in re.findall(pattern, path.read_text())}
     for path in folder.glob("*thunk_sequence_after_thunk_passes.txt"):
         graph: int | None = None  # indentation of the graph that contains a line
         for line in re.finditer(r"^( *)(\d+): (\w+)", path.read_text(), re.MULTILINE):
             indentation = len(line.group(1))
             if graph is None or indentation <= graph:
                 graph = indentation if line.group(3) == "kCommandBuffer" else None
-            elif line.group(2) in names:
-                yield names[line.group(2)]
+            elif int(line.group(2)) in names:
+                yield names[int(line.group(2))]
