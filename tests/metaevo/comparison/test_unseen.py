@@ -186,7 +186,7 @@ def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
 @pytest.mark.long
 def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
     """A stop after the first task; then the first one is not trained again."""
-    from metaevo.parts.discovery import load
+    from metaevo.parts.resolve import load
 
     study, (_, found) = study_of(), load(evolved)
     first = tmp_path / "unseen" / "GridWorld.json"

@@ -121,7 +121,7 @@ def test_an_optimizer_becomes_a_formula(tmp_path):
     assert best["error"] < 0.1  # evolution has begun at Adam
     assert "mean_9" in best["expression"]
     folder = run / "distill/make_optimizer" / f"formula_of_{best['length']}"
-    load(folder, slot="make_optimizer", learner="dqn")
+    load(folder, slot="make_optimizer")
 
 
 def test_rules_of_several_tasks_are_refused(tmp_path):
@@ -142,4 +142,4 @@ def test_invalid_options_are_refused(evolved, capsys):
     }.items():  # fmt: skip
         assert flag.removeprefix("--") in refused(capsys, evolved, flag, value)
     shutil.rmtree(evolved / "meta_params")
-    assert "holds no discovered component" in refused(capsys, evolved)
+    assert "holds no evolved part" in refused(capsys, evolved)

@@ -109,7 +109,7 @@ def test_a_run_executes_its_player_only_when_named(folder, refused, monkeypatch)
     assert robin["opponents"] == ["Momentum", "Momentum, rate 0.5", "learned"]
     assert list(robin["contenders"])[:4] == ["learned", "naive", "lola", "Momentum"]
     source = Path("my_players.py").read_bytes()
-    assert Path("run/players/my_players.py").read_bytes() == source
+    assert Path("run/code/my_players.py").read_bytes() == source
 
     resume = ["--resume", "--run-dir", "run", "--evaluation.seeds", "0", "--generations"]
 
