@@ -267,8 +267,9 @@ def _blocks(
     for block in evolution.blocks(start, frames=frames, keep_chunks=keep):
         check_first_generation(block, evolution.population_size, study.name)
         yield block
-        stop.requested = hosts.agree_to_stop(stop.requested)
-        if stop.requested is not None:
+        requested = hosts.agree_to_stop(stop.requested)
+        if requested is not None:  # a signal may also have come since, for the next block
+            stop.requested = requested
             return
 
 

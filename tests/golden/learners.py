@@ -44,9 +44,11 @@ def curious_optimizer(meta_params: Any, context: Any) -> optax.GradientTransform
     """Descend by steps that depend on every extra argument."""
     rate = context.hyperparams.learning_rate * meta_params
 
-    def update(updates, state, params=None, *, progress, frames, epoch, minibatch, key, dormancy):
+    def update(
+        updates, state, params=None, *, progress, frames, minibatch, key, dormancy, epoch=0.0
+    ):
         del params
-        place = 1.0 + progress + 1e-4 * frames + (0.0 if epoch is None else epoch) + minibatch
+        place = 1.0 + progress + 1e-4 * frames + epoch + minibatch
         place += jax.random.uniform(key)
         return jax.tree.map(lambda g, d: -rate * place * d * g, updates, dormancy), state
 
