@@ -25,7 +25,6 @@ RECORD = frozenset({
 def check_evolution(problem: MetaProblem, strategy: Strategy, config: EvolutionConfig) -> None:
     """Check that a strategy and its generations fit a problem, the devices and their memory."""
     check_kind(strategy)
-    strategy.check(problem, config.generations)
     tasks = problem.tasks_per_generation
     if config.across_tasks != "mean" and tasks < 2:
         raise ConfigError(
@@ -43,6 +42,7 @@ def check_evolution(problem: MetaProblem, strategy: Strategy, config: EvolutionC
     check_meta_params(shapes, perturbed=strategy.perturbs)
     population_bytes = strategy.population_size * devices.num_bytes(shapes)
     devices.check_memory("strategy: a population", 2 * population_bytes)
+    strategy.check(problem, config.generations)
     state = check_strategy(strategy, problem)
     devices.check_memory("strategy: its state", devices.num_bytes(state))
     wanted = config.num_devices
