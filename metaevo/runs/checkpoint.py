@@ -143,9 +143,12 @@ def load_tree(path: Path) -> tuple[Any, PlainDict]:
     """
     leaves, content = _read(path)
     try:
-        return _rebuild(content["structure"], leaves), content["metadata"]
+        tree, metadata = _rebuild(content["structure"], leaves), content["metadata"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
+    if not isinstance(metadata, dict):
+        raise CheckpointError(f"{path}: its metadata are damaged: not a JSON object")
+    return tree, metadata
 
 
 def _restore_one(path: Path, index: int, template: PyTree, expected: PlainDict) -> Checkpoint:
