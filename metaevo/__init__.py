@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from metaevo.evolution.evaluation import evaluate as evaluate
     from metaevo.evolution.evosax import OpenES as OpenES
     from metaevo.evolution.loop import EvolutionConfig as EvolutionConfig
+    from metaevo.evolution.problem import Contender as Contender
     from metaevo.evolution.problem import Evaluation as Evaluation
     from metaevo.evolution.problem import MetaProblem as MetaProblem
     from metaevo.evolution.settings import StrategyConfig as StrategyConfig
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from metaevo.studies.study import Study as Study
     from metaevo.studies.study import StudySettings as StudySettings
     from metaevo.studies.sweeps import sweep as sweep
-    from metaevo.tasks.problem import Contender as Contender
     from metaevo.tasks.problem import LearnerProblem as LearnerProblem
     from metaevo.tasks.task import Task as Task
     from metaevo.training.api import train as train
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Budget": "metaevo.judging.budget",
     "ConfigError": "metaevo.config",
-    "Contender": "metaevo.tasks.problem",
+    "Contender": "metaevo.evolution.problem",
     "Evaluation": "metaevo.evolution.problem",
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",

@@ -1,7 +1,6 @@
-"""Evaluate an evolved part on a task unseen during evolution, such as another grid or game.
+"""Judge an evolved part on a task unseen during evolution, such as another grid or game.
 
-The protocol is the same as at the end of the run: contenders are tuned on the new task if they were
-tuned on the old one, and are compared on held-out seeds. Evolution is not repeated.
+The judgement is that of the end of the run, on other tasks. Evolution is not repeated.
 """
 
 import os
@@ -11,9 +10,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metaevo.comparison.evaluation import QUICK_HELP, resized
-from metaevo.comparison.protocol import task_of
-from metaevo.comparison.unseen import judge as judge_unseen
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -24,21 +20,19 @@ from metaevo.config import (
     to_dict,
 )
 from metaevo.config.command_line import Parser
-from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import MetaParams
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
-from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, JudgedUnseen
 from metaevo.studies import registry
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.studies.evaluation import QUICK_HELP, resized
+from metaevo.studies.problem import PartsStudy
+from metaevo.studies.settings import EvolutionSettings, EvolveSettings, judged_on
 from metaevo.studies.study import Study
 
 
@@ -112,7 +106,7 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
             raise ConfigError("task: for a rule of several tasks, name others with --unseen FILE")
     elif settings.evaluation.unseen:
         raise ConfigError("evaluation.unseen: is judged with --unseen")
-    elif task_of(settings) == task_of(before):
+    elif judged_on(settings) == judged_on(before):
         raise ConfigError(
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
@@ -140,7 +134,7 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
 def _judged_on(settings: EvolutionSettings) -> PlainDict:
     """Return the settings that a comparison depends on, except its number of seeds."""
     if isinstance(settings, EvolveSettings):
-        return task_of(settings)
+        return judged_on(settings)
     found = to_dict(settings)
     found["evaluation"].pop("seeds")
     return {key: found[key] for key in found if key not in ("evolution", "run")}
@@ -162,7 +156,7 @@ def judge(
     *,
     only_unseen: bool = False,
 ) -> int:
-    """Repeat the comparison at the end of a run with other settings; return the exit code."""
+    """Repeat the judgement at the end of a run with other settings; return the exit code."""
     if not to_dict(settings)["evaluation"]["seeds"]:
         raise ConfigError(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
@@ -176,19 +170,9 @@ def judge(
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
         learned = {LEARNED: meta_params}
-        result: HeldOut | JudgedUnseen | None
-        if isinstance(study, LearnerStudy) and only_unseen:
-            judged = judge_unseen(
-                study.unseen, learned, run.path, evolution_frames=0, check_stop=check_stop
-            )
-            result = {"variants": [], "unseen": judged}
-        else:
-            result = study.compare(
-                learned, run.path, evolution_frames=0, measured={}, check_stop=check_stop
-            )
-        if result is not None:  # None if no task has a scale
-            write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
-        write_report(study, run, meta_params, run_dir if isinstance(study, LearnerStudy) else None)
+        scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
+        source = run_dir if isinstance(study, PartsStudy) else None
+        write_report(study, run, meta_params, source, scores)
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, _judged_on, {}, work)
@@ -196,7 +180,7 @@ def judge(
 
 def _found(study: Study, run_dir: Path) -> MetaParams:
     """Return the meta-parameters that a run has found."""
-    if isinstance(study, LearnerStudy):
+    if isinstance(study, PartsStudy):
         return parts_of(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
     if not os.path.isdir(path):

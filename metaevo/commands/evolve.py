@@ -6,7 +6,6 @@ from typing import Any
 
 from metaevo.commands import processes
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
-from metaevo.comparison.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.config.plain import PlainDict
@@ -15,6 +14,7 @@ from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
+from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.studies.run import run_evolutions
 
 DEFAULT = "evolve_optimizer/small_tasks"

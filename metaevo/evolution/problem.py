@@ -10,7 +10,7 @@ Example: find the minimum of a quadratic.
             return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,21 @@ from metaevo.config.plain import PlainMapping
 from purerl.types import PyTree
 
 MetaParams = Any
+
+
+class Contender(NamedTuple):
+    """A point of a problem, evolved or hand-written: what a judgement compares."""
+
+    name: str
+    problem: "MetaProblem"
+    """contenders may have problems of their own, on the same tasks"""
+    meta_params: MetaParams
+    """of the problem"""
+    group: str = ""
+    """the discovery of an evolved contender, of which there may be several evolutions; empty for a
+    hand-written one"""
+    ranges: Mapping[str, Any] = {}
+    """ranges of hyperparameters that replace or extend the common search space"""
 
 
 class Evaluation(NamedTuple):
@@ -79,6 +94,10 @@ class MetaProblem:
     def evaluate(self, key: jax.Array, meta_params: MetaParams, task: PyTree) -> Evaluation:
         """Evaluate ONE candidate on ONE key and a task from `draw_task`. Pure."""
         raise NotImplementedError
+
+    def contenders(self) -> Sequence[Contender]:
+        """Return hand-written points to compare with; by default none."""
+        return ()
 
     def draw_task(self, key: jax.Array, index: jax.Array | int) -> PyTree:
         """Return task number `index` of a generation, or of validation, by their key.

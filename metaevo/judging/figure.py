@@ -1,12 +1,15 @@
-"""The table and the figure of a judgement."""
+"""The table and the figures of a judgement."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from metaevo.judging.resampling import Curve
 from metaevo.reports.numbers import estimate, number
 from metaevo.statistics.intervals import Estimate
+from metaevo.statistics.scores import FloatArray
 
 
 class Row(NamedTuple):
@@ -33,20 +36,57 @@ def table(rows: Mapping[str, Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def plot(rows: Mapping[str, Row], path: Path) -> Path:
-    """Draw a curve of expected scores for each contender, with the interval at its end."""
+def plot(rows: Mapping[str, Row], path: Path, xlabel: str = "score") -> Path:
+    """Draw the score of each contender with its interval, and expected scores for fewer settings.
+
+    Args:
+        rows: contenders by name.
+        path: of the PNG.
+        xlabel: name of the score.
+    """
     from metaevo.reports import plots  # matplotlib takes a second
 
-    figure = plots.new_figure(3.6, plots.NARROW)
-    axes = figure.subplots()
-    for index, (name, (score, curve, _)) in enumerate(rows.items()):
-        start = min(1, len(curve.settings) - 1)  # the untuned setting may be far below
-        points = curve.settings[start:], curve.scores[start:]
-        (line,) = axes.plot(*points, marker="o", markersize=3, label=name)
-        end = curve.settings[-1] * (1 + 0.02 * index)  # intervals side by side
+    styles = plots.line_styles(rows)
+    tuned = any(row.curve.settings[-1] > 0 for row in rows.values())
+    heights = [0.9 + 0.35 * len(rows), *[2.8] * tuned]
+    figure = plots.new_figure(sum(heights), plots.NARROW)
+    above, *below = figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
+    for at, (name, (score, _, _)) in enumerate(rows.items()):
         low, high = score.interval
-        reach = [[max(0.0, score.value - low)], [max(0.0, high - score.value)]]
-        axes.errorbar(end, score.value, reach, color=line.get_color())
-    plots.style_axes(axes, "settings tried", "score")
-    axes.legend()
+        color = styles[name]["color"]
+        above.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
+        above.plot(score.value, at, "o", color=color, markersize=8)
+        text = estimate(score.value, low, high)
+        place = above.get_yaxis_transform()
+        above.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
+    above.set_yticks(range(len(rows)), [plots.plain_text(name) for name in rows])
+    above.set_ylim(len(rows) - 0.4, -0.6)
+    plots.style_axes(above, xlabel, "", grid="x").margins(x=0.05)
+    for axes in below:
+        for name, (_, curve, _) in rows.items():
+            start = min(1, len(curve.settings) - 1)  # the untuned setting may be far below
+            points = curve.settings[start:], curve.scores[start:]
+            axes.plot(*points, marker="o", markersize=3, label=plots.plain_text(name),
+                      **styles[name])  # fmt: skip
+        plots.style_axes(axes, "settings tried", f"expected {xlabel}")
+    plots.add_legend(figure, *below)
+    return plots.save_figure(figure, path)
+
+
+def plot_curves(
+    panels: Mapping[str, tuple[FloatArray, Mapping[str, FloatArray]]], path: Path
+) -> Path:
+    """Draw learning curves: for each task the environment steps, and mean returns by contender."""
+    from metaevo.reports import plots
+
+    figure, grid = plots.new_panels(len(panels), 3.2)
+    names = next(iter(panels.values()))[1]
+    styles = plots.line_styles(names)
+    for axes, (task, (steps, curves)) in zip(grid, panels.items(), strict=True):
+        for name, curve in curves.items():
+            known = np.isfinite(steps) & np.isfinite(curve)
+            axes.plot(steps[known], curve[known], label=name, **styles[name])
+        title = f" on {task}" if len(panels) > 1 else ""
+        plots.style_axes(axes, f"environment steps{title}", "mean return")
+    plots.add_legend(figure, *grid)
     return plots.save_figure(figure, path)

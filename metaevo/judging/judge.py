@@ -5,9 +5,11 @@
         judgement.save(path)           # may be interrupted, and go on after `restore`
     judgement.scores()
 
-Every contender tries the same points of the search space, on the same seeds; see `Scores`.
+Every contender tries the same points of the search space, on the same seeds; see `Scores`. Points
+of other problems than a learner's have no hyperparameters to tune: they meet on the held-out seeds.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,16 +20,23 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from metaevo import statistics
 from metaevo.config import ConfigError, files
+from metaevo.evolution.evaluation import check_candidate, evaluate
+from metaevo.evolution.problem import Contender, frames_per_generation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores
 from metaevo.runs.progress import Progress as Bar
+from metaevo.tasks.agents import Trained
+from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population
-from metaevo.tasks.problem import Contender, LearnerProblem
+from metaevo.tasks.problem import LearnerProblem
 
 Progress = Callable[[int], Any]
+POINTS = 64
+"""Maximum number of points of a learning curve."""
 
 
 class Entrant(Protocol):
@@ -65,8 +74,10 @@ class Judgement:
         """
         self.contenders, self.seed, self.purpose = list(contenders), seed, purpose
         self.budget = budget if space else Budget(settings=0, seeds=budget.seeds)
-        _check(self.contenders)
-        self.tasks = list(self.contenders[0].problem.tasks)
+        _check(self.contenders, is_tuned=bool(space))
+        first = self.contenders[0].problem
+        self._learner = first if isinstance(first, LearnerProblem) else None
+        self.tasks = list(first.tasks) if self._learner else [type(first).__name__]
         names = dict.fromkeys(space or {})
         for each in self.contenders if space else ():
             names |= dict.fromkeys(each.ranges)
@@ -80,6 +91,7 @@ class Judgement:
             "selection": np.full((*front, chosen, selection), np.nan),
             "held_out": np.full((*front, chosen, held_out), np.nan),
             "scale": np.full((len(self.tasks), 2), np.nan),
+            "curves": np.full((*front, chosen, POINTS if self._learner else 0), np.nan),
         }
         self._arrays["finalists"][..., 0] = 0
         self.done = 0
@@ -94,10 +106,23 @@ class Judgement:
     @property
     def frames(self) -> int:
         """Environment steps of the whole judgement."""
-        each = [one.learner.config for one in self.contenders[0].problem.bound]
-        steps = sum(config.num_updates * config.frames_per_update for config in each)
+        if self._learner is None:
+            each = frames_per_generation(self.contenders[0].problem)
+            return each * len(self.contenders) * self.budget.seeds
+        configs = [one.learner.config for one in self._learner.bound]
+        steps = sum(config.num_updates * config.frames_per_update for config in configs)
         agents = len(self.contenders) * self.budget.agents
         return steps * (agents + 2 * self.budget.seeds * self._is_scaled)
+
+    @property
+    def now(self) -> str:
+        """What the next step is about, in words; empty after the last one."""
+        if self.done == self.total:
+            return ""
+        task, contender = divmod(self.done, len(self.contenders) + self._is_scaled)
+        names = [*(each.name for each in self.contenders), "scale"]
+        where = f" on {self.tasks[task]}" if len(self.tasks) > 1 else ""
+        return f"{names[contender]}{where}"
 
     @property
     def identity(self) -> str:
@@ -126,7 +151,8 @@ class Judgement:
     def scores(self) -> Scores:
         """Return the scores once all steps are done."""
         arrays: dict[str, Any] = dict(self._arrays)
-        arrays["scale"] = arrays["scale"] if self._is_scaled else None
+        if not self._is_scaled:
+            del arrays["scale"]
         return Scores(
             contenders=tuple(each.name for each in self.contenders),
             groups=tuple(each.group for each in self.contenders),
@@ -134,14 +160,26 @@ class Judgement:
             hyperparams=self.hyperparams,
             settings=self._settings,
             frames=self.frames,
+            steps=self._steps,
             **arrays,
         )
 
+    @property
+    def _steps(self) -> np.ndarray:
+        """Environment steps [tasks, points] at the points of the curves; NaN after the last."""
+        found = np.full((len(self.tasks), self._arrays["curves"].shape[-1]), np.nan)
+        for row, one in zip(found, self._learner.bound if self._learner else (), strict=False):
+            config = one.learner.config
+            ends = Windows.at_most(POINTS, config.num_updates).ends()
+            row[: len(ends)] = ends * config.frames_per_update
+        return found
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the scores so far to an .npz file, which is replaced atomically."""
+        state = {"done": self.done, "total": self.total, "identity": self.identity}
+        files.make_folder(Path(path).parent)
         with files.replacing(Path(path)) as file:
-            arrays: dict[str, Any] = {"settings": self._settings, **self._arrays}
-            np.savez_compressed(file, done=self.done, identity=self.identity, **arrays)
+            np.savez_compressed(file, **{**self.scores().arrays(), **self._arrays, **state})
 
     def restore(self, path: str | os.PathLike) -> None:
         """Read the scores so far of the same judgement.
@@ -171,20 +209,21 @@ class Judgement:
 
     def _pool(self, contender: Contender, space: dict[str, Any]) -> np.ndarray:
         """Return the settings [N, hyperparams] of a contender; NaN where it has no value."""
+        if not space:
+            return np.full((1, 0), np.nan)
+        assert isinstance(contender.problem, LearnerProblem)
         known = contender.problem.bound[0].hyperparams
         for name in {**space, **contender.ranges}:
             if not isinstance(getattr(known, name, None), int | float):
                 allowed = ", ".join(n for n, v in vars(known).items() if isinstance(v, int | float))
                 raise ConfigError(f"space.{name}: no tunable hyperparameter; allowed: {allowed}")
         found = np.full((self.budget.shape[0], len(self.hyperparams)), np.nan)
-        if space:
-            rules = {**space, **contender.ranges}
-            try:
-                points = pool(rules, self.budget.settings, self.seed)
-            except ValueError as error:
-                raise ConfigError(str(error)) from None
-            columns = [self.hyperparams.index(name) for name in rules]
-            found[1:, columns] = points
+        rules = {**space, **contender.ranges}
+        try:
+            points = pool(rules, self.budget.settings, self.seed)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        found[1:, [self.hyperparams.index(name) for name in rules]] = points
         return found
 
     def _tune(self, contender: int, task: int, progress: Progress | None) -> None:
@@ -193,60 +232,72 @@ class Judgement:
         tuning = keys_for(self.seed, Purpose.TUNING, screening + selection)
         held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
         at, arrays = (contender, task), self._arrays
+        if self._learner is None:
+            arrays["held_out"][at] = self._evaluate(contender, held_out, progress)
+            return
+
+        def train(settings: Sequence[int], keys: jax.Array) -> Trained:
+            rows = [self._with(contender, task, index) for index in settings]
+            return self._train(contender, task, rows, keys, progress)
+
         if screening:
-            settings = range(count)
-            arrays["screening"][at] = self._train(
-                contender, task, settings, tuning[:screening], progress
-            )
+            arrays["screening"][at] = _scores(train(range(count), tuning[:screening]))
             arrays["finalists"][at] = finalists(arrays["screening"][at], chosen)
         keys = jax.numpy.concatenate([tuning[screening:], held_out])
-        found = self._train(contender, task, arrays["finalists"][at].tolist(), keys, progress)
-        arrays["selection"][at], arrays["held_out"][at] = np.split(found, [selection], axis=1)
+        found = train(arrays["finalists"][at].tolist(), keys)
+        arrays["selection"][at], arrays["held_out"][at] = np.split(
+            _scores(found), [selection], axis=1
+        )
+        sums = jax.tree.map(lambda leaf: leaf[:, selection:].sum(axis=1), found.episodes)
+        curves = mean_returns(sums)
+        arrays["curves"][at][:, : curves.shape[1]] = curves
+
+    def _evaluate(self, contender: int, keys: jax.Array, progress: Progress | None) -> np.ndarray:
+        """Return the scores [1, keys] of a point of a problem that is not a learner's."""
+        each = self.contenders[contender]
+        point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
+        found = evaluate(each.problem, point, keys).scores
+        if progress is not None:
+            progress(frames_per_generation(each.problem) * len(keys))
+        return found
 
     def _measure_scale(self, task: int, progress: Progress | None) -> None:
         """Measure random play and the tuned reference on seeds of their own."""
         names = [number for number, each in enumerate(self.contenders) if not each.group]
         reference = names[0] if names else 0
         keys = keys_for(self.seed, Purpose.NORMALISATION, self.budget.seeds)
-        bound = self.contenders[reference].problem.bound[task]
+        bound = self._problem(reference).bound[task]
         selection = np.nan_to_num(self._arrays["selection"][reference, task], nan=-np.inf)
         best = int(selection.mean(axis=1).argmax()) if selection.size else 0
         winner = int(self._arrays["finalists"][reference, task, best])
         rivals = [bound.hyperparams.random_play(), self._with(reference, task, winner)]
-        found = self._run(reference, task, rivals, keys, progress)
-        self._arrays["scale"][task] = np.nanmean(found, axis=1)
+        found = _scores(self._train(reference, task, rivals, keys, progress))
+        low, high = statistics.fill_missing({"low": found[0], "high": found[1]}).values()
+        gains = high - low
+        if gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):  # else there is no scale
+            self._arrays["scale"][task] = low.mean(), high.mean()
 
-    def _train(
-        self,
-        contender: int,
-        task: int,
-        settings: Sequence[int],
-        keys: jax.Array,
-        progress: Progress | None,
-    ) -> np.ndarray:
-        """Return the scores [settings, keys] of a contender on a task."""
-        rows = [self._with(contender, task, index) for index in settings]
-        return self._run(contender, task, rows, keys, progress)
+    def _problem(self, contender: int) -> LearnerProblem:
+        problem: Any = self.contenders[contender].problem
+        return problem
 
     def _with(self, contender: int, task: int, setting: int) -> Any:
-        hyperparams = self.contenders[contender].problem.bound[task].hyperparams
+        hyperparams = self._problem(contender).bound[task].hyperparams
         return hyperparams.replace(**self.settings_of(contender, setting))
 
-    def _run(
+    def _train(
         self,
         contender: int,
         task: int,
         hyperparams: Sequence[Any],
         keys: jax.Array,
         progress: Progress | None,
-    ) -> np.ndarray:
-        each = self.contenders[contender]
+    ) -> Trained:
+        """Train agents of a contender on a task, with all hyperparameters on all keys."""
         own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
-        population = self._population(each.problem, task)
-        trained = population.train(
-            own, hyperparams, [each.meta_params] * len(hyperparams), progress
-        )
-        return np.where(trained.diverged, np.nan, trained.scores)
+        meta_params = [self.contenders[contender].meta_params] * len(hyperparams)
+        population = self._population(self._problem(contender), task)
+        return population.train(own, hyperparams, meta_params, progress)
 
     def _population(self, problem: LearnerProblem, task: int) -> Population:
         """Return the compiled training, which contenders with the same problem share."""
@@ -255,8 +306,21 @@ class Judgement:
             shapes = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
             bound = problem.bound[task]
-            self._populations[key] = Population(bound, bound.hyperparams, example, problem.weights)
+            count, screening, chosen, selection, held_out = self.budget.shape
+            # One compiled program for both rounds, where small chunks are as fast as large ones.
+            fewest = min(count * screening or np.inf, chosen * (selection + held_out))
+            is_cpu = jax.local_devices()[0].platform == "cpu"
+            every = Windows.at_most(POINTS, bound.learner.config.num_updates).every
+            self._populations[key] = Population(
+                bound, bound.hyperparams, example, problem.weights,
+                agents=int(fewest) if is_cpu else None, log_every=every,
+            )  # fmt: skip
         return self._populations[key]
+
+
+def _scores(trained: Trained) -> np.ndarray:
+    """Return scores [settings, keys]; NaN where an agent diverged."""
+    return np.where(trained.diverged, np.nan, trained.scores)
 
 
 def _digest(tree: Any) -> str:
@@ -265,7 +329,7 @@ def _digest(tree: Any) -> str:
     return hashlib.sha256(b"".join(leaves)).hexdigest()
 
 
-def _check(contenders: Sequence[Contender]) -> None:
+def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
     if not contenders:
         raise ConfigError("contenders: must have at least one")
     first = contenders[0].problem
@@ -273,19 +337,14 @@ def _check(contenders: Sequence[Contender]) -> None:
     for each in contenders:
         if names.count(each.name) > 1:
             raise ConfigError(f"contenders: two are called {each.name!r}")
+        if is_tuned and not isinstance(each.problem, LearnerProblem):
+            raise ConfigError(f"space: {each.name} trains no learner that could be tuned")
         if list(each.problem.tasks) != list(first.tasks):
             raise ConfigError(
                 f"contenders: {each.name} is on the tasks {', '.join(each.problem.tasks)}, and "
                 f"{names[0]} on {', '.join(first.tasks)}: must be the same"
             )
-        wanted: Any = jax.eval_shape(each.problem.init, jax.random.key(0))
-        shapes = [jax.tree.map(np.shape, tree) for tree in (each.meta_params, wanted)]
-        structures: list[Any] = [jax.tree.structure(each) for each in shapes]
-        if structures[0] != structures[1] or shapes[0] != shapes[1]:
-            raise ConfigError(
-                f"contenders: the meta-parameters of {each.name} do not fit its parts: "
-                f"{shapes[0]}: must be {shapes[1]}"
-            )
+        check_candidate(each.problem, each.meta_params, f"contenders: {each.name}")
 
 
 def judge(
@@ -318,13 +377,39 @@ def judge(
     """
     entered = [one if isinstance(one, Contender) else one.contender() for one in contenders]
     judgement = Judgement(entered, budget or Budget(), space=space, seed=seed)
-    if path is not None and Path(path).exists():
-        judgement.restore(path)
-    options: dict[str, Any] = {"unit": "frame", "unit_scale": True}
+    file = None if path is None else Path(path)
+    if file is not None and file.exists():
+        judgement.restore(file)
+    return _finished(judgement, file, "judging", progress=progress)
+
+
+def run(judgement: Judgement, file: Path, title: str, *, check_stop: Callable[[], None]) -> Scores:
+    """Finish a judgement whose scores are kept in a file; those of another one are replaced.
+
+    `check_stop` is called often, and raises to stop.
+    """
+    with contextlib.suppress(ConfigError):  # of other settings, or of an evolution that went on
+        judgement.restore(file)
+    return _finished(judgement, file, title, check_stop=check_stop)
+
+
+def _finished(
+    judgement: Judgement,
+    file: Path | None,
+    title: str,
+    *,
+    progress: Progress | None = None,
+    check_stop: Callable[[], None] | None = None,
+) -> Scores:
+    total, done = judgement.frames, judgement.frames * judgement.done // judgement.total
     with Bar(
-        total=judgement.frames, desc="judging", disable=progress is not None, **options
-    ) as bar:
+        total=total, initial=done, desc=title, unit="frame", unit_scale=True,
+        disable=progress is not None,
+        check_stop=check_stop or (lambda: None),
+    ) as bar:  # fmt: skip
+        bar.stage(f"{title}: {judgement.now}")
         for _ in judgement.steps(progress or bar.update):
-            if path is not None:
-                judgement.save(path)
+            if file is not None:
+                judgement.save(file)
+            bar.stage(f"{title}: {judgement.now}")
     return judgement.scores()

@@ -1,6 +1,7 @@
 """The result of a judgement: the scores of every agent that it trained."""
 
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metaevo.config import ConfigError
 from metaevo.judging import figure, resampling
 from metaevo.judging.resampling import Curve, Tuning, View, interval
 from metaevo.judging.verdict import Verdict, judged
@@ -62,9 +64,15 @@ class Scores:
     """[C, N, P] their values, NaN where a contender does not have one"""
     scale: FloatArray | None = None
     """[T, 2] scores that count as 0 (random play) and 1 (the tuned reference), for scores over
-    several tasks; by default scores are pooled as they are"""
+    several tasks; by default scores are pooled as they are. NaN for a task without a scale, because
+    the reference is no better than random play: it is not pooled"""
     frames: int = 0
     """environment steps that the judgement took"""
+    curves: FloatArray | None = None
+    """[C, T, K, points] mean returns of the episodes that finished, over the held-out seeds; NaN
+    where there was none"""
+    steps: FloatArray | None = None
+    """[T, points] environment steps of an agent at these points; NaN after the last"""
 
     def __post_init__(self) -> None:
         count, tasks = len(self.contenders), len(self.tasks)
@@ -76,6 +84,8 @@ class Scores:
             "held_out": (count, tasks, finalists, None),
             "settings": (count, settings, len(self.hyperparams)),
             "scale": (tasks, 2),
+            "curves": (count, tasks, finalists, None),
+            "steps": (tasks, None),
         }
         for name, shape in shapes.items():
             array = getattr(self, name)
@@ -126,10 +136,14 @@ class Scores:
     def on(self, tasks: Sequence[str]) -> "Scores":
         """Return the scores on some of the tasks."""
         places = [self.tasks.index(task) for task in tasks]
-        names = ("screening", "finalists", "selection", "held_out")
-        arrays: dict[str, Any] = {name: getattr(self, name)[:, places] for name in names}
-        scale = None if self.scale is None else self.scale[places]
-        return replace(self, tasks=tuple(tasks), scale=scale, **arrays)
+        kept: dict[str, Any] = {"tasks": tuple(tasks)}
+        for name in ("screening", "finalists", "selection", "held_out", "curves"):
+            array = getattr(self, name)
+            kept[name] = None if array is None else array[:, places]
+        for name in ("scale", "steps"):
+            array = getattr(self, name)
+            kept[name] = None if array is None else array[places]
+        return replace(self, **kept)
 
     @property
     def tried(self) -> int:
@@ -160,6 +174,14 @@ class Scores:
         """Names of the hand-written contenders."""
         pairs = zip(self.contenders, self.groups, strict=True)
         return tuple(name for name, group in pairs if not group)
+
+    @property
+    def pooled(self) -> tuple[str, ...]:
+        """Names of the tasks that scores over all tasks pool: those with a scale."""
+        if self.scale is None or len(self.tasks) == 1:
+            return self.tasks
+        has_scale = np.isfinite(self.scale[:, 0])
+        return tuple(task for task, has in zip(self.tasks, has_scale, strict=True) if has)
 
     def iqm(self, name: str, task: str | None = None) -> Estimate:
         """Return the score of a contender or a group, with its 95% interval.
@@ -196,10 +218,28 @@ class Scores:
         """Return the index of the setting that a contender would use on a task, 0 for untuned."""
         (member,) = self._members(name)
         place = self.tasks.index(task) if task else 0
+        return int(self.finalists[member, place, self._finalist(member, place)])
+
+    def held_out_of(self, name: str) -> FloatArray:
+        """Return the held-out scores of a contender's winners [T, seeds]; NaN for no score."""
+        (member,) = self._members(name)
+        places = range(len(self.tasks))
+        return np.stack(
+            [self.held_out[member, place, self._finalist(member, place)] for place in places]
+        )
+
+    def untuned(self, name: str) -> float:
+        """Return the mean score of a contender in its untuned setting, over all tasks (scaled)."""
+        (member,) = self._members(name)
+        places = [self.tasks.index(task) for task in self.pooled]
+        tunings = [self._tunings(place, scaled=True)[member] for place in places]
+        return float(np.mean([each.held_out[0] for each in tunings]))
+
+    def _finalist(self, member: int, place: int) -> int:
+        """Return the place of the winner among the finalists."""
         selection = self.selection[member, place]
         weights = np.full((1, selection.shape[1]), 1 / max(1, selection.shape[1]))
-        best = resampling.means(self._tunings(place)[member], weights).argmax()
-        return int(self.finalists[member, place, best])
+        return int(resampling.means(self._tunings(place)[member], weights).argmax())
 
     def verdict(
         self,
@@ -244,31 +284,62 @@ class Scores:
     def save(self, path: str | os.PathLike) -> Path:
         """Write all arrays and names to an .npz file, replaced atomically."""
         path = Path(path)
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
         partial = path.with_name(f"{path.name}.partial")
         with partial.open("wb") as file:
-            np.savez_compressed(file, **{k: v for k, v in values.items() if v is not None})
+            np.savez_compressed(file, **self.arrays())
         os.replace(partial, path)
         return path
 
+    def arrays(self) -> dict[str, Any]:
+        """Return what `save` writes: all fields that are not None."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Scores":
-        """Read a file that `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            values = {name: file[name] for name in file.files}
-        for name in ("contenders", "groups", "tasks", "hyperparams"):
-            values[name] = tuple(values[name].tolist())
-        return cls(**{**values, "frames": int(values["frames"])})
+        """Read a file that `save` or a judgement wrote.
+
+        Raises:
+            ConfigError: if it is damaged, or of a judgement that is not finished.
+        """
+        names = [each.name for each in fields(cls)]
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                values = {name: file[name] for name in names if name in file.files}
+                finished = "done" not in file.files or file["done"] == file["total"]
+            for name in ("contenders", "groups", "tasks", "hyperparams"):
+                values[name] = tuple(values[name].tolist())
+            found = cls(**{**values, "frames": int(values["frames"])})
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+        if not finished:
+            raise ConfigError(f"{path}: is of a judgement that is not finished")
+        return found
 
     def table(self, task: str | None = None) -> str:
         """Return a Markdown table of all contenders."""
-        return figure.table(self._rows(task))
+        return figure.table(self.rows(task))
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
-        """Draw the expected scores against the number of settings; returns `path`."""
-        return figure.plot(self._rows(task), Path(path))
+        """Draw the scores, and how they depend on the number of settings; returns `path`."""
+        is_scaled = self.scale is not None and task is None and len(self.tasks) > 1
+        return figure.plot(self.rows(task), Path(path), "scaled score" if is_scaled else "score")
 
-    def _rows(self, task: str | None) -> dict[str, figure.Row]:
+    def plot_curves(self, path: str | os.PathLike) -> Path:
+        """Draw the learning curves of the winners, if there are any; returns `path`."""
+        if self.curves is None or self.steps is None or not self.steps.size:
+            raise ValueError("curves: the contenders are no learners")
+        panels = {}
+        for place, task in enumerate(self.tasks):
+            curves = {
+                name: self.curves[number, place, self._finalist(number, place)]
+                for number, name in enumerate(self.contenders)
+            }
+            panels[task] = self.steps[place], curves
+        return figure.plot_curves(panels, Path(path))
+
+    def rows(self, task: str | None = None) -> dict[str, figure.Row]:
+        """Return the score, the expected scores and the tuned setting of each contender."""
         single = len(self.tasks) == 1 or task is not None
         return {
             name: figure.Row(
@@ -297,14 +368,22 @@ class Scores:
         if task is not None and task not in self.tasks:
             raise ValueError(f"task = {task!r}: must be one of {', '.join(self.tasks)}")
         if task not in self._views:
-            places = range(len(self.tasks)) if task is None else [self.tasks.index(task)]
-            by_task = [self._tunings(place, scaled=len(places) > 1) for place in places]
+            pooled = self.pooled if task is None else [task]
+            if not pooled:
+                raise ValueError(
+                    f"on none of {', '.join(self.tasks)} is the reference better than random play, "
+                    "so there is no scale"
+                )
+            places = [self.tasks.index(each) for each in pooled]
+            by_task = [self._tunings(place, scaled=task is None) for place in places]
             self._views[task] = View.of([list(each) for each in zip(*by_task, strict=True)])
         return self._views[task]
 
     def _tunings(self, place: int, *, scaled: bool = False) -> list[Tuning]:
         """Return the scores of all contenders on a task, with the missing held-out ones filled."""
-        low, high = self.scale[place] if scaled and self.scale is not None else (0.0, 1.0)
+        low, high = 0.0, 1.0
+        if scaled and self.scale is not None and len(self.tasks) > 1:
+            low, high = self.scale[place]
         arrays = (self.screening, self.selection, self.held_out)
         screening, selection, held_out = ((each[:, place] - low) / (high - low) for each in arrays)
         present = held_out[np.isfinite(held_out)]

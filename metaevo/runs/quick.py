@@ -16,10 +16,12 @@ FEWEST = 4
 MOST = {
     "seeds": 2,
     "evaluation.episodes": 2,
-    "evaluation.final_seeds": 8,
+    "evaluation.finalists": 2,
     "evaluation.gymnasium": 1,
+    "evaluation.screening_seeds": 2,
     "evaluation.seeds": 8,
-    "evaluation.trials": 1,  # with the untuned setting as many agents as on held-out seeds
+    "evaluation.selection_seeds": 2,
+    "evaluation.settings": 1,
     "evaluation.tuning_seeds": 2,
     "evolution.generations": 4,
     "evolution.seeds_per_candidate": 2,
@@ -34,8 +36,6 @@ MOST = {
     "sweep.trials": 4,
 }
 """largest values of a quick look"""
-_MANY = ("evaluation.tuning_seeds",)
-"""settings where null stands for a large value"""
 
 
 def quickened(settings: PlainDict) -> PlainDict:
@@ -43,8 +43,6 @@ def quickened(settings: PlainDict) -> PlainDict:
     small = {key: _shrunk(key, value) for key, value in settings.items()}
     if "train" in small:
         _shorten(small)
-    if small.get("evaluation", {}).get("sampler") == "grid":
-        small["evaluation"]["sampler"] = "random"
     _quicken_unseen(small)
     _quicken_tasks(small)
     small["run"]["quick"] = True
@@ -61,10 +59,8 @@ def _shorten(small: PlainDict) -> None:
 
 
 def _quicken_unseen(small: PlainDict) -> None:
-    """Reduce unseen tasks to one, where what was found stays untuned, and the training on it."""
+    """Reduce unseen tasks to one, and the training on it."""
     evaluation = small.get("evaluation", {})
-    if "tune_learned" in evaluation:
-        evaluation["tune_learned"] = False
     if evaluation.get("unseen"):
         evaluation["unseen"] = _few_tasks(small["train"], evaluation["unseen"], 1)
 
@@ -111,6 +107,6 @@ def mark(settings: PlainDict) -> PlainDict:
 def _shrunk(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _shrunk(f"{key}.{name}", each) for name, each in value.items()}
-    if key in MOST and (value is not None or key in _MANY):
-        return MOST[key] if value is None else min(value, MOST[key])
+    if key in MOST and value is not None:
+        return min(value, MOST[key])
     return value

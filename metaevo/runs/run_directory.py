@@ -28,6 +28,8 @@ from metaevo.runs.schema import SavedConfig
 
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
+SCORES, UNSEEN = "scores", "unseen"
+"""Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
@@ -43,6 +45,8 @@ class RunDirectory:
         self.others_path = path / "others.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
+        self.scores_path = path / f"{SCORES}.npz"
+        self.unseen_path = path / f"{UNSEEN}.npz"
         self.report_path = path / "report.html"
 
     @classmethod

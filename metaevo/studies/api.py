@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_problem
 from metaevo.evolution.loop import Evolution, EvolutionConfig
-from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
+from metaevo.evolution.problem import Contender, MetaParams, MetaProblem, frames_per_generation
 from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
 from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
@@ -26,7 +26,7 @@ from metaevo.studies.problem import PartsStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.study import ProblemStudy, Study
-from metaevo.tasks.problem import Contender, LearnerProblem
+from metaevo.tasks.problem import LearnerProblem
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,18 @@
 """The evolutions of a run that differ only in their seeds; the best one represents the run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.comparison.unseen import carried
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
+from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports import page
-from metaevo.reports.numbers import difference_text, number
+from metaevo.reports.numbers import estimate, number
 from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, Judgement, ResultRow, Together, pooled
+from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies import verdict
 from metaevo.studies.settings import EvolutionSettings
 
@@ -65,14 +64,6 @@ class Evolutions:
             for each in [self.chosen, *others]
         }
 
-    def judged(self, result: HeldOut) -> list[Judgement]:
-        """Return `evolutions` of evaluation.json, with the seeds and the fitness in validation."""
-        judged = verdict.judgements(result)
-        return [
-            {**judged[each.name], "seed": each.seed, "validation": score}
-            for each, score in zip(self.members, self.validation, strict=True)
-        ]
-
     def text(self) -> str:
         """Describe the spread of the fitness in validation and the evolution that is loaded."""
         low, high = number(min(self.validation)), number(max(self.validation))
@@ -81,43 +72,42 @@ class Evolutions:
             f"there, seed {self.chosen.seed}, is the result of the run."
         )
 
-    def table(self, result: HeldOut | None) -> page.Table:
-        """Return a table of the evolutions, of their mean and of the best hand-written variant."""
+    def table(self, scores: Mapping[str, Scores]) -> page.Table:
+        """Return a table of the evolutions, of their mean and of the best baseline."""
         columns = ["evolution", "validation"]
         cells: list[list[Any]] = [
             [f"seed {each.seed}", None if score == -math.inf else score]
             for each, score in zip(self.members, self.validation, strict=True)
         ]
-        if result is None:
+        own = scores.get(SCORES)
+        if own is None or not own.baselines or not own.pooled:
             return page.Table("Evolutions", columns, cells)
-        best = verdict.row_of(result, result["best_hand_written"])
         cells.append(["all", None])
-        scored: list[ResultRow | Together] = [*self._rows(result), result["together"]]
-        for row, each, judged in zip(cells, scored, self._judged(result), strict=True):
-            row += [each["iqm"], each["interval"], difference_text(judged)]
-            row.append(judged["conclusion"])
-        columns += ["IQM", "95% interval", f"difference from {best['name']}", "verdict"]
-        unseen = result.get("unseen")
-        if unseen is not None and (everything := pooled(unseen)):
-            other = verdict.best_function(everything)
+        names = [*(each.name for each in self.members), LEARNED]
+        best = own.verdict(LEARNED).baseline
+        columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
+        for row, name in zip(cells, names, strict=True):
+            row += [*own.iqm(name), *_against(own, name, best, is_unseen=False)]
+        unseen = scores.get(UNSEEN)
+        if unseen is not None and unseen.pooled:
+            other = unseen.verdict(LEARNED).baseline
             columns += [f"unseen: difference from {other}", "verdict there"]
-            for row, judged in zip(cells, self._judged(everything), strict=True):
-                row += [difference_text(judged), carried(judged)]
+            for row, name in zip(cells, names, strict=True):
+                row += _against(unseen, name, other, is_unseen=True)
         note = (
             "IQM: interquartile mean of held-out seeds, the same for all. All: the mean over "
-            "evolutions; its intervals take the evolution as the unit."
+            "evolutions; its intervals include the variation between them."
         )
-        mean, written = [len(cells) - 1], [best["name"], None, best["iqm"], best["interval"]]
+        mean, written = [len(cells) - 1], [best, None, *own.iqm(best)]
         cells.append(written + [None] * (len(columns) - len(written)))
         return page.Table("Evolutions", columns, cells, note=note, highlight=mean)
 
-    def _rows(self, result: HeldOut) -> list[ResultRow]:
-        judged = verdict.judgements(result)
-        return [verdict.row_of(result, judged[each.name]["learned"]) for each in self.members]
 
-    def _judged(self, result: HeldOut) -> list[Judgement | Together]:
-        judged = verdict.judgements(result)
-        return [*(judged[each.name] for each in self.members), result["together"]]
+def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[str]:
+    """Return the difference of a contender from another one, and its verdict."""
+    found = scores.difference(name, other)
+    word = scores.verdict(name, margin=verdict.NOT_WORSE if is_unseen else 0.0).word
+    return [estimate(found.value, *found.interval, sign=True), word]
 
 
 def _validation_of(member: Member, settings: EvolutionSettings) -> float:

@@ -243,6 +243,9 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
         start = evolution.strategy.bind(evolution.problem).best(state.search)
         history.record(run.directory.path, 0, start)
     total = run.settings.evolution.generations
+    if done < total:  # what was judged is of an earlier end
+        run.directory.scores_path.unlink(missing_ok=True)
+        run.directory.unseen_path.unlink(missing_ok=True)
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, evolution, bar, time.monotonic() - seconds)
         for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):

@@ -1,28 +1,23 @@
 """Settings of an experiment, and the parts built from these settings before compilation."""
 
 from dataclasses import dataclass, field, make_dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 from annotated_types import Gt, Interval
 
-from metaevo.comparison.evaluation import EvaluationConfig, JudgedSettings
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import channels, classes, learners, resolve
-from metaevo.parts.part import check
+from metaevo.parts import classes, learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
+from metaevo.studies.evaluation import EvaluationConfig
 from metaevo.tasks.binding import (
-    Experiment,
     LearnerConfig,
+    LearnerSettings,
     TaskConfig,
-    check_part,
     learner_sections,
-    make_environment,
 )
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.task import Task
@@ -54,7 +49,7 @@ class EvolutionSettings(HasRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolveSettings(JudgedSettings, EvolutionSettings):
+class EvolveSettings(LearnerSettings, EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
@@ -66,9 +61,6 @@ class EvolveSettings(JudgedSettings, EvolutionSettings):
     distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = None
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    channel: str = "none"
-    """messages appended to observations: none, silence, constant, random, noise, the directory of a
-    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     component: Any
@@ -129,33 +121,12 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
     return specialised(EvolveSettings, sections, values, texts, order=order)
 
 
-def make_experiment(settings: EvolveSettings, run_path: Path | None = None) -> Experiment:
-    """Build the parts of an evolution; `run_path` as in `make_task`.
-
-    Raises:
-        ConfigError: if a part cannot be built.
-    """
-    environment = make_environment(settings.task, settings.learner)
-    environment = channels.hear(settings.channel, environment, settings.learner, run_path)
-    evolved = classes.make_parts(settings.evolve, settings.component, settings.learner)
-    for name, part in evolved.by_slot.items():
-        where, slot = (
-            f"evolve = {evolved.references[name]!r}",
-            learners.slot_of(settings.learner, name),
-        )
-        shapes = check(where, part, slot, settings.hyperparams)
-        check_part(where, part, shapes, settings, environment)
-        if not jax.tree.leaves(shapes):
-            raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
-    fixed = {}
-    for slot in fixed_slots(settings):
-        reference = getattr(settings, slot.name)
-        filling = resolve.fill(slot, reference, run_path)
-        if reference not in slot.functions:
-            where = f"{slot.name} = {reference!r}"
-            check_part(where, filling.part, filling.meta_params, settings, environment)
-        fixed[slot.name] = filling.function
-    return Experiment(settings, evolved, fixed, environment)
+def judged_on(settings: EvolveSettings) -> PlainDict:
+    """Return the settings that scores depend on, except the budget and the space."""
+    everything = to_dict(settings)
+    slots = [slot.name for slot in fixed_slots(settings)]
+    names = ("learner", "task", "tasks", "train", "hyperparams", "fitness", *slots)
+    return {name: everything[name] for name in names} | {"seed": settings.run.seed}
 
 
 def fixed_slots(settings: EvolveSettings) -> list[Slot]:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 from annotated_types import Interval
 
-from metaevo.comparison.comparison import Variant, summary
 from metaevo.config import ConfigError
 from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -23,17 +21,18 @@ from metaevo.evolution.checks import (
     check_meta_params,
     check_problem,
 )
-from metaevo.evolution.evaluation import check_candidate, evaluate
+from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.judging.budget import Budget
+from metaevo.judging.judge import Judgement, run
+from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut
+from metaevo.runs.run_directory import SCORES, RunDirectory
 from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.tables import evolved_numbers
 
@@ -200,53 +199,41 @@ class Study:
         learned: Mapping[str, MetaParams],
         path: Path,
         *,
-        evolution_frames: int,
-        measured: PlainMapping,
         check_stop: Callable[[], None],
-    ) -> HeldOut | None:
+        only_unseen: bool = False,
+    ) -> dict[str, Scores]:
         """Judge the results and the contenders on keys that evolution has not seen.
 
         Args:
-            learned: the meta-parameters found by each evolution, by name in the comparison;
+            learned: the meta-parameters found by each evolution, by name of the contender;
                 figures are shown for the first.
-            path: the run's directory; an interrupted comparison resumes from its files there.
-            evolution_frames: environment steps of one evolution.
-            measured: as for `keep`.
+            path: the run's directory; an interrupted judgement goes on from its files there.
             check_stop: raises if the run should stop; called often.
+            only_unseen: whether to judge on unseen tasks only.
 
         Returns:
-            the content of evaluation.json, see `metaevo.comparison.comparison.summary`, or None if
-            no comparison is made.
+            the scores by the name of the judgement, `SCORES` or `UNSEEN`.
         """
-        contenders = self.contenders()
-        if not contenders or not self.settings.evaluation.seeds:
-            return None
-        problem = self.problem(measured)
-        candidates = {**learned, **contenders}
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *candidates.values())
-        keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.seeds)
-        scores = dict(zip(candidates, evaluate(problem, stacked, keys).scores, strict=True))
-        check_stop()
-        rows = [Variant(name, name, {}, 0).measured(each) for name, each in scores.items()]
-        return {
-            **summary(rows, list(learned)),
-            "frames_per_agent": frames_per_generation(problem),
-            "evolution_frames": evolution_frames,
-        }
+        del only_unseen  # there are none
+        contenders, seeds = self.contenders(), self.settings.evaluation.seeds
+        if not contenders or not seeds:
+            return {}
+        rivals = [Contender(name, self._problem, each, LEARNED) for name, each in learned.items()]
+        rivals += [Contender(name, self._problem, each) for name, each in contenders.items()]
+        budget = Budget(settings=0, seeds=seeds)
+        judgement = Judgement(rivals, budget, seed=self.settings.run.seed)
+        return {SCORES: run(judgement, path / f"{SCORES}.npz", "judging", check_stop=check_stop)}
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return title and subtitle of the report; 0 generations mean a report on another task."""
         return f"Evolving {self.name}", subtitle(generations)
 
-    def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return sentences that describe the result.
-
-        `result` is the content of evaluation.json, empty without a comparison.
-        """
+    def findings(self, meta_params: MetaParams) -> list[str]:
+        """Return sentences that describe the result, after `compare` if there is a judgement."""
         return []
 
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return tables for the report in addition to the table of contenders."""
+    def tables(self) -> list[Table]:
+        """Return tables for the report in addition to those of the scores, after `compare`."""
         return []
 
 

@@ -23,7 +23,7 @@ from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.studies import registry
-from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.problem import PartsStudy
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.tasks.binding import with_task
 from metaevo.training.settings import with_named_functions
@@ -83,7 +83,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             )
         of_evolution = settings.of_evolution()
         study = registry.find(to_dict(of_evolution)).make(of_evolution)
-        if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
+        if isinstance(study, PartsStudy) and len(study.learner_problem.tasks) > 1:
             raise ConfigError("tasks: must be a single one in a sweep")
         study.check()
         problem = study.problem(study.measure())

@@ -219,6 +219,10 @@ class Experiment(NamedTuple):
         """Return the hand-written references of the slots that are evolved."""
         return {name: slot.functions[slot.compared[0]] for name, slot in self.slots().items()}
 
+    def reference(self) -> Bound:
+        """Bind the learner with the references of the slots that are evolved."""
+        return self.task(self.references(), None)
+
     def task(self, functions: Mapping[str, Callable[..., Any]], example: PyTree) -> Bound:
         """Bind the learner to the environment.
 

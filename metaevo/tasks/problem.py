@@ -8,10 +8,12 @@ Every task is a program of its own, and a generation runs only the programs of t
 draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
 """
 
+import contextlib
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +21,18 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners, resolve
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts, check
+from metaevo.runs.progress import Progress
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import Experiment, TaskConfig, check_part, make_environment
 from metaevo.tasks.bound import Bound, working_set
 from metaevo.tasks.distributions import bind, updates_of, with_drawn
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.scale import measure_scale
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import Scale, Task
 from purerl import envs
 from purerl.learners import LearnerEntry
 from purerl.types import Slot
@@ -52,21 +55,6 @@ class Setup(NamedTuple):
     hyperparams: Any
 
 
-class Contender(NamedTuple):
-    """Parts with meta-parameters, in a learner on tasks: what a judgement compares."""
-
-    name: str
-    problem: "LearnerProblem"
-    """with the parts, on all tasks of the judgement"""
-    meta_params: MetaParams
-    """of its parts"""
-    group: str = ""
-    """the discovery of an evolved contender, of which there may be several evolutions; empty for a
-    hand-written one"""
-    ranges: Mapping[str, Any] = {}
-    """ranges of hyperparameters that replace or extend the common search space"""
-
-
 class LearnerProblem(MetaProblem):
     """Train a learner with parts in its slots; the fitness is how well it learns.
 
@@ -80,13 +68,14 @@ class LearnerProblem(MetaProblem):
         self,
         learner: str | LearnerEntry = "ppo",
         parts: Part | str | Sequence[Part | str] = (),
-        tasks: Sequence[Any] = ("CartPole-v1",),
+        tasks: Sequence[Any] | Mapping[str, Task] = ("CartPole-v1",),
         *,
         train: Any = None,
         hyperparams: Any = None,
         fixed: Mapping[str, Any] | None = None,
         fitness: Any = None,
         tasks_per_generation: int | None = None,
+        scales: Sequence[Scale] | None = None,
     ):
         """Bind the learner to all tasks; with several, measure the scale of each.
 
@@ -94,13 +83,15 @@ class LearnerProblem(MetaProblem):
             learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
             parts: to evolve, each in a slot of its own; or references to their classes, such as
                 `my_loss.py:Tilted`, for the default settings.
-            tasks: tasks, or names, classes or objects of environments.
+            tasks: tasks, by names of your own if you like, or names, classes or objects of
+                environments.
             train: static settings of the learner: an object of its `Config`, or a dict.
             hyperparams: traced settings, an object of its `Hyperparams`, or a dict.
             fixed: what fills other slots, by their names: the name of a hand-written function, a
                 function, a part, or what `metaevo.load` reads. By default the reference.
             fitness: weights of the fitness, a `FitnessConfig` or a dict.
             tasks_per_generation: of the tasks, how many a generation draws; by default all.
+            scales: of several tasks, as measured before; empty for scores that are not scaled.
 
         Raises:
             ConfigError: naming what is wrong, before compilation.
@@ -114,35 +105,63 @@ class LearnerProblem(MetaProblem):
         )
         self.learner, self.parts = name, _parts(name, parts)
         self.weights = _settings(FitnessConfig, fitness, "fitness")
-        functions = _fixed(entry, name, self.parts, fixed or {})
-        self.named = named = _named(tasks)
-        experiments = {key: _experiment(setup, self.parts, functions, named[key]) for key in named}
-        self._experiments = experiments
-        self._check_parts(next(iter(experiments.values())))
-        self.bound = [bind(key, named[key], each) for key, each in experiments.items()]
-        if len(named) > 1:
-            references = (each.task(each.references(), None) for each in experiments.values())
-            self.bound = [
-                one._replace(
-                    scale=measure_scale(one.name, reference, one.hyperparams, self.weights)
-                )
-                for one, reference in zip(self.bound, references, strict=True)
-            ]
-        self.drawn = tasks_per_generation or len(named)
-        if not 1 <= self.drawn <= len(named):
+        self._setup, self._fixed = setup, _fixed(entry, name, self.parts, fixed or {})
+        self._bind(_named(tasks), "tasks")
+        self._check_parts(self.experiment)
+        count = len(self.bound)
+        if count > 1 and scales != ():
+            self.use_scales(self.measure_scales() if scales is None else scales)
+        self.drawn = tasks_per_generation or count
+        if not 1 <= self.drawn <= count:
             raise ConfigError(
-                f"tasks_per_generation = {tasks_per_generation}: there are {len(named)} tasks"
+                f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
 
-    @classmethod
+    def _bind(self, named: dict[str, Task], where: str) -> None:
+        """Bind the learner to named tasks; `where` names them in errors."""
+        self.named, self._experiments = named, {}
+        for key, task in named.items():
+            with _naming(f"{where}.{key}: " if len(named) > 1 or where != "tasks" else ""):
+                self._experiments[key] = _experiment(self._setup, self.parts, self._fixed, task)
+        self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
+
     def on(
-        cls, bound: Sequence[Bound], parts: Parts, weights: FitnessConfig, drawn: int = 1
-    ) -> Self:
-        """Return the problem of a learner that is bound to its tasks already."""
-        problem = cls.__new__(cls)
-        problem.bound, problem.parts, problem.weights = list(bound), parts, weights
-        problem.drawn = drawn
-        return problem
+        self, tasks: Sequence[Any] | Mapping[str, Task], where: str = "tasks"
+    ) -> "LearnerProblem":
+        """Return the same parts on other tasks, whose scores are not scaled.
+
+        `where` names the tasks in errors.
+        """
+        other = copy.copy(self)
+        other._bind(_named(tasks), where)
+        other.drawn = len(other.bound)
+        return other
+
+    def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
+        """Measure random play and the hand-written reference on each task; see `measure_scale`."""
+        tasks = Progress(self.bound, desc="measuring the scale of each task", leave=False)
+        return [
+            measure_scale(
+                one.name,
+                self._experiments[one.name].reference(),
+                one.hyperparams,
+                self.weights,
+                seed=seed,
+                quick=quick,
+            )
+            for one in tasks
+        ]
+
+    def use_scales(self, scales: Sequence[Scale]) -> None:
+        """Set the scale of each task.
+
+        Raises:
+            ConfigError: for another number of scales than of tasks.
+        """
+        if len(scales) != len(self.bound):
+            raise ConfigError(f"scales: {len(scales)} for {len(self.bound)} tasks")
+        pairs = zip(self.bound, scales, strict=True)
+        self.bound = [one._replace(scale=scale) for one, scale in pairs]
 
     def _check_parts(self, experiment: Experiment) -> None:
         for slot, part in self.parts.by_slot.items():
@@ -188,28 +207,39 @@ class LearnerProblem(MetaProblem):
         """Return the problem with other parts in the slots that are evolved."""
         other = copy.copy(self)
         other.parts = parts
+        other._experiments = {
+            key: each._replace(evolved=parts) for key, each in self._experiments.items()
+        }
         other.bound = [
-            bind(key, self.named[key], each._replace(evolved=parts))._replace(scale=before.scale)
-            for (key, each), before in zip(self._experiments.items(), self.bound, strict=True)
+            bind(key, self.named[key], each)._replace(scale=before.scale)
+            for (key, each), before in zip(other._experiments.items(), self.bound, strict=True)
         ]
         return other
 
-    def contenders(self, names: Sequence[str] = ()) -> list[Contender]:
+    def contenders(
+        self, names: Sequence[str] = (), ranges: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> list[Contender]:
         """Return hand-written rivals of the parts, the references of all slots first.
 
         The others have another function in one slot. Rivals that differ in numbers share a program.
 
         Args:
             names: functions to choose in each slot that has at least one of them; by default all.
+            ranges: of hyperparameters, by names of functions, in addition to those of the learner.
+
+        Raises:
+            ConfigError: for the name of an unknown function.
         """
         slots = {slot: learners.slot_of(self.learner, slot) for slot in self.parts.by_slot}
         every: dict[str, Sequence[str]] = {}
         for slot, each in slots.items():
             chosen = [name for name in each.compared if name in names]
             every[slot] = chosen or (each.compared[:1] if names else each.compared)
-        if unknown := set(names) - {name for each in every.values() for name in each}:
-            allowed = ", ".join(name for slot in slots.values() for name in slot.compared)
-            raise ConfigError(f"contenders: {sorted(unknown)[0]!r} is unknown; allowed: {allowed}")
+        known = [name for slot in slots.values() for name in slot.compared]
+        for key, given in (("contenders", names), ("own", ranges or ())):
+            if unknown := sorted(set(given) - set(known)):
+                allowed = ", ".join(known)
+                raise ConfigError(f"{key}: {unknown[0]!r} is unknown; allowed: {allowed}")
         first = {slot: found[0] for slot, found in every.items()}
         combinations = [first] + [
             {**first, slot: name} for slot, found in every.items() for name in found[1:]
@@ -224,14 +254,15 @@ class LearnerProblem(MetaProblem):
                 slot: np.int32(slots[slot].compared.index(name)) if slots[slot].is_shared else ()
                 for slot, name in combination.items()
             }
-            ranges: dict[str, Any] = {}
+            tuned: dict[str, Any] = {}
             for slot, name in combination.items():
-                known = vars(self.bound[0].hyperparams)
+                fields = vars(self.bound[0].hyperparams)
                 declared = slots[slot].ranges.get(name, {})
-                ranges |= {key: rule for key, rule in declared.items() if key in known}
+                tuned |= {key: rule for key, rule in declared.items() if key in fields}
+                tuned |= (ranges or {}).get(name, {})
             own = meta_params if len(slots) > 1 else next(iter(meta_params.values()))
             title = " + ".join(combination.values())
-            rivals.append(Contender(title, problems[single], own, ranges=ranges))
+            rivals.append(Contender(title, problems[single], own, ranges=tuned))
         return rivals
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -373,7 +404,9 @@ def _fixed(
     functions = {}
     for name, slot in slots.items():
         filling = given.get(name, slot.compared[0])
-        if isinstance(filling, Part):
+        if isinstance(filling, Filling):
+            pass
+        elif isinstance(filling, Part):
             filling = Filling(filling.in_slot(slot), filling.init(jax.random.key(0)))
         elif callable(filling):
             filling = Filling(HandWritten(name, filling), None)
@@ -383,8 +416,21 @@ def _fixed(
     return functions
 
 
-def _named(tasks: Sequence[Any]) -> dict[str, Task]:
-    """Return tasks by the names of their environments, which a number follows if there are two."""
+@contextlib.contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Name the task in an error."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
+
+
+def _named(tasks: Any) -> dict[str, Task]:
+    """Return tasks by names: by default of their environments, with a number if there are two."""
+    if isinstance(tasks, Mapping) and tasks:
+        return {
+            name: replace(task, env=envs.name_of(task.env or name)) for name, task in tasks.items()
+        }
     named: dict[str, Task] = {}
     for given in [tasks] if isinstance(tasks, str | Task) else tasks:
         task = given if isinstance(given, Task) else Task(given)

@@ -17,17 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.problem import TASK, Evaluation, MetaProblem
 from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.judging.scores import Scores
+from metaevo.parts.part import LEARNED
 from metaevo.reports import game_plots, plots
 from metaevo.studies.games import victims
 from metaevo.studies.games.comparison import (
+    Format,
     FreshAgents,
     GameResult,
     GameStudy,
-    ScoresFormat,
     mean,
 )
 from metaevo.studies.games.settings import CheapTalkSettings
@@ -52,14 +54,11 @@ WHEN = {"mean_return": "over training", "last_quarter": "in its last quarter"}
 """Measures of a victim, in words."""
 SIGNS = {"adversary": -1.0, "ally": 1.0}
 """Sign of the victim's fitness in the fitness of a channel, by its role."""
-SCORES = ScoresFormat(
-    "victims",
+VICTIMS = Format(
     {measure: f"Victims: mean return {when}" for measure, when in WHEN.items()},
     "Of finished episodes, means over fresh seeds with 95% intervals; the victim of evolution "
     "comes first. Fitness in the comparison is that of the channel: for an adversary it is minus "
     "that of the victim.",
-    opponents="names",
-    contenders="channels",
     corner="victim",
     digits=0,
 )
@@ -131,7 +130,7 @@ class CheapTalkStudy(GameStudy):
     """Cheap talk in training, as a study."""
 
     Settings, free = CheapTalkSettings, (*TRAINING, "channel.scale", "fitness.")
-    scores = SCORES
+    format = VICTIMS
     metrics = "victim_mean_return", "victim_last_quarter"
     captions: Mapping[str, str] = {
         "victims.png": "Returns of fresh victims while they learn, by the channel that they hear: "
@@ -239,13 +238,14 @@ class CheapTalkStudy(GameStudy):
             ]
             for name in weights
         }
-        return GameResult(
+        frames = sum(num_frames(each.train) for each in self.victims)
+        scores = Scores.of(
             {name: sign * np.asarray(each.fitness, np.float64) for name, each in trained.items()},
-            "Silence, constants, random networks and noise have no settings to tune.",
-            sum(num_frames(each.train) for each in self.victims),
-            {"role": settings.role, **SCORES.to_plain(list(results), cells)},
-            diverged={name: int(each.diverged.sum()) for name, each in trained.items()},
+            dict.fromkeys(learned, LEARNED),
+            [self.victims[0].name],
+            frames=frames * len(weights) * settings.evaluation.seeds,
         )
+        return GameResult(scores, list(results), cells)
 
     def _measure(self, task: Bound, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
         result = train(task, key, hyperparams, None)
@@ -263,13 +263,13 @@ class CheapTalkStudy(GameStudy):
         role = "an adversary" if self.settings.role == "adversary" else "an ally"
         return f"Cheap talk: {role} of {victims.title_of(self.settings)}", subtitle(generations)
 
-    def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
+    def findings(self, meta_params: Weights) -> list[str]:
         """Return the effect of the messages on fresh victims."""
         del meta_params
-        _, cells = SCORES.read(result)
-        if not cells:
+        if self.judged is None:
             return []
-        learned, silent = (cells[name][0] for name in (result["learned"], "silence"))
+        cells = self.judged.cells
+        learned, silent = next(iter(cells.values()))[0], cells["silence"][0]
         returns = [
             f"{learned[measure][0]:.0f} {text} ({silent[measure][0]:.0f} in silence)"
             for measure, text in WHEN.items()

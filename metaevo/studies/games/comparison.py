@@ -1,23 +1,23 @@
 """Comparison of players and channels on fresh seeds, shared by the game studies."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.comparison import Variant, summary
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.scores import Scores
 from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
-from metaevo.runs.schema import HeldOut
+from metaevo.runs.run_directory import SCORES
 from metaevo.studies.study import Study, StudySettings
 
 R = TypeVar("R")
@@ -40,69 +40,34 @@ def interquartile_mean(values: np.ndarray) -> Estimate:
 
 
 @dataclass(frozen=True)
-class ScoresFormat:
-    """Representation of `Cells` in evaluation.json and in the report."""
+class Format:
+    """The tables of `Cells` in the report."""
 
-    key: str
-    """key of the scores in evaluation.json"""
     titles: Mapping[str, str]
     """titles of the tables by measure"""
     note: str
     """text below the first table"""
-    opponents: str = "opponents"
-    """key of the list of opponents"""
-    contenders: str = "contenders"
-    """key of the cells"""
     corner: str = "opponent"
     """heading of the column with the opponents"""
     digits: int = 2
     """decimals of the numbers"""
 
-    def to_plain(self, opponents: Sequence[str], cells: Cells) -> PlainDict:
-        """Return this part of evaluation.json."""
-        return {self.key: {self.opponents: list(opponents), self.contenders: dict(cells)}}
 
-    def read(self, result: PlainMapping) -> tuple[Sequence[str], Cells]:
-        """Return the opponents and the cells in evaluation.json; both are empty if it has none."""
-        found = result.get(self.key, {})
-        return found.get(self.opponents, []), found.get(self.contenders, {})
-
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return a table for each measure; rows are opponents, columns are contenders."""
-        opponents, cells = self.read(result)
-        tables: list[Table] = []
-        for measure, title in self.titles.items() if opponents else ():
-            rows = []
-            for place, opponent in enumerate(opponents):
-                found = [row[place][measure] for row in cells.values()]
-                rows.append([opponent, *(estimate(*each, decimals=self.digits) for each in found)])
-            note = "" if tables else self.note
-            tables.append(Table(title, [self.corner, *cells], rows, note=note))
-        return tables
-
-
-@dataclass(frozen=True)
-class GameResult:
+class GameResult(NamedTuple):
     """Comparison at the end of a game evolution."""
 
-    scores: Mapping[str, np.ndarray]
-    """by contender, [seeds] or [seeds, opponents]: deciding scores; NaN where training diverged"""
-    budget: str
-    """how hand-written contenders were tuned, a sentence"""
-    frames_per_agent: int
-    more: PlainMapping
-    """the study's own parts of evaluation.json, such as `ScoresFormat.to_plain`"""
-    variants: Sequence[Variant] = ()
-    """tuned contenders"""
-    diverged: Mapping[str, int] = field(default_factory=dict)
-    """by contender; by default the number of its scores that are not finite"""
+    scores: Scores
+    """deciding scores of all contenders"""
+    opponents: Sequence[str]
+    cells: Cells
 
 
 class GameStudy(Study):
     """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
 
-    scores: ScoresFormat
-    """format of the scores in evaluation.json"""
+    format: Format
+    judged: GameResult | None = None
+    """the comparison, once it is made"""
 
     def judge(
         self,
@@ -118,37 +83,29 @@ class GameStudy(Study):
         learned: Mapping[str, MetaParams],
         path: Path,
         *,
-        evolution_frames: int,
-        measured: PlainMapping,
         check_stop: Callable[[], None],
-    ) -> HeldOut | None:
-        """Return the content of evaluation.json; None if `evaluation.seeds` is 0."""
-        del measured
+        only_unseen: bool = False,
+    ) -> dict[str, Scores]:
+        """Return the scores; none if `evaluation.seeds` is 0."""
+        del only_unseen
         if not self.settings.evaluation.seeds:
-            return None
-        found = self.judge(learned, path / "figures", check_stop)
-        scores = {
-            name: np.asarray(each, np.float64).reshape(len(each), -1)
-            for name, each in found.scores.items()
-        }
-        missing = {name: int(np.sum(~np.isfinite(each))) for name, each in scores.items()}
-        tuned = {each.name: each for each in found.variants}
-        diverged = {**missing, **found.diverged}
-        rows = [
-            tuned.get(name, Variant(name, name, {}, 0)).measured(each, diverged[name])
-            for name, each in statistics.fill_missing(scores).items()
-        ]
-        result: HeldOut = {
-            **summary(rows, list(learned)),
-            "budget": found.budget,
-            "frames_per_agent": found.frames_per_agent,
-            "evolution_frames": evolution_frames,
-        }
-        return cast(HeldOut, {**result, **found.more})
+            return {}
+        self.judged = self.judge(learned, path / "figures", check_stop)
+        self.judged.scores.save(path / f"{SCORES}.npz")
+        return {SCORES: self.judged.scores}
 
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the scores of every contender against every opponent."""
-        return self.scores.tables(result)
+    def tables(self) -> list[Table]:
+        """Return a table for each measure; rows are opponents, columns are contenders."""
+        _, opponents, cells = self.judged or (None, (), {})
+        shown, tables = self.format, []
+        for measure, title in shown.titles.items() if opponents else ():
+            rows = []
+            for place, opponent in enumerate(opponents):
+                found = [row[place][measure] for row in cells.values()]
+                rows.append([opponent, *(estimate(*each, decimals=shown.digits) for each in found)])
+            note = "" if tables else shown.note
+            tables.append(Table(title, [shown.corner, *cells], rows, note=note))
+        return tables
 
 
 class FreshAgents(Generic[R]):

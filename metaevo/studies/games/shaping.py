@@ -5,7 +5,6 @@ policies, so a policy over policies can steer their learning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -93,7 +92,7 @@ class ShapingStudy(GameStudy):
     """Opponent shaping in matrix games, as a study."""
 
     Settings, free = ShapingSettings, ("game.", "opponent.")
-    name, metrics, scores = "shaping", ("opponent",), ROUND_ROBIN
+    name, metrics, format = "shaping", ("opponent",), ROUND_ROBIN
     captions: Mapping[str, str] = {
         "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
         "player's own action first), and payoffs, over a meta-episode: means of "
@@ -163,22 +162,19 @@ class ShapingStudy(GameStudy):
     ) -> GameResult:
         """Play a round robin of meta-policies, hand-written contenders and all opponents."""
         del figures
-        found = Tournament(self.settings, learned, self.met, self.others).result(check_stop)
-        lines = self.illustrate(next(iter(learned.values()))).lines
-        plain = {str(step): line._asdict() for step, line in lines.items()}
-        return replace(found, more={**found.more, "extortion": plain})
+        return Tournament(self.settings, learned, self.met, self.others).result(check_stop)
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the opponents of the evolution."""
         names = ", ".join(self.settings.opponent.all)
         return f"Shaping an opponent: {names}", subtitle(generations)
 
-    def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
+    def findings(self, meta_params: Weights) -> list[str]:
         """Return the payoffs of both sides, and the distance of the policies from extortion."""
         found = []
-        names, cells = self.scores.read(result)
+        _, names, cells = self.judged or (None, (), {})
         for place, name in enumerate(names[: len(self.met)]):
-            cell = cells[result["learned"]][place]
+            cell = next(iter(cells.values()))[place]
             own, other = cell["own"][0], cell["other"][0]
             found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not self._is_constant_sum:

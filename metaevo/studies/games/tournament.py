@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.comparison.comparison import Variant
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.scores import Scores
 from metaevo.parts import players
 from metaevo.parts.part import LEARNED
 from metaevo.parts.players import Opponent, Weights
-from metaevo.studies.games.comparison import GameResult, ScoresFormat, interquartile_mean
+from metaevo.studies.games.comparison import Format, GameResult, interquartile_mean
 from metaevo.studies.games.settings import ShapingSettings
 from purerl import opponents
 from purerl.games import LOGITS
@@ -28,14 +28,14 @@ FACTORS, LEVELS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0), (0.0, 0.25, 0.5, 0.75, 
 """Factors and levels of the candidate zero-determinant strategies."""
 UNUSED = np.zeros(LOGITS, np.float32)
 
-ROUND_ROBIN = ScoresFormat(
-    "round_robin",
+ROUND_ROBIN = Format(
     {
         "own": "Round robin: payoffs of the contenders",
         "other": "Round robin: payoffs of the opponents",
     },
     "Payoffs a step, interquartile means over fresh meta-episodes with 95% intervals. Contenders "
-    "play our part; the opponents of evolution come first.",
+    "play our part; the opponents of evolution come first. Each hand-written contender is the best "
+    "of its variants (learning rates, zero-determinant lines) on other meta-episodes.",
 )
 
 
@@ -99,20 +99,17 @@ class Tournament:
         """Return a player by its name."""
         return Entrant(list(self.players).index(name), rate=rate)
 
-    def contenders(self) -> dict[str, list[tuple[Entrant, dict[str, float]]]]:
-        """Return the hand-written contenders: players and their settings, among which to choose."""
+    def contenders(self) -> dict[str, list[Entrant]]:
+        """Return the hand-written contenders: players among which to choose."""
 
         def fixed(probabilities: Sequence[float] | np.ndarray) -> Entrant:
             return Entrant(len(self.players), opponents.logits(probabilities))
 
         rates = [factor * self.rate for factor in RATES]
-        found: dict[str, list[tuple[Entrant, dict[str, float]]]] = {
-            name: [(self.entrant(name, rate), {"learning_rate": rate}) for rate in rates]
-            for name in self.learners
-        }
-        found["tit_for_tat"] = [(fixed(opponents.FIXED["tit_for_tat"]), {})]
+        found = {name: [self.entrant(name, rate) for rate in rates] for name in self.learners}
+        found["tit_for_tat"] = [fixed(opponents.FIXED["tit_for_tat"])]
         extorting = [
-            (fixed(line), {"factor": factor, "level": level})
+            fixed(line)
             for factor in FACTORS
             for level in LEVELS
             if (line := opponents.zero_determinant(self.game, factor, level)) is not None
@@ -139,31 +136,29 @@ class Tournament:
         deciding = list(columns.values())[: len(self.met)]
         keys = keys_for(seed, Purpose.TUNING, config.tuning_seeds)
         chosen = {name: self.entrant(name) for name in self.learned}
-        variants = []
+        played = 0
         for name, candidates in self.contenders().items():
             check_stop()
             merits = [
                 np.mean([self.play(entrant, foe, keys)[0] for foe in deciding])
-                for entrant, _ in candidates
+                for entrant in candidates
             ]
-            chosen[name], settings = candidates[int(np.argmax(merits))]
-            played = len(candidates) * len(keys) * len(deciding) * self.steps
-            variants.append(Variant(name, name, settings, played if len(candidates) > 1 else 0))
+            chosen[name] = candidates[int(np.argmax(merits))]
+            played += len(candidates) * len(keys) * len(deciding)
         keys = keys_for(seed, Purpose.HELD_OUT, config.seeds)
         scores, cells = {}, {}
         for name, entrant in chosen.items():
             check_stop()
             payoffs = [self.play(entrant, foe, keys) for foe in columns.values()]
-            scores[name] = np.stack([own for own, _ in payoffs[: len(deciding)]], axis=-1)
+            scores[name] = np.stack([own for own, _ in payoffs[: len(deciding)]])
             cells[name] = [
                 {"own": interquartile_mean(own), "other": interquartile_mean(other)}
                 for own, other in payoffs
             ]
-        return GameResult(
+        judged = Scores.of(
             scores,
-            "Each hand-written contender is the best of its variants (learning rates, "
-            f"zero-determinant lines) by its mean on {config.tuning_seeds} other meta-episodes.",
-            self.steps * len(columns),
-            ROUND_ROBIN.to_plain(list(columns), cells),
-            variants,
+            dict.fromkeys(self.learned, LEARNED),
+            [each.label for each in self.met],
+            frames=self.steps * (played + len(chosen) * len(columns) * len(keys)),
         )
+        return GameResult(judged, list(columns), cells)

@@ -1,0 +1,65 @@
+"""Settings of the judgement at the end of an evolution of parts."""
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated
+
+from annotated_types import Interval
+
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.judging.budget import QUICK, Budget
+from metaevo.tasks.task import Task
+
+MOST = 100_000
+"""Maximum number of settings, and of seeds of a setting."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The judgement: a budget of settings and seeds, and what is tuned and compared."""
+
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
+    """held-out seeds of every finalist; 0 for no judgement"""
+    settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
+    """points of the space that every contender tries, in addition to the untuned setting"""
+    screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
+    """seeds of every setting"""
+    finalists: Annotated[int, Interval(ge=2, le=MOST)] = 8
+    """the best settings and the untuned one, which train on all other seeds"""
+    selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
+    """seeds that choose among the finalists"""
+    space: PlainDict = field(default_factory=dict)
+    """hyperparams to tune, each with a list of values or, as in a sweep, with a range
+    ({log_uniform: [1e-4, 1e-2]})"""
+    own: dict[str, PlainDict] = field(default_factory=dict)
+    """for hand-written functions, by their names: hyperparams with their own ranges, instead of the
+    common ones ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
+    contenders: tuple[str, ...] = ()
+    """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
+    unseen: dict[str, Task] = field(default_factory=dict)
+    """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}), on
+    which all are tuned and compared, too"""
+
+    @property
+    def budget(self) -> Budget:
+        """Settings and seeds of each contender on each task."""
+        return Budget(
+            self.settings, self.screening_seeds, self.finalists, self.selection_seeds, self.seeds
+        )
+
+
+COMPARISONS = ("none", "quick", "full")
+"""Sizes of a judgement: none, a small one, and the full settings."""
+_LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
+QUICK_HELP = "at most " + ", ".join(
+    f"{limit} {name.replace('_', ' ')}" for name, limit in _LIMITS.items()
+)
+
+
+def resized(evaluation: PlainMapping, size: str) -> PlainDict:
+    """Return the section `evaluation`, as plain data, for a size in `COMPARISONS`."""
+    if size == "full":
+        return dict(evaluation)
+    if size == "none":
+        return {**evaluation, "seeds": 0} | ({"unseen": {}} if "unseen" in evaluation else {})
+    small = {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}
+    return {**evaluation, **small}
