@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from metaevo.comparison.racing import cost, rounds_of
 from metaevo.comparison.tuning import tuning_space
+
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.runs.quick import quickened
 from metaevo.studies import registry

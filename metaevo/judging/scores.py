@@ -19,6 +19,10 @@ from metaevo.statistics.intervals import Estimate
 from metaevo.statistics.scores import FloatArray
 
 
+class UnfinishedError(ConfigError):
+    """A file has the scores of a judgement that was interrupted, or goes on."""
+
+
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Scores of contenders on tasks; the sizes are C, T, N settings, K finalists.
@@ -221,12 +225,14 @@ class Scores:
         return int(self.finalists[member, place, self._finalist(member, place)])
 
     def held_out_of(self, name: str) -> FloatArray:
-        """Return the held-out scores of a contender's winners [T, seeds]; NaN for no score."""
+        """Return the held-out scores [seeds] of a contender's winners, means over scaled tasks."""
         (member,) = self._members(name)
-        places = range(len(self.tasks))
-        return np.stack(
-            [self.held_out[member, place, self._finalist(member, place)] for place in places]
-        )
+        places = [self.tasks.index(task) for task in self.pooled]
+        rows = [
+            self._tunings(place, scaled=True)[member].held_out[self._finalist(member, place)]
+            for place in places
+        ]
+        return np.mean(rows, axis=0)
 
     def untuned(self, name: str) -> float:
         """Return the mean score of a contender in its untuned setting, over all tasks (scaled)."""
@@ -300,7 +306,8 @@ class Scores:
         """Read a file that `save` or a judgement wrote.
 
         Raises:
-            ConfigError: if it is damaged, or of a judgement that is not finished.
+            ConfigError: if it is damaged.
+            UnfinishedError: if it is of a judgement that is not finished.
         """
         names = [each.name for each in fields(cls)]
         try:
@@ -313,7 +320,7 @@ class Scores:
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         if not finished:
-            raise ConfigError(f"{path}: is of a judgement that is not finished")
+            raise UnfinishedError(f"{path}: is of a judgement that is not finished")
         return found
 
     def table(self, task: str | None = None) -> str:

@@ -4,7 +4,7 @@ Each file is a `TypedDict` with the keys that some reader uses; a file may have 
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired
 
 from annotated_types import Len
 from pydantic import AfterValidator, GetPydanticSchema
@@ -14,19 +14,6 @@ from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
 from metaevo.statistics import Verdict
-
-
-def _score(value: Any) -> Any:
-    numbers = value if isinstance(value, list) else [value]
-    if numbers and all(each is None or _is_number(each) for each in numbers):
-        return value
-    raise ValueError("must be a number, null, or a list of a seed's numbers")
-
-
-def _is_number(value: Any) -> bool:
-    finite = isinstance(value, float) and value - value == 0
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return finite or whole
 
 
 def _moment(value: str) -> str:
@@ -40,8 +27,6 @@ def _checked_as(kind: type) -> GetPydanticSchema:
 
 
 Interval = Annotated[list[Number], Len(2, 2)]
-Score = Annotated[Any, AfterValidator(_score)]
-"""score of a seed; on several tasks a list"""
 
 # --- config.yaml --------------------------------------------------------------------------------
 
@@ -145,14 +130,13 @@ class Scored(TypedDict):
     """The keys of a variant that comparisons of runs read."""
 
     name: Text
-    scores: list[Score]
+    scores: list[Measure]
 
 
 class Evaluation(TypedDict):
     """The keys of evaluation.json that comparisons of runs read."""
 
     variants: list[Scored]
-    learned: NotRequired[Any]
 
 
 class _Summary(Scored):
@@ -164,98 +148,10 @@ class _Summary(Scored):
     diverged: Index
 
 
-class ResultRow(_Summary):
-    """One contender with one choice of hyperparameters."""
-
-    function: Text
-    settings: dict[str, Measure]
-
-
 class _Pair(TypedDict):
     conclusion: Verdict
     difference: Number
     difference_interval: Interval
-
-
-class Judgement(_Pair):
-    """Comparison of a learned variant with another variant."""
-
-    learned: Text
-    other: Text
-    probability_of_improvement: Number
-    probability_interval: Interval
-    p: Number
-    seed: NotRequired[Index]
-    validation: NotRequired[Measure]
-
-
-class Together(_Pair):
-    """Comparison of several evolutions' mean with the best hand-written variant."""
-
-    evolutions: Index
-    better: Index
-    iqm: Number
-    interval: Interval
-    p: Number
-
-
-class HeldOut(TypedDict):
-    """evaluation.json of an evolution, with further keys of its study."""
-
-    variants: list[ResultRow]
-    pairs: list[Judgement]
-    learned: Text
-    """name of the variant; of several evolutions, of the best one on validation seeds"""
-    best_hand_written: Text
-    conclusion: Verdict
-    against_best: Judgement
-    evolutions: NotRequired[list[Judgement]]
-    together: NotRequired[Together]
-    tuning_settings: NotRequired[Index]
-    tuning_seeds: NotRequired[Index]
-    tuning_rounds: NotRequired[list[Annotated[list[Index], Len(2, 2)]]]
-    """settings and seeds of each round"""
-    frames_per_agent: NotRequired[Index]
-    evolution_frames: NotRequired[Index]
-    curves: NotRequired[Text]
-    """quantity of the learning curves"""
-    budget: NotRequired[Text]
-    """tuning of the contenders"""
-    seen: "NotRequired[Unseen]"
-    """for an evolution on several tasks: the comparison on each task"""
-    unseen: "NotRequired[Unseen]"
-
-
-Carried = Literal["better", "not worse", "undecided", "worse"]
-
-
-class Scale(TypedDict):
-    """Mean scores on a task."""
-
-    random: Number
-    reference: Number
-
-
-class UnseenResult(HeldOut):
-    """Comparison on a task unseen during evolution."""
-
-    scale: Scale | None
-
-
-class Unseen(TypedDict):
-    """The comparison on all unseen tasks, and `HeldOut` over the tasks with a scale, if any."""
-
-    tasks: dict[str, UnseenResult]
-    without_scale: list[Text]
-    carried: NotRequired[Carried]
-    """the verdict over all tasks; missing in results of earlier versions"""
-
-
-class JudgedUnseen(TypedDict):
-    """evaluation.json of a comparison on unseen tasks only."""
-
-    variants: Annotated[list[Scored], Len(0, 0)]
-    unseen: Unseen
 
 
 class _Confirmed(_Summary):
@@ -271,11 +167,6 @@ class Confirmation(TypedDict):
     search_value: Number
 
 
-def pooled(unseen: Unseen) -> HeldOut | None:
-    """Return the comparison over all unseen tasks with a scale; None if there are none."""
-    return cast(HeldOut, unseen) if "variants" in unseen else None
-
-
 # --- Other files --------------------------------------------------------------------------------
 
 
@@ -284,24 +175,3 @@ class Saved(TypedDict):
 
     run_id: Text
     seconds: Seconds
-
-
-class Measured(TypedDict):
-    """A contender with one choice of hyperparameters, and the scores of its agents."""
-
-    name: Text
-    function: Text
-    settings: dict[str, Measure]
-    tuning_frames: Index
-    diverged: Index
-    scores: Annotated[list[Number | list[Number]], Len(1)]
-    """[seeds] or [seeds, tasks]"""
-
-
-class UnseenScores(TypedDict):
-    """unseen/NAME.json: scores on a task unseen during evolution."""
-
-    key: Text
-    variants: Annotated[list[Measured], Len(2)]
-    random: Annotated[list[Number], Len(1)]
-    reference: Annotated[list[Number], Len(1)]

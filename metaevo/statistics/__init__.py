@@ -13,10 +13,6 @@ Everything is NumPy on the host, and random numbers have a fixed seed.
 
 from metaevo.statistics.curves import mean_curve as mean_curve
 from metaevo.statistics.curves import performance_profile as performance_profile
-from metaevo.statistics.evolutions import Together as Together
-from metaevo.statistics.evolutions import expanded as expanded
-from metaevo.statistics.evolutions import mean_of_evolutions as mean_of_evolutions
-from metaevo.statistics.evolutions import together as together
 from metaevo.statistics.intervals import Estimate as Estimate
 from metaevo.statistics.intervals import Summary as Summary
 from metaevo.statistics.intervals import estimate as estimate
@@ -40,7 +36,6 @@ from metaevo.statistics.scores import iqm as iqm
 from metaevo.statistics.scores import strata_of as strata_of
 from metaevo.statistics.verdict import Comparison as Comparison
 from metaevo.statistics.verdict import Verdict as Verdict
-from metaevo.statistics.verdict import against_strongest as against_strongest
 from metaevo.statistics.verdict import compare as compare
 from metaevo.statistics.verdict import compare_strata as compare_strata
 from metaevo.statistics.verdict import verdict as verdict

@@ -10,12 +10,11 @@ from metaevo.statistics.intervals import (
     RESAMPLES,
     Estimate,
     bootstrap,
-    improvement,
     interval_of,
     pooled_iqm,
     probability_of_improvement,
 )
-from metaevo.statistics.ranks import holm, rank_test, signed_rank_test
+from metaevo.statistics.ranks import rank_test, signed_rank_test
 from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm_of, strata_of
 
 Verdict = Literal["better", "worse", "undecided"]
@@ -113,46 +112,3 @@ def verdict(result: Comparison, adjusted_p: float) -> Verdict:
     if high < 0 and result.probability_of_improvement < 0.5:
         return "worse"
     return "undecided"
-
-
-def against_strongest(
-    x: Strata,
-    others: Sequence[Strata],
-    *,
-    shared_seeds: bool = False,
-    resamples: int = RESAMPLES,
-) -> tuple[int, Comparison]:
-    """Compare a group with the best of several others; return its index and the comparison.
-
-    Choosing the best group on the same scores biases its score upwards, so an uncorrected "worse"
-    would be too frequent, and "better" must hold against the group that is truly best. The interval
-    of IQM(x) - max IQM(others) therefore comes from joint bootstrap samples of all groups:
-
-    - The low end is the lowest end of all differences. Better than the best group means better than
-      every group, which needs no correction (an intersection-union test, Berger 1982). The p-value
-      is the largest of all rank tests.
-    - The high end is the smallest difference plus a margin for the selection, which is repeated in
-      each resample (the single-step method of Romano & Wolf 2005). The p-value of the best group is
-      adjusted by Holm's method.
-
-    With a single other group both ends equal the ends in `compare_strata`. The percentiles of
-    IQM(x) - max IQM(others) over the resamples would count the selection bias twice: with five
-    equal groups of 128 runs they yield "worse" in 20% of cases.
-    """
-    of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples)
-    redrawn = of_x - np.stack(of_others)
-    values = iqm_of(x) - np.array([iqm_of(other) for other in others])
-    place = int(values.argmin())
-    low = np.quantile(redrawn, 0.025, axis=1).min()
-    margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), 0.975)
-    p_values = [_test(x, other, shared_seeds) for other in others]
-    if values[place] > 0:
-        ahead = [improvement(x, other) > 0.5 for other in others]
-        p = max(p if is_ahead else 1.0 for p, is_ahead in zip(p_values, ahead, strict=True))
-    else:
-        p = holm(p_values)[place]
-    return place, _concluded(
-        Estimate(float(values[place]), (float(low), float(values[place] + margin))),
-        probability_of_improvement(x, others[place], resamples=resamples),
-        p,
-    )

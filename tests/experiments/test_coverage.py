@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from metaevo.comparison.racing import rounds_of
 
 from experiments.benchmarks import coverage
-from metaevo.comparison.racing import rounds_of
 from metaevo.judging.budget import Budget
 
 

@@ -12,10 +12,9 @@ from unittest import mock
 import jax
 import numpy as np
 
-from metaevo.comparison.comparison import Variant
-from metaevo.comparison.protocol import comparison_of
 from metaevo.config import from_dict
 from metaevo.evolution.loop import Evolution
+from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
@@ -23,7 +22,8 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolveSettings, experiment_class
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.tasks.scale import measure_scale
+from metaevo.tasks.fitness import Windows
+from metaevo.tasks.population import Population
 from metaevo.tasks.task import Scale
 from metaevo.training.run import run_training
 from metaevo.training.settings import training_class
@@ -64,16 +64,31 @@ def evolve_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Re
 def score(case: Case) -> dict[str, np.ndarray]:
     """Train contenders with fixed settings on held-out keys; return scores [seeds] by name."""
     study, settings = _study_of(case)
-    found = study.evolved.init(jax.random.key(case["seed"]))
-    comparison = comparison_of(study.experiment, {"learned": found})
-    variants = [
-        Variant(name, each["function"], each["settings"], 0)
-        for name, each in case["contenders"].items()
-    ]
-    trained = comparison.train(
-        variants, keys_for(settings.run.seed, Purpose.HELD_OUT, case["seeds"])
-    )
-    return {name: np.asarray(each.scores) for name, each in trained.items()}
+    problem = study.learner_problem
+    found = problem.init(jax.random.key(case["seed"]))
+    rivals = [Contender("learned", problem, found), *problem.contenders()]
+    keys = keys_for(settings.run.seed, Purpose.HELD_OUT, case["seeds"])
+    own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
+    scores: dict[str, np.ndarray] = {}
+    for program in {id(each.problem): each.problem for each in rivals}.values():
+        (bound,) = program.bound
+        here = [each for each in rivals if each.problem is program]
+        population = Population(
+            bound, bound.hyperparams, here[0].meta_params, program.weights,
+            log_every=Windows.at_most(64, bound.learner.config.num_updates).every,
+            chunk_size=case["chunk_size"],
+        )  # fmt: skip
+        by_name = {each.name: each for each in here}
+        rows = {
+            name: each for name, each in case["contenders"].items() if each["function"] in by_name
+        }
+        trained = population.train(
+            own,
+            [bound.hyperparams.replace(**each["settings"]) for each in rows.values()],
+            [by_name[each["function"]].meta_params for each in rows.values()],
+        )
+        scores |= dict(zip(rows, np.asarray(trained.scores), strict=True))
+    return {name: scores[name] for name in case["contenders"]}
 
 
 def objectives(case: Case) -> list[tuple[float | None, np.ndarray]]:
@@ -109,12 +124,7 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     if len(case["tasks"]) > 1:
         scales = study.measure()["normalisation"]
         return dict(zip(case["tasks"], zip(*scales.values(), strict=True), strict=True))
-    (name,), experiment = case["tasks"], study.experiment
-    reference = experiment.task(experiment.references(), None)
-    settings = experiment.settings
-    found = measure_scale(
-        name, reference, settings.hyperparams, settings.fitness, seed=settings.run.seed
-    )
+    (name,), (found,) = case["tasks"], study.learner_problem.measure_scales(seed=case["seed"])
     return {name: (found.random, found.reference)}
 
 

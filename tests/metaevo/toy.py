@@ -12,7 +12,6 @@ from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.parts import ValueLossNetwork
-from metaevo.parts.part import Parts
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
@@ -200,7 +199,10 @@ def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
 
 def ppo_problem(config=TINY, **hyperparams):
     """Training tiny PPO with a value-loss network of four units."""
-    part = ValueLossNetwork(hidden_sizes=(4,))
-    hyperparams = ppo.Hyperparams(**{"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams)
-    task = ppo_task(config, part.apply)._replace(hyperparams=hyperparams)
-    return LearnerProblem.on([task], Parts.single(part), FitnessConfig(reward_per_step=1.0))
+    return LearnerProblem(
+        "ppo",
+        ValueLossNetwork(hidden_sizes=(4,)),
+        train=config,
+        hyperparams={"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams,
+        fitness=FitnessConfig(reward_per_step=1.0),
+    )

@@ -4,7 +4,6 @@ import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from metaevo.comparison.compare_runs.seed_run import (
 )
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.plain import PlainDict
+from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.latest import evolutions_in
 from metaevo.runs.metrics import Records, numbers
 from metaevo.runs.run_directory import RunDirectory
@@ -119,20 +119,17 @@ def _returns(records: Records) -> list[FloatArray]:
 def _with_scores(
     seeds: list[SeedRun], run: RunDirectory, config: PlainDict, *, evolved: bool
 ) -> list[SeedRun]:
-    """Add the scores of evaluation.json as metrics; scored seeds without a curve follow.
+    """Add the scores of evaluation.json or scores.npz as metrics; others' seeds follow.
 
-    The default metric of the scores of an evolution is the score of the learned variant.
+    The default metric of the scores of an evolution is the score of the learned contender.
     """
-    if not os.path.lexists(run.evaluation_path):
-        return seeds
-    result = files.read_json(run.evaluation_path, Evaluation)
+    variants = _judged(run) if evolved else _evaluated(run)
     scores: dict[str, dict[str, FloatArray]] = {}
-    for row in result["variants"]:
-        for index, score in enumerate(row["scores"]):
+    for name, own in variants.items():
+        for index, score in enumerate(own):
             metrics = scores.setdefault(f"{seed_name(config, '0')}/{index}", {})
-            metrics[f"{EVALUATION}:{row['name']}"] = _mean(score)
-    learned = result.get("learned")
-    default = f"{EVALUATION}:{learned}" if evolved and learned else None
+            metrics[f"{EVALUATION}:{name}"] = score.reshape(1)
+    default = f"{EVALUATION}:{next(iter(variants))}" if evolved and variants else None
     joined = [replace(seed, metrics=seed.metrics | scores.pop(seed.seed, {})) for seed in seeds]
     return joined + [
         SeedRun(str(run.path), name, config, {}, metrics, default)
@@ -140,9 +137,23 @@ def _with_scores(
     ]
 
 
-def _mean(score: Any) -> FloatArray:
-    """Return the score [1] of a seed; on several tasks, whose scores are normalised."""
-    return numbers(score if isinstance(score, list) else [score]).mean(keepdims=True)
+def _judged(run: RunDirectory) -> dict[str, FloatArray]:
+    """Return the held-out scores [seeds] of an evolution's contenders, the learned one first."""
+    if not os.path.lexists(run.scores_path):
+        return {}
+    try:
+        scores = Scores.load(run.scores_path)
+    except UnfinishedError:
+        return {}
+    return {name: scores.held_out_of(name) for name in scores.contenders if scores.pooled}
+
+
+def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:
+    """Return the scores [seeds] of the variants in evaluation.json."""
+    if not os.path.lexists(run.evaluation_path):
+        return {}
+    rows = files.read_json(run.evaluation_path, Evaluation)["variants"]
+    return {row["name"]: numbers(row["scores"]) for row in rows}
 
 
 def _progress(config: PlainDict, kind: str, seed: SeedRun, records: int) -> float | None:

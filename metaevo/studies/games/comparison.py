@@ -97,7 +97,8 @@ class GameStudy(Study):
     def tables(self) -> list[Table]:
         """Return a table for each measure; rows are opponents, columns are contenders."""
         _, opponents, cells = self.judged or (None, (), {})
-        shown, tables = self.format, []
+        shown = self.format
+        tables: list[Table] = []
         for measure, title in shown.titles.items() if opponents else ():
             rows = []
             for place, opponent in enumerate(opponents):

@@ -4,9 +4,9 @@ import json
 
 import jax
 import pytest
+from metaevo.comparison.unseen import carried, judge
 
 import metaevo
-from metaevo.comparison.unseen import carried, judge
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.learner import LearnerStudy
