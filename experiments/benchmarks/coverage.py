@@ -7,8 +7,7 @@ zoo's q-learning-loss) and three hand-written ones, for 1,024 settings and 128 s
 first if the file does not exist (6 CPU minutes). A judgement draws its seeds and its settings from
 it with replacement, or takes a block of the Sobol sequence as its settings, as a real one does. The
 true difference is the mean over all redraws of the winners' difference. Null contenders are squared
-error with other seeds, and perhaps other settings: every verdict on them is false. Today's is a
-race, and an interval of the winners' scores.
+error with other seeds, and perhaps other settings: every verdict on them is false.
 """
 
 import argparse
@@ -52,9 +51,6 @@ PAIRS += [("null 1", "squared"), ("own settings", "squared")]
 CLAIMS = {"learned": HAND_WRITTEN, "null 1": ("squared",), "own settings": ("squared",)}
 CLAIMS |= {"null 2": ("squared", "null 1", "null 3")}
 """Contenders that are judged, and the ones that they are compared with."""
-FINAL_SEEDS = 64
-TODAY = {"quick": (17, 2, 64), "standard": (65, 4, 128), "full": (257, 8, 512)}
-"""Settings, seeds of the first round, and held-out seeds of today's procedure."""
 Bank = dict[str, np.ndarray]  # for each loss: [tasks, settings, seeds]; setting 0 is untuned
 Found = tuple[list[float], list[tuple[float, ...]], list[str]]
 """Differences between the winners of `PAIRS`, their intervals, and the verdicts of `CLAIMS`."""
@@ -117,46 +113,6 @@ def judge(bank: Bank, budget: Budget, tasks: int, sobol: bool, rng: np.random.Ge
     )
 
 
-def rounds(count: int, first: int) -> list[tuple[int, int, int]]:
-    """Return settings, first seed and number of seeds of every round of today's race."""
-    found, start = [], 0
-    while count > 4:
-        found.append((count, start, start or first))
-        start, count = start + (start or first), -(-count // 2)
-    return [*found, (count, start, max(start, FINAL_SEEDS))]
-
-
-def today(bank: Bank, size: tuple[int, int, int], sobol: bool, rng: np.random.Generator) -> Found:
-    """Redraw races and the comparison of their winners: paired bootstrap and signed-rank test."""
-    (count, first, held_out), scores = size, {}
-    *halving, (last, start, final) = rounds(count, first)
-    tables = draw(bank, 1, count - 1, start + final + held_out, sobol, rng)[:, 0]
-    for name, table in zip(ROLES, tables, strict=True):
-        left = np.arange(count)  # the better half by all scores so far, and the untuned setting
-        for (_, begin, more), (keep, *_) in zip(halving, [*halving[1:], (last,)], strict=True):
-            order = np.argsort(-table[left[1:], : begin + more].mean(axis=1))
-            left = np.append(0, left[1:][order[: keep - 1]])
-        best = left[table[left, start : start + final].mean(axis=1).argmax()]
-        scores[name] = table[best, start + final :]
-    drawn = rng.integers(held_out, size=(resampling.RESAMPLES, held_out))
-    redrawn = {name: statistics.iqm(each[drawn], axis=1) for name, each in scores.items()}
-
-    def ends(a: str, b: str) -> tuple[float, ...]:
-        return tuple(np.quantile(redrawn[a] - redrawn[b], [0.025, 0.975]).tolist())
-
-    def word(a: str, b: str) -> str:
-        low, high = ends(a, b)
-        is_clear = statistics.signed_rank_test([scores[a]], [scores[b]]) <= 0.05
-        return "better" if is_clear and low > 0 else "worse" if is_clear and high < 0 else ""
-
-    words = [{word(name, other) for other in others} for name, others in CLAIMS.items()]
-    return (
-        [float(statistics.iqm(scores[a]) - statistics.iqm(scores[b])) for a, b in PAIRS],
-        [ends(a, b) for a, b in PAIRS],
-        [each.pop() if len(each) == 1 else "" for each in words],
-    )
-
-
 def main() -> None:
     """Train the bank, redraw judgements, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
@@ -170,9 +126,6 @@ def main() -> None:
         bank = {name: file[name].astype(np.float64) for name in file.files}
     resampling.RESAMPLES = 400
     rows: dict[str, tuple[int, Callable[..., Found]]] = {}
-    for name, size in TODAY.items():
-        cost = sum(count * seeds for count, _, seeds in rounds(*size[:2])) + size[2]
-        rows[f"today, {name}"] = cost, partial(today, bank, size)
     plans = {"quick": (QUICK, 1), "standard": (STANDARD, 1), "full": (FULL, 1)}
     for name, (budget, tasks) in {**plans, "standard, two tasks": (STANDARD, 2)}.items():
         rows[name] = budget.agents, partial(judge, bank, budget, tasks)

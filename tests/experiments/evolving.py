@@ -25,7 +25,7 @@ fitness: {mean_return: 0.0, reward_per_step: 200.0}
 strategy: {algorithm: SNES, population_size: 7, sigma: 0.2, learning_rate: 0.05}
 evolution: {generations: 80, seeds_per_candidate: 2, validation_every: 4, validation_seeds: 3,
             block_size: 1}
-evaluation: {seeds: 0, tuning_seeds: 2}
+evaluation: {seeds: 0}
 """
 
 

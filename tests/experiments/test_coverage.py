@@ -1,19 +1,12 @@
-"""The check of coverage: its race by racing, and redraws from a small bank of noise."""
+"""The check of coverage: redraws from a small bank of noise."""
 
 import json
 
 import numpy as np
 import pytest
-from metaevo.comparison.racing import rounds_of
 
 from experiments.benchmarks import coverage
 from metaevo.judging.budget import Budget
-
-
-@pytest.mark.parametrize(("count", "first"), [(17, 2), (65, 4), (257, 8), (4, 2)])
-def test_the_rounds_are_the_ones_of_a_race(count, first):
-    found = coverage.rounds(count, first)
-    assert found == [tuple(each) for each in rounds_of(count, first, coverage.FINAL_SEEDS)]
 
 
 def test_the_tables_of_a_bank_of_noise(tmp_path, monkeypatch, capsys):
@@ -25,12 +18,11 @@ def test_the_tables_of_a_bank_of_noise(tmp_path, monkeypatch, capsys):
     small = Budget(settings=64, screening_seeds=1, finalists=4, selection_seeds=8, seeds=16)
     for name in ("QUICK", "STANDARD", "FULL"):
         monkeypatch.setattr(coverage, name, small)
-    monkeypatch.setattr(coverage, "TODAY", {"quick": (5, 1, 16)})
     argv = ["coverage", "--bank", str(tmp_path / "bank.npz"), "--redraws", "3"]
     monkeypatch.setattr("sys.argv", [*argv, "--save", str(tmp_path / "found.json")])
     coverage.main()
     differences, verdicts = json.loads((tmp_path / "found.json").read_text())["tables"]
-    assert len(differences["rows"]) == len(verdicts["rows"]) == 2 * 5
+    assert len(differences["rows"]) == len(verdicts["rows"]) == 2 * 4
     for row, claims in zip(differences["rows"], verdicts["rows"], strict=True):
         pooled = row[0].endswith("two tasks")
         truth = float(row[3].split()[0])

@@ -1,6 +1,5 @@
 """Whole runs as real processes: killed, stopped, resumed, refused, finished."""
 
-import json
 import re
 import shutil
 import signal
@@ -32,7 +31,7 @@ fitness: {mean_return: 0.0, reward_per_step: 200.0}
 strategy: {population_size: 8, sigma: 0.5, learning_rate_decay: 0.999}
 evolution: {generations: 160, validation_every: 4, validation_seeds: 4, chunk_size: 1,
             block_size: 7}
-evaluation: {seeds: 0, tuning_seeds: 2}
+evaluation: {seeds: 0}
 """
 
 
@@ -121,11 +120,10 @@ def test_more_generations_and_a_comparison_are_added(place, copy):
     assert after[:GENERATIONS] == before
     assert [each["generation"] for each in after] == list(range(166))
     assert checkpoints(copy)[-1] == "000166"
-    result = json.loads((copy / "evaluation.json").read_text())
-    assert {row["seeds"] for row in result["variants"]} == {4}
-    assert result["evolution_frames"] == after[-1]["frames"]
+    scores = metaevo.Scores.load(copy / "scores.npz")
+    assert scores.seeds == 4
     validated = [each["generation"] for each in after if each["fitness_of_mean"] is not None]
     assert validated[-4:] == [159, 160, 164, 165]  # both last ones
     assert after[-1]["frames"] == 400 * (8 * 166 + 4 * len(validated))
     evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
-    assert evaluations == list(range(len(result["variants"])))
+    assert evaluations == list(range(len(scores.contenders)))

@@ -37,7 +37,7 @@ class Snapshot:
     journal: int
     """size of a sweep's journal"""
     evaluation: int
-    """when evaluation.json was written, shortly before the end [ns]"""
+    """when evaluation.json or scores.npz was written, shortly before the end [ns]"""
     unfinished: frozenset[str]
     """checkpoints that are being written"""
     torn: frozenset[tuple[str, int]]
@@ -56,7 +56,9 @@ def look(run_dir: Path) -> Snapshot:
         lines=contents[metrics.name].count(b"\n"),
         checkpoint=max((int(name) for name in names if name.isdecimal()), default=-1),
         journal=len(contents[journal.name]),
-        evaluation=_stat(run_dir / "evaluation.json", "st_mtime_ns"),
+        evaluation=max(
+            _stat(run_dir / name, "st_mtime_ns") for name in ("evaluation.json", "scores.npz")
+        ),
         unfinished=frozenset(name for name in names if name.startswith(".unfinished-")),
         torn=frozenset(
             (name, len(text))

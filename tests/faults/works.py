@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 AGENT = """
 learner: q_learning
@@ -26,8 +28,8 @@ fitness: {mean_return: 0.0, reward_per_step: 400.0}
 strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 0.05}
 evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8,
             chunk_size: 8, generations: 400}
-evaluation: {seeds: 16, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 4}
+evaluation: {seeds: 16, settings: 8, finalists: 3, selection_seeds: 8,
+             space: {learning_rate: [0.2, 0.5]}}
 run: {keep_checkpoints: 12}
 """
 SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
@@ -169,6 +171,9 @@ class Work:
         for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "others.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
+        if (run_dir / "scores.npz").exists():
+            with np.load(run_dir / "scores.npz", allow_pickle=False) as file:
+                found["scores"] = {name: file[name].tobytes() for name in file.files}
         if self.name == "sweep":  # the numbers of trials count the retries
             found["best.yaml"] = found["best.yaml"].split("\n", 1)[1]
             found["evaluation.json"] = json.loads(found["evaluation.json"]) | {"best_trial": None}

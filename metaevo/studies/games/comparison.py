@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from metaevo import statistics
+from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import MetaParams
@@ -21,6 +22,8 @@ from metaevo.runs.run_directory import SCORES
 from metaevo.studies.study import Study, StudySettings
 
 R = TypeVar("R")
+PAIRS = "pairs.json"
+"""File of the estimates of every contender against every opponent."""
 Estimate = Sequence[float]
 """An average over seeds, and the ends of its 95% interval."""
 Cells = Mapping[str, Sequence[Mapping[str, Estimate]]]
@@ -92,6 +95,8 @@ class GameStudy(Study):
             return {}
         self.judged = self.judge(learned, path / "figures", check_stop)
         self.judged.scores.save(path / f"{SCORES}.npz")
+        pairs = {"opponents": self.judged.opponents, "contenders": self.judged.cells}
+        write_json_atomic(path / PAIRS, pairs)
         return {SCORES: self.judged.scores}
 
     def tables(self) -> list[Table]:

@@ -72,8 +72,6 @@ def test_quick_keeps_settings_of_the_command_line():
     settings = settings_of(_parse(argv, None, None)["settings"])
     assert settings.run.quick
     assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
-    assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
+    assert (settings.strategy.population_size, settings.evaluation.screening_seeds) == (8, 2)
     of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], "value_loss", None)["settings"])
-    assert (of_ppo.evaluation.sampler, of_ppo.evaluation.trials) == ("random", 1)
-    default = [settings_of(_parse(argv, None, None)["settings"]) for argv in ([], ["--quick"])]
-    assert [each.evaluation.tune_learned for each in default] == [True, False]
+    assert (of_ppo.evaluation.settings, of_ppo.evaluation.finalists) == (1, 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+import metaevo
 from metaevo.evolution.problem import TASK
 from metaevo.runs import checkpoint
 from metaevo.tasks import sampling
@@ -74,17 +75,17 @@ def directory(tmp_path_factory):
 
 @pytest.mark.long
 def test_every_channel_gets_the_same_fresh_victims(directory):
-    result = json.loads((directory / "evaluation.json").read_text())
-    names = ["learned", "silence", "constant", "random", "noise"]
-    assert [row["name"] for row in result["variants"]] == names
-    victims = result["victims"]
-    assert victims["names"] == ["ppo", "dqn", "slow"]
-    for row in result["variants"]:
-        first, dqn, slow = victims["channels"][row["name"]]
-        assert -row["mean"] == pytest.approx(first["mean_return"][0], rel=1e-5)
+    scores = metaevo.Scores.load(directory / "scores.npz")
+    names = ("learned", "silence", "constant", "random", "noise")
+    assert scores.contenders == names
+    pairs = json.loads((directory / "pairs.json").read_text())
+    assert pairs["opponents"] == ["ppo", "dqn", "slow"]
+    for name in names:
+        first, dqn, slow = pairs["contenders"][name]
+        assert -scores.held_out_of(name).mean() == pytest.approx(first["mean_return"][0], rel=1e-5)
         for value, low, high in (*first.values(), *slow.values(), *dqn.values()):
             assert 8 <= low <= value <= high
-    _, *hand_written = (victims["channels"][name][2] for name in names)
+    _, *hand_written = (pairs["contenders"][name][2] for name in names)
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert figures >= {"messages.png", "victims.png"}

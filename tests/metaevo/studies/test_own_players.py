@@ -104,8 +104,7 @@ def test_other_objects_are_refused_as_players(case, folder):
 @pytest.mark.long
 def test_a_run_executes_its_player_only_when_named(folder, refused, monkeypatch):
     assert main(["--config", "config.yaml", "--run-dir", "run"]) == 0
-    result = json.loads(Path("run/evaluation.json").read_text())
-    robin = result["round_robin"]
+    robin = json.loads(Path("run/pairs.json").read_text())
     assert robin["opponents"] == ["Momentum", "Momentum, rate 0.5", "learned"]
     assert list(robin["contenders"])[:4] == ["learned", "naive", "lola", "Momentum"]
     source = Path("my_players.py").read_bytes()

@@ -79,9 +79,9 @@ SETTINGS = {
     "evaluation": {
         "seeds": 2,
         "space": {"learning_rate": [0.1, 0.4]},
-        "sampler": "grid",
-        "tuning_seeds": 1,
-        "final_seeds": 1,
+        "settings": 2,
+        "finalists": 2,
+        "selection_seeds": 1,
     },
 }
 FORMULA = {"slot": "advantage_rule", "expression": "c0 * (target - value)", "constants": {"c0": 1}}
@@ -96,13 +96,13 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_parts_of_all_kinds_fit(folder):
-    formula = study_of({**SETTINGS, "evolve": "formula", "component": FORMULA}).evolved
+    formula = study_of({**SETTINGS, "evolve": "formula", "component": FORMULA}).parts
     part = formula.by_slot["advantage_rule"]
     start = part.init(jax.random.key(0))
     assert part.apply(start, None, 3.0, 1.0) == 2.0
     program = {"slot": "advantage_rule", "start": ["target - value"]}
     raw = {**SETTINGS, "evolve": "program", "component": program}
-    part = study_of(raw).evolved.by_slot["advantage_rule"]
+    part = study_of(raw).parts.by_slot["advantage_rule"]
     codes, constants = part.compiled("target - value")
     found = part.apply(
         {"codes": codes[None], "constants": constants[None]}, Context(None), 3.0, 1.0
@@ -161,9 +161,9 @@ def test_its_functions_are_settings(folder):
 def test_a_class_is_evolved_compared_and_used(folder):
     (folder / "settings.yaml").write_text(json.dumps({**SETTINGS, "evolve": "my_rule.py"}))
     assert main(["evolve", "--config", "settings.yaml", "--run-dir", "run"]) == 0
-    result = json.loads((folder / "run" / "evaluation.json").read_text())
-    tuned = {row["function"]: row["settings"] for row in result["variants"] if row["tuning_frames"]}
-    assert list(tuned) == ["learned", "difference", "clipped"]
+    scores = metaevo.Scores.load(folder / "run" / "scores.npz")
+    assert scores.contenders == ("learned", "difference", "clipped")
+    assert scores.tried == 2
     rule, meta_params = metaevo.load("run", code="my_rule.py")
     assert set(meta_params) == {"up", "down"}
     assert rule(meta_params, None, 1.0, 1.0) == 0.0

@@ -1,6 +1,5 @@
 """A custom study, examples/my_study.py, by the command and as an object."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,9 @@ def test_the_command_evolves_and_compares_it(tmp_path):
     path = tmp_path / "run"
     flags = ["--wind", "2.0", "--generations", "40", "--evaluation.seeds", "32", *FLAGS]
     assert main(["evolve", "--study", NAME, *flags, "--run-dir", str(path)]) == 0
-    result = json.loads((path / "evaluation.json").read_text())
-    assert [row["name"] for row in result["variants"]] == ["learned", "without wind"]
-    assert result["conclusion"] == "better"
+    scores = metaevo.Scores.load(path / "scores.npz")
+    assert scores.contenders == ("learned", "without wind")
+    assert scores.verdict().word == "better"
     assert "m/s" in (path / "report.html").read_text()
     assert {"angle", "speed"} == set(metaevo.load(path))
     longer = ["--generations", "42", *FLAGS]
@@ -39,7 +38,7 @@ def test_as_an_object_it_gives_the_same(tmp_path):
     found = metaevo.evolve(this, evolution=config)
     durable = metaevo.evolve(this, evolution=config, run_dir=tmp_path / "run")
     np.testing.assert_array_equal(found.meta_params["angle"], durable.meta_params["angle"])
-    assert (tmp_path / "run" / "evaluation.json").exists()
+    assert (tmp_path / "run" / "scores.npz").exists()
 
 
 def test_names_of_no_study_are_refused():

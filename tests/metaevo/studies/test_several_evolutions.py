@@ -1,10 +1,10 @@
-"""Several evolutions of a loss, compared on the same seeds with baselines that are tuned once."""
+"""Several evolutions of a loss, judged on the same seeds against baselines that are tuned once."""
 
 import json
 
 import jax
+import numpy as np
 import pytest
-from metaevo.comparison.unseen import carried, judge
 
 import metaevo
 from metaevo.runs.checkpoint import load_tree
@@ -16,7 +16,7 @@ from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
 
-HAND_WRITTEN = ["squared", "huber", "sloped_squared"]
+HAND_WRITTEN = ("squared", "huber", "sloped_squared")
 
 
 def settings_of(count, **evaluation):
@@ -31,8 +31,8 @@ def settings_of(count, **evaluation):
         "strategy": {"population_size": 4, "sigma": 0.5},
         "evolution": {"generations": 3, "validation_every": 2, "validation_seeds": 2,
                       "chunk_size": 4, "num_devices": 1},
-        "evaluation": {"seeds": 8, "tuning_seeds": 1,
-                       "sampler": "grid", "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
+        "evaluation": {"seeds": 8, "settings": 2, "finalists": 2, "selection_seeds": 4,
+                       "space": {"learning_rate": [0.1, 0.3]}, **evaluation},
         "run": {"seed": 3, "evolution_seeds": count},
     }  # fmt: skip
     return evolving.settings_of(raw)
@@ -42,7 +42,7 @@ def run(path, count, *, resume=False, **evaluation):
     settings = settings_of(count, **evaluation)
     study = LearnerStudy(settings, path if resume else None)
     assert run_evolutions(study, settings, run_dir=path, resume=resume) == 0
-    return json.loads((path / "evaluation.json").read_text())
+    return metaevo.Scores.load(path / "scores.npz")
 
 
 @pytest.fixture(scope="module")
@@ -55,96 +55,61 @@ def several(folder):
     return run(folder / "several", 2)
 
 
-def by_name(result):
-    return {row["name"]: row for row in result["variants"]}
-
-
-def test_all_are_tuned_equally_and_baselines_once(several):
-    tuned = ["learned seed 3", "learned seed 4", *HAND_WRITTEN]
-    rows = by_name(several)
-    assert sorted(rows) == sorted(
-        [f"{name} (tuned)" for name in tuned]
-        + [f"{name} (same hyperparameters)" for name in [*tuned[:2], "squared"]]
-    )
-    assert len(rows) == len(several["variants"])
-    assert len({rows[f"{name} (tuned)"]["tuning_frames"] for name in tuned}) == 1
-    assert {row["seeds"] for row in rows.values()} == {8}
-
-
-def test_the_first_evolution_scores_the_same_alone(several, folder):
-    alone, ours = by_name(run(folder / "alone", 1)), by_name(several)
-    for name, row in alone.items():
-        assert ours[name.replace("learned", "learned seed 3")]["scores"] == row["scores"]
+def test_all_are_tuned_equally_and_one_evolution_scores_the_same_alone(several, folder):
+    assert set(several.contenders[:2]) == {"learned seed 3", "learned seed 4"}
+    assert several.contenders[2:] == HAND_WRITTEN
+    assert several.discoveries == ("learned",)
+    assert np.isfinite(several.screening).all()
+    alone = run(folder / "alone", 1)
+    for name in alone.contenders:
+        ours = name.replace("learned", "learned seed 3")
+        np.testing.assert_array_equal(alone.held_out_of(name), several.held_out_of(ours))
 
 
 def test_the_chosen_evolution_is_loaded(several, folder, capsys):
-    scores = {each["seed"]: each["validation"] for each in several["evolutions"]}
-    best = max(scores, key=scores.get)
-    for seed, score in scores.items():
-        lines = (folder / "several" / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
-        assert json.loads(lines[2])["fitness_of_mean"] == score
-    _, meta_params = metaevo.load(folder / "several")
+    path = folder / "several"
+    own = {}
+    for seed in (3, 4):
+        lines = (path / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
+        own[seed] = json.loads(lines[2])["fitness_of_mean"]
+    best = max(own, key=own.get)
+    _, meta_params = metaevo.load(path)
     assert f"of its evolutions that of seed {best}, the best on" in capsys.readouterr().err
-    _, own = metaevo.load(folder / "several" / f"seed_{best}")
-    assert_same(jax.device_get(meta_params), jax.device_get(own))
-    assert several["learned"] == f"learned seed {best} (tuned)"
+    _, expected = metaevo.load(path / f"seed_{best}")
+    assert_same(jax.device_get(meta_params), jax.device_get(expected))
+    assert several.contenders[0] == f"learned seed {best}"
     assert capsys.readouterr().err == ""
 
 
-def test_a_resumed_comparison_reuses_its_results(several, folder):
+def test_a_resumed_judgement_goes_on(several, folder):
     path = folder / "several"
     trees = [load_tree(path / f"seed_{seed}" / "meta_params") for seed in (3, 4)]
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
-    (path / "report.html").unlink()  # as if it had been killed in the comparison
-    assert run(path, 2, resume=True) == several
-    assert before == {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
+    before[path / "scores.npz"] = (path / "scores.npz").stat().st_mtime_ns
+    (path / "report.html").unlink()  # as if it had been killed before
+    again = run(path, 2, resume=True)
+    np.testing.assert_array_equal(again.held_out, several.held_out)
+    assert before == {each: each.stat().st_mtime_ns for each in before}
     for seed, (tree, _) in zip((3, 4), trees, strict=True):
         assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params")[0])
     assert (path / "report.html").exists()
     kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
-    assert kinds == ["evaluation"] * len(several["variants"])
+    assert kinds == ["evaluation"] * len(several.contenders)
 
 
-def test_another_comparison_does_not_change_the_evolutions(several, folder):
-    path = folder / "several"
+def test_another_judgement_does_not_change_the_evolutions(several, folder):
+    path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
-    again = run(path, 2, resume=True, seeds=4)
-    assert {row["seeds"] for row in again["variants"]} == {4}
-    old, new = by_name(several), by_name(again)
-    assert {name: row["settings"] for name, row in old.items()} == {
-        name: row["settings"] for name, row in new.items()
-    }
+    scores = run(path, 2, resume=True, seeds=4, unseen=tasks)
+    assert scores.seeds == 4
+    np.testing.assert_array_equal(scores.screening, several.screening)
     for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
         before.pop(each)
     assert before == {each: each.stat().st_mtime_ns for each in before}
-
-
-def test_all_are_compared_on_unseen_tasks_with_the_same_contenders(several, folder):
-    path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
-    result = run(path, 2, resume=True, seeds=4, unseen=tasks)
-    ours = result["unseen"]
-    rows = by_name(ours["tasks"]["wide"])
-    untuned = {f"learned seed {seed} (same hyperparameters)" for seed in (3, 4)}
-    assert set(rows) == untuned | {"squared (same hyperparameters)"} | {
-        f"{name} (tuned)" for name in HAND_WRITTEN
-    }
-    assert ours["tasks"]["wide"]["together"]["evolutions"] == 2
-    wide = ours["tasks"]["wide"]
-    scaled = {**result, "unseen": {**ours, **wide}}  # as if 4 seeds gave a scale
-    table = Evolutions(path, settings_of(2)).table(scaled)
-    each = sorted(wide["evolutions"], key=lambda judged: judged["learned"])
-    verdicts = [*map(carried, each), carried(wide["together"])]
-    assert [row[-1] for row in table.rows] == [*verdicts, None]  # of the hand-written one
-    best = by_name(result)[result["best_hand_written"]]
-    assert (
-        table.rows[-1][2]
-        == pytest.approx(result["together"]["iqm"] - result["together"]["difference"])
-        == pytest.approx(best["iqm"])
-    )
-    study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
-    tree, _ = load_tree(path / "seed_4" / "meta_params")
-    alone = judge(
-        study.unseen, {"learned": tree}, folder, evolution_frames=0, check_stop=lambda: None
-    )
-    own = by_name(alone["tasks"]["wide"])["learned (same hyperparameters)"]
-    assert own["scores"] == rows["learned seed 4 (same hyperparameters)"]["scores"]
+    unseen = metaevo.Scores.load(path / "unseen.npz")
+    assert unseen.contenders == scores.contenders
+    assert unseen.tasks == ("wide",)
+    table = Evolutions(path, settings_of(2)).table({"scores": scores, "unseen": unseen})
+    assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
+    assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
+    assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value

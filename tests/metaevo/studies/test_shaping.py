@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from metaevo.parts import players
@@ -108,16 +109,14 @@ def directory(tmp_path_factory):
 
 @pytest.mark.long
 def test_a_run_is_judged_drawn_and_reported(directory):
-    result = json.loads((directory / "evaluation.json").read_text())
-    names = [row["name"] for row in result["variants"]]
+    scores = metaevo.Scores.load(directory / "scores.npz")
+    names = [*scores.contenders]
     assert names == ["learned", "naive", "lola", "tit_for_tat", "zero_determinant"]
-    robin = result["round_robin"]
+    robin = json.loads((directory / "pairs.json").read_text())
     assert robin["opponents"] == ["naive", "naive, rate 0.5", "tit_for_tat", "learned"]
     own = np.array([[cell["own"][0] for cell in cells] for cells in robin["contenders"].values()])
-    row = next(row for row in result["variants"] if row["name"] == "tit_for_tat")
-    assert row["iqm"] == pytest.approx(own[names.index("tit_for_tat"), 0])
+    assert scores.iqm("tit_for_tat").value == pytest.approx(own[names.index("tit_for_tat"), 0])
     assert own[names.index("tit_for_tat"), 2] == pytest.approx(-1.0, abs=0.01)
-    assert set(result["extortion"]) == {"1", "3"}
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert figures >= {"meta_episode.gif", "metrics.png", "reach.png"}
 
@@ -125,14 +124,12 @@ def test_a_run_is_judged_drawn_and_reported(directory):
 @pytest.mark.long
 def test_several_evolutions_meet_the_same_opponents(directory, tmp_path):
     assert run(SHAPING, tmp_path, "--evolution-seeds", "2") == 0
-    result = json.loads((tmp_path / "run/evaluation.json").read_text())
-    names = [each["learned"] for each in result["evolutions"]]
-    assert sorted(names) == ["learned seed 0", "learned seed 1"]
-    assert result["together"]["evolutions"] == 2
+    scores = metaevo.Scores.load(tmp_path / "run/scores.npz")
+    assert sorted(scores.contenders[:2]) == ["learned seed 0", "learned seed 1"]
+    assert scores.discoveries == ("learned",)
     # Alone, the first seed has found and scored the same.
-    alone = json.loads((directory / "evaluation.json").read_text())
-    scores = {row["name"]: row["scores"] for row in result["variants"]}
-    np.testing.assert_allclose(scores["learned seed 0"], alone["variants"][0]["scores"], rtol=1e-4)
+    alone = metaevo.Scores.load(directory / "scores.npz").held_out_of("learned")
+    np.testing.assert_allclose(scores.held_out_of("learned seed 0"), alone, rtol=1e-4)
 
 
 @pytest.mark.long
@@ -141,15 +138,12 @@ def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path, refused):
     argv = ["--run-dir", str(tmp_path / "run"), "--opponent.learning_rate"]
     assert evaluate([*argv, "3"], description=None) == 0
     (found,) = (tmp_path / "run/transfer").iterdir()
-    result = json.loads((found / "evaluation.json").read_text())
-    before = json.loads((directory / "evaluation.json").read_text())
-    own, other = (
-        each["round_robin"]["contenders"]["learned"][0]["own"][0] for each in (before, result)
-    )
+    before, result = (json.loads((path / "pairs.json").read_text()) for path in (directory, found))
+    own, other = (each["contenders"]["learned"][0]["own"][0] for each in (before, result))
     assert own != other
     # What it earns from opponents that do not learn is the same.
-    at = result["round_robin"]["opponents"].index("tit_for_tat")
-    cells = [each["round_robin"]["contenders"]["learned"][at] for each in (before, result)]
+    at = result["opponents"].index("tit_for_tat")
+    cells = [each["contenders"]["learned"][at] for each in (before, result)]
     np.testing.assert_allclose(*[each["own"] for each in cells], rtol=1e-5)
     for wrong in (
         [*argv, "2", "--name", found.name],  # there are results of another one

@@ -12,7 +12,6 @@ from metaevo.commands.evaluate import main as evaluate
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import task_key
 from metaevo.parts import seen
-from metaevo.studies.conclusion import read_result
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.tasks import sampling
@@ -113,13 +112,13 @@ def test_python_and_yaml_distributions_are_equal():
 
 def training_by_hand(study, drawn, **functions):
     """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
-    sample = study.distributions[0].sample
+    sample = study.learner_problem.bound[0].sample
     values = sampling.draw_all(sample, jax.random.wrap_key_data(drawn.key))
     scale = values["reward_scale"]
     env, env_params = envs.make("CartPole-v1")
     env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
-    learner = ppo.PPO(study.experiment.settings.train, ScaledRewards(env), **functions)
-    hyperparams = study.experiment.settings.hyperparams.replace(gamma=values["hyperparams.gamma"])
+    learner = ppo.PPO(study.settings.train, ScaledRewards(env), **functions)
+    hyperparams = study.settings.hyperparams.replace(gamma=values["hyperparams.gamma"])
 
     @jax.jit
     def train(key, meta_params):
@@ -139,7 +138,7 @@ def test_drawn_values_are_used_in_training():
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
     task = problem.draw_task(task_key(jax.random.key(3)), 0)
     found = jax.jit(problem.evaluate)(key, meta_params, task)
-    score, steps = training_by_hand(study, task, **study.evolved.functions())(key, meta_params)
+    score, steps = training_by_hand(study, task, **problem.functions)(key, meta_params)
     np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
     assert int(problem.frames(task)) == steps
 
@@ -228,7 +227,7 @@ def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
         with pytest.raises(ConfigError, match="evolution sees this task"):
             study_of(evaluation=evaluation)
     else:
-        assert list(study_of(evaluation=evaluation).unseen) == ["other"]
+        assert study_of(evaluation=evaluation).unseen.tasks == ["other"]
 
 
 @pytest.mark.long
@@ -251,21 +250,12 @@ def test_other_learners_draw_lengths_and_scales(learner):
     assert np.isfinite(steps)
 
 
-def tuning_frames(judged):
-    """Environment steps of tuning by function, on all tasks."""
-    found = {}
-    for task in judged["tasks"].values():
-        for row in task["variants"]:
-            found[row["function"]] = found.get(row["function"], 0) + row["tuning_frames"]
-    return found
-
-
 @pytest.mark.long
-def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
+def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
     tasks = {"poles": {"env": "CartPole-v1", "sample": POLES}, "Catch-bsuite": {}}
     judged_on = {
-        "seeds": 0, "tuning_seeds": 1, "final_seeds": 8,
-        "contenders": ["squared"], "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
+        "seeds": 0, "settings": 2, "screening_seeds": 1, "finalists": 2, "selection_seeds": 2,
+        "contenders": ["squared"], "space": {"learning_rate": [1e-3, 1e-2]},
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
     evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
@@ -274,13 +264,13 @@ def test_a_run_on_tasks_is_compared_on_each_task(tmp_path):
     settings = evolving.settings_of(raw)
     path = tmp_path / "run"
     assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
-    more = ["--run-dir", str(path), "--evaluation.seeds", "8", "--evaluation.tune_learned", "true"]
-    assert evaluate(more, description=None) == 0
-    result, judged = read_result(path / "transfer" / "tasks" / "evaluation.json")
-    assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
-    assert set(judged["tasks"]) == {"GridWorlds"}
-    for each in (result["seen"], judged):
-        assert tuning_frames(each)["learned"] == tuning_frames(each)["squared"] > 0
+    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "4"], description=None) == 0
+    for name, tasks in (("scores", ("poles", "Catch-bsuite")), ("unseen", ("GridWorlds",))):
+        scores = metaevo.Scores.load(path / "transfer" / "tasks" / f"{name}.npz")
+        assert scores.tasks == tasks
+        assert scores.contenders == ("learned", "squared")
+        assert np.isfinite(scores.held_out).all()
+        assert (scores.finalists[..., 1] > 0).all()  # the learned one is tuned, too
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     generations = [each for each in records if each["kind"] == "generation"]
     for name in ("poles", "Catch-bsuite"):

@@ -1,0 +1,225 @@
+"""Runs that end with judgements, on unseen tasks too, and are judged again elsewhere."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.commands.evaluate import main as evaluate
+from metaevo.config import ConfigError, load_yaml, parse_yaml
+from metaevo.judging.scores import Scores, UnfinishedError
+from metaevo.parts.resolve import load
+from metaevo.runs.signals import StopRequestedError
+from metaevo.studies import tables, verdict
+from metaevo.studies.evaluation import resized
+from tests.metaevo import evolving
+
+TINY = """
+evolve: value_loss
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
+train: {total_timesteps: 200, num_steps: 20}
+component: {form: additive, hidden_sizes: [2], start: squared}
+fitness: {mean_return: 0, reward_per_step: 10}
+strategy: {population_size: 4, sigma: 0.1}
+evolution: {generations: 1, validation_seeds: 2, num_devices: 1}
+evaluation:
+  seeds: 16
+  settings: 2
+  finalists: 2
+  selection_seeds: 4
+  space: {learning_rate: [0.2, 0.5]}
+  unseen:
+    GridWorld: {env_params: {size: 2}, hyperparams: {learning_rate: 0.4}}
+    corridor: {env: GridWorld, env_params: {size: 4}, train: {total_timesteps: 400}}
+"""
+SEEN = {"size": 3, "slip_probability": 0.1}
+
+
+def study_of(text=TINY, **tasks):
+    raw = parse_yaml(text, "the test")
+    if tasks:
+        raw["evaluation"]["unseen"] = {key.replace("_", "-"): each for key, each in tasks.items()}
+    return evolving.study_of(raw)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "key"),
+    [
+        ({"GridWord": {}}, "unseen.GridWord: task.env"),
+        ({"again": {"env": "GridWorld", "env_params": SEEN}}, "unseen.again"),
+        ({"way": {"env": "GridWorld", "train": {"steps": 3}}}, "unseen.way: train: unknown key"),
+        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out'"),
+    ],
+)
+def test_bad_tasks_are_refused_in_one_line(tasks, key):
+    with pytest.raises(ConfigError) as caught:
+        study_of(**tasks)
+    assert key in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_omitted_task_settings_have_their_defaults():
+    """The same task, written in another way."""
+    with pytest.raises(ConfigError, match="evolution sees this task"):
+        study_of(
+            TINY.replace("{size: 3, slip_probability: 0.1}", "{}"),
+            again={"env": "GridWorld", "env_params": {"observations": "index"}},
+        )
+
+
+def planted(gains, scale, seeds=64):
+    """Scores on tasks: the learned one is so much better than 1, the tuned reference's place."""
+    rng = np.random.default_rng(0)
+    low, high = np.array(scale, float).T[..., np.newaxis]
+    places = {"learned": 1 + np.array(gains), "squared": np.ones(len(gains))}
+    held_out = {
+        name: low
+        + (high - low) * (place[:, np.newaxis] + 0.1 * rng.normal(size=(len(gains), seeds)))
+        for name, place in places.items()
+    }
+    names = [f"t{index}" for index in range(len(gains))]
+    return Scores.of(held_out, {"learned": "learned"}, names, scale=scale)
+
+
+def test_the_table_and_the_verdict_of_unseen_tasks_agree():
+    for gains, word in (([0.4, 0.2], "better"), ([-0.01, 0.0], "not worse"), ([-1, 0], "worse")):
+        scores = planted(gains, [[-500, -100], [0, 3]])
+        row = tables.by_task(scores, "Unseen tasks", is_unseen=True).rows[-1]
+        assert row[-1].startswith(f"{word}: ")
+        banner = verdict.banner(scores, is_unseen=True)
+        assert banner.word == f"{word} on 2 unseen tasks".upper()
+        assert len(banner.paragraphs[0].split()) <= 25
+    seen = tables.by_task(planted([-0.01, 0.0], [[-500, -100], [0, 3]]), "", is_unseen=False)
+    assert not seen.rows[-1][-1].startswith("not worse: ")
+
+
+def test_a_task_without_a_scale_is_left_out():
+    flat = [np.nan, np.nan]
+    scores = replace(
+        planted([0.4, 9.0], [[-500, -100], [0, 1]]), scale=np.array([[-500, -100], flat])
+    )
+    assert scores.pooled == ("t0",)
+    assert scores.iqm("learned").value == pytest.approx(1.4, abs=0.05)
+    scores = replace(scores, scale=np.array([flat, flat]))
+    assert verdict.banner(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    return evolving.evolve(tmp_path_factory.mktemp("unseen"), TINY)
+
+
+@pytest.mark.long
+def test_a_run_ends_with_judgements(evolved):
+    own, unseen = (Scores.load(evolved / f"{name}.npz") for name in ("scores", "unseen"))
+    names = ("learned", "squared", "huber", "sloped_squared")  # clipping makes no difference
+    assert own.contenders == unseen.contenders == names
+    assert (own.tried, own.seeds) == (2, 16)
+    assert unseen.tasks == ("GridWorld", "corridor")
+    assert np.nanmax(own.steps) == np.nanmax(unseen.steps[0]) == 200
+    assert np.nanmax(unseen.steps[1]) == 400
+    figures = {path.name for path in (evolved / "figures").iterdir()}
+    assert figures >= {"scores.png", "learning_curves.png"}
+    assert (evolved / "report.html").is_file()
+
+
+@pytest.mark.long
+def test_a_step_that_is_finished_is_kept(evolved, tmp_path):
+    """A stop within the second step; then the first one is not taken again."""
+    study, (_, found) = study_of(), load(evolved)
+    file, calls = tmp_path / "unseen.npz", []
+
+    def stop():
+        calls.append(file.exists())
+        if file.exists():
+            raise StopRequestedError
+
+    judge = {"only_unseen": True, "check_stop": stop}
+    with pytest.raises(StopRequestedError):
+        study.compare({"learned": found}, tmp_path, **judge)
+    with pytest.raises(UnfinishedError):
+        Scores.load(file)
+    interrupted = len(calls)
+    resumed = study.compare({"learned": found}, tmp_path, only_unseen=True,
+                            check_stop=lambda: calls.append(0))["unseen"]  # fmt: skip
+    whole = study.compare({"learned": found}, tmp_path / "whole", only_unseen=True,
+                          check_stop=lambda: None)["unseen"]  # fmt: skip
+    np.testing.assert_array_equal(resumed.held_out, whole.held_out)
+    np.testing.assert_array_equal(resumed.screening, whole.screening)
+    assert interrupted > 1
+    other = {"learned": [{**each, "bias": each["bias"] + 1} for each in found]}
+    changed = study.compare(other, tmp_path, only_unseen=True, check_stop=lambda: None)["unseen"]
+    assert not np.array_equal(changed.held_out[0], whole.held_out[0])  # it began again
+
+
+@pytest.mark.long
+def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_path):
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
+    argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
+    assert evaluate(argv, description="") == 0
+    place = evolved / "transfer" / "unseen"
+    assert Scores.load(place / "unseen.npz").tasks == ("small",)
+    assert not (place / "scores.npz").exists()
+    assert (place / "report.html").exists()
+    argv = ["--run-dir", evolved, "--name", "wide", "--task.env_params.size", "[2,4]"]
+    argv += ["--hyperparams.gamma", "0.9", "--evaluation.seeds", "4"]
+    assert evaluate([*map(str, argv), "--comparison", "quick"], description="") == 0
+    there = evolved / "transfer" / "wide"
+    assert Scores.load(there / "scores.npz").seeds == 4
+    settings = load_yaml(there / "config.yaml")["config"]
+    assert settings["task"]["env_params"] == {"size": [2, 4], "slip_probability": 0.1}
+    assert settings["hyperparams"]["gamma"] == 0.9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("--task.env GridWorldz", "GridWorldz"),
+        ("--task.env FrozenLake-misc --task.env_params.size 3", "size"),
+        ("--task.env CartPole-v1", "CartPole-v1"),
+        ("--task.env [GridWorld,FourRooms-misc]", "task.env"),
+        ("--strategy.sigma 0.5", "strategy.sigma"),
+        ("--task.env_params.size 5 --evaluation.seeds 0", "evaluation.seeds"),
+        ("--evaluation.seeds 9", "--task.env"),
+        ("--name wide --task.env_params.size 4", "--name"),
+        ("--config other.yaml", "--config"),
+    ],
+)
+def test_invalid_evaluations_are_refused(evolved, refused, line, text):
+    (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
+    line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
+    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()], description="")
+
+
+def test_a_smaller_judgement_needs_no_more_trainings():
+    full = {"seeds": 512, "settings": 100, "screening_seeds": 4, "unseen": {"a": {}}}
+    quick = resized(full, "quick")
+    assert (quick["seeds"], quick["settings"], quick["screening_seeds"]) == (48, 100, 1)
+    assert resized(full, "none") == {**full, "seeds": 0, "unseen": {}}
+    assert resized(full, "full") == full
+    assert resized({"seeds": 3}, "quick") == {"seeds": 3}  # other studies have fewer settings
+
+
+@pytest.mark.long
+def test_the_api_judges_points_of_any_problem():
+    class Quadratic(metaevo.MetaProblem):
+        def init(self, key):
+            return np.zeros(2, np.float32)
+
+        def evaluate(self, key, meta_params, task):
+            return metaevo.Evaluation(-((meta_params - 1.0) ** 2).sum(), {})
+
+    problem = Quadratic()
+    rivals = [
+        metaevo.Contender(name, problem, np.full(2, value, np.float32), group)
+        for name, value, group in (("found", 0.9, "found"), ("zero", 0.0, ""))
+    ]
+    scores = metaevo.judge(rivals, metaevo.Budget(seeds=16))
+    assert scores.verdict().word == "better"
+    assert scores.iqm("zero").value == pytest.approx(-2.0)
+    with pytest.raises(ConfigError, match="space: found trains no learner"):
+        metaevo.judge(rivals, space={"x": [1, 2]})
