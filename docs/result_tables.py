@@ -51,15 +51,15 @@ def scores(name: str, title: str) -> str:
 
     Args:
         name: of the file.
-        title: of the table; its second column holds `IQM [low, high]`.
+        title: of the table; after the name it has the IQM and its interval, in a column or two.
     """
     content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     (table,) = (each for each in content["tables"] if each["title"] == title)
-    rows = [
-        (row[0].removesuffix(" (tuned)"), *map(float, re.findall(r"-?[\d.]+", row[1])))
-        for row in table["rows"]
-        if row[0].endswith(" (tuned)")
-    ]
+    rows = []
+    for name, *cells in table["rows"]:
+        if not name.endswith(" (same hyperparameters)"):
+            numbers = re.findall(r"-?[\d.]+", " ".join(cells[:2]))[:3]
+            rows.append((name.removesuffix(" (tuned)"), *map(float, numbers)))
     rows.sort(key=lambda row: -row[1])
     low, high = min(row[2] for row in rows), max(row[3] for row in rows)
     ticks = range(20 * int(low // 20), int(high) + 20, 20)
