@@ -51,6 +51,6 @@ class Throwing(metaevo.Study):
         angle, speed = jnp.pi / 4, jnp.sqrt(9.81 * self.settings.target)
         return {"without wind": {"angle": jnp.float32(angle), "speed": speed}}
 
-    def findings(self, meta_params, result):
+    def findings(self, meta_params):
         degrees = float(jnp.degrees(meta_params["angle"]))
         return [f"It throws at {degrees:.0f} degrees and {float(meta_params['speed']):.1f} m/s."]

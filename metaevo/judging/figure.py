@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from metaevo.judging.resampling import Curve
 from metaevo.reports.numbers import estimate, number
 from metaevo.statistics.intervals import Estimate
-from metaevo.statistics.scores import FloatArray
+
+if TYPE_CHECKING:
+    from metaevo.judging.scores import Scores
 
 
 class Row(NamedTuple):
@@ -19,6 +21,28 @@ class Row(NamedTuple):
     curve: Curve
     winner: str
     """its tuned setting; "" if there are several tasks, or no tuning"""
+
+
+def rows(scores: "Scores", task: str | None) -> dict[str, Row]:
+    """Return all contenders, on a task or over all of them."""
+    single = len(scores.tasks) == 1 or task is not None
+    return {
+        name: Row(
+            scores.iqm(name, task),
+            scores.expected(name, task),
+            _setting(scores, name, scores.winner(name, task)) if single and scores.tried else "",
+        )
+        for name in scores.contenders
+    }
+
+
+def _setting(scores: "Scores", name: str, setting: int) -> str:
+    """Return the values of a setting as text."""
+    if not setting or scores.settings is None:
+        return f"setting {setting}" if setting else "untuned"
+    values = scores.settings[scores.contenders.index(name), setting]
+    pairs = zip(scores.hyperparams, values, strict=True)
+    return ", ".join(f"{key} {value:.3g}" for key, value in pairs if np.isfinite(value))
 
 
 def table(rows: Mapping[str, Row]) -> str:
@@ -73,20 +97,21 @@ def plot(rows: Mapping[str, Row], path: Path, xlabel: str = "score") -> Path:
     return plots.save_figure(figure, path)
 
 
-def plot_curves(
-    panels: Mapping[str, tuple[FloatArray, Mapping[str, FloatArray]]], path: Path
-) -> Path:
-    """Draw learning curves: for each task the environment steps, and mean returns by contender."""
+def plot_curves(scores: "Scores", path: Path) -> Path:
+    """Draw the learning curves of the winners: mean returns against environment steps, by task."""
     from metaevo.reports import plots
 
-    figure, grid = plots.new_panels(len(panels), 3.2)
-    names = next(iter(panels.values()))[1]
-    styles = plots.line_styles(names)
-    for axes, (task, (steps, curves)) in zip(grid, panels.items(), strict=True):
-        for name, curve in curves.items():
+    assert scores.curves is not None
+    assert scores.steps is not None
+    figure, panels = plots.new_panels(len(scores.tasks), 3.2)
+    styles = plots.line_styles(scores.contenders)
+    for place, (task, axes) in enumerate(zip(scores.tasks, panels, strict=True)):
+        for member, name in enumerate(scores.contenders):
+            steps = scores.steps[place]
+            curve = scores.curves[member, place, scores.finalist(member, place)]
             known = np.isfinite(steps) & np.isfinite(curve)
             axes.plot(steps[known], curve[known], label=name, **styles[name])
-        title = f" on {task}" if len(panels) > 1 else ""
+        title = f" on {task}" if len(scores.tasks) > 1 else ""
         plots.style_axes(axes, f"environment steps{title}", "mean return")
-    plots.add_legend(figure, *grid)
+    plots.add_legend(figure, *panels)
     return plots.save_figure(figure, path)

@@ -90,10 +90,11 @@ class Judgement:
             "finalists": np.full((*front, chosen), -1),
             "selection": np.full((*front, chosen, selection), np.nan),
             "held_out": np.full((*front, chosen, held_out), np.nan),
-            "scale": np.full((len(self.tasks), 2), np.nan),
             "curves": np.full((*front, chosen, POINTS if self._learner else 0), np.nan),
         }
         self._arrays["finalists"][..., 0] = 0
+        if self._is_scaled:
+            self._arrays["scale"] = np.full((len(self.tasks), 2), np.nan)
         self.done = 0
         """steps that are done"""
         self._populations: dict[tuple[int, str], Population] = {}
@@ -151,8 +152,6 @@ class Judgement:
     def scores(self) -> Scores:
         """Return the scores once all steps are done."""
         arrays: dict[str, Any] = dict(self._arrays)
-        if not self._is_scaled:
-            del arrays["scale"]
         return Scores(
             contenders=tuple(each.name for each in self.contenders),
             groups=tuple(each.group for each in self.contenders),

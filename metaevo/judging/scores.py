@@ -222,14 +222,14 @@ class Scores:
         """Return the index of the setting that a contender would use on a task, 0 for untuned."""
         (member,) = self._members(name)
         place = self.tasks.index(task) if task else 0
-        return int(self.finalists[member, place, self._finalist(member, place)])
+        return int(self.finalists[member, place, self.finalist(member, place)])
 
     def held_out_of(self, name: str) -> FloatArray:
         """Return the held-out scores [seeds] of a contender's winners, means over scaled tasks."""
         (member,) = self._members(name)
         places = [self.tasks.index(task) for task in self.pooled]
         rows = [
-            self._tunings(place, scaled=True)[member].held_out[self._finalist(member, place)]
+            self._tunings(place, scaled=True)[member].held_out[self.finalist(member, place)]
             for place in places
         ]
         return np.mean(rows, axis=0)
@@ -241,8 +241,8 @@ class Scores:
         tunings = [self._tunings(place, scaled=True)[member] for place in places]
         return float(np.mean([each.held_out[0] for each in tunings]))
 
-    def _finalist(self, member: int, place: int) -> int:
-        """Return the place of the winner among the finalists."""
+    def finalist(self, member: int, place: int) -> int:
+        """Return the place of the winner among the finalists, by places of contender and task."""
         selection = self.selection[member, place]
         weights = np.full((1, selection.shape[1]), 1 / max(1, selection.shape[1]))
         return int(resampling.means(self._tunings(place)[member], weights).argmax())
@@ -325,45 +325,18 @@ class Scores:
 
     def table(self, task: str | None = None) -> str:
         """Return a Markdown table of all contenders."""
-        return figure.table(self.rows(task))
+        return figure.table(figure.rows(self, task))
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the scores, and how they depend on the number of settings; returns `path`."""
-        is_scaled = self.scale is not None and task is None and len(self.tasks) > 1
-        return figure.plot(self.rows(task), Path(path), "scaled score" if is_scaled else "score")
+        is_scaled = self.scale is not None and task is None
+        return figure.plot(figure.rows(self, task), Path(path), "scaled " * is_scaled + "score")
 
     def plot_curves(self, path: str | os.PathLike) -> Path:
         """Draw the learning curves of the winners, if there are any; returns `path`."""
         if self.curves is None or self.steps is None or not self.steps.size:
             raise ValueError("curves: the contenders are no learners")
-        panels = {}
-        for place, task in enumerate(self.tasks):
-            curves = {
-                name: self.curves[number, place, self._finalist(number, place)]
-                for number, name in enumerate(self.contenders)
-            }
-            panels[task] = self.steps[place], curves
-        return figure.plot_curves(panels, Path(path))
-
-    def rows(self, task: str | None = None) -> dict[str, figure.Row]:
-        """Return the score, the expected scores and the tuned setting of each contender."""
-        single = len(self.tasks) == 1 or task is not None
-        return {
-            name: figure.Row(
-                self.iqm(name, task),
-                self.expected(name, task),
-                self._setting(name, self.winner(name, task)) if single and self.tried else "",
-            )
-            for name in self.contenders
-        }
-
-    def _setting(self, name: str, setting: int) -> str:
-        """Return the values of a setting as text."""
-        if not setting or self.settings is None:
-            return f"setting {setting}" if setting else "untuned"
-        values = self.settings[self.contenders.index(name), setting]
-        pairs = zip(self.hyperparams, values, strict=True)
-        return ", ".join(f"{key} {value:.3g}" for key, value in pairs if np.isfinite(value))
+        return figure.plot_curves(self, Path(path))
 
     # --- Resamples ------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class Evolutions:
 def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[str]:
     """Return the difference of a contender from another one, and its verdict."""
     found = scores.difference(name, other)
-    word = scores.verdict(name, margin=verdict.NOT_WORSE if is_unseen else 0.0).word
+    word = scores.verdict(name, margin=verdict.margin_of(scores, is_unseen=is_unseen)).word
     return [estimate(found.value, *found.interval, sign=True), word]
 
 

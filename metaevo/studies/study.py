@@ -215,9 +215,10 @@ class Study:
             the scores by the name of the judgement, `SCORES` or `UNSEEN`.
         """
         del only_unseen  # there are none
-        contenders, seeds = self.contenders(), self.settings.evaluation.seeds
-        if not contenders or not seeds:
+        contenders = self.contenders()
+        if not contenders or not self.settings.evaluation.seeds:
             return {}
+        seeds = self.settings.evaluation.seeds
         rivals = [Contender(name, self._problem, each, LEARNED) for name, each in learned.items()]
         rivals += [Contender(name, self._problem, each) for name, each in contenders.items()]
         budget = Budget(settings=0, seeds=seeds)

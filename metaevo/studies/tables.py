@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from metaevo.judging import figure
 from metaevo.judging.scores import Scores
 from metaevo.reports import layout, page
 from metaevo.reports.numbers import estimate
@@ -45,9 +46,8 @@ def contenders(scores: Scores, heading: str = "Held-out comparison") -> page.Tab
 def by_task(scores: Scores, heading: str, *, is_unseen: bool) -> page.Table:
     """Return the scores of contenders by task; the last row pools all tasks, scaled."""
     names, rows = names_of(scores), []
-    for task in (*scores.tasks, None):
-        if task is None and not scores.pooled:
-            continue
+    is_pooled = len(scores.tasks) > 1 and bool(scores.pooled)
+    for task in (*scores.tasks, *[None] * is_pooled):
         cells = [task or "all, scaled"]
         for name in names:
             score = scores.iqm(name, task)
@@ -59,16 +59,15 @@ def by_task(scores: Scores, heading: str, *, is_unseen: bool) -> page.Table:
             difference = estimate(judged.difference, *judged.interval, sign=True)
             cells.append(f"{judged.word}: {difference} against {judged.baseline}")
         rows.append(cells)
-    note = (
-        "Interquartile mean, with its 95% interval. Scaled: 0 is the mean of random play, 1 of the "
-        "tuned reference, on other seeds."
-    )
+    note = "Interquartile mean, with its 95% interval."
+    if len(scores.tasks) > 1:
+        note += " Scaled: 0 is the mean of random play, 1 of the tuned reference, on other seeds."
     if left_out := [task for task in scores.tasks if task not in scores.pooled]:
         note += (
             f" Left out of all: {', '.join(left_out)}, where the tuned reference is not better "
             "than random play."
         )
-    last = [len(rows) - 1] if scores.pooled else []
+    last = [len(rows) - 1] if is_pooled else []
     return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 
@@ -80,7 +79,7 @@ def tuned_settings(scores: Scores, heading: str) -> layout.Folded | None:
         page.Table(
             task if len(scores.tasks) > 1 else "",
             ["contender", "tuned to"],
-            [[name, row.winner] for name, row in scores.rows(task).items()],
+            [[name, row.winner] for name, row in figure.rows(scores, task).items()],
         )
         for task in scores.tasks
     ]

@@ -10,10 +10,15 @@ NOT_WORSE = 0.1
 to 1 (the tuned reference)."""
 
 
+def margin_of(scores: Scores, *, is_unseen: bool) -> float:
+    """Return the loss below which a contender is not worse; scores of a single task have none."""
+    return NOT_WORSE if is_unseen and len(scores.tasks) > 1 else 0.0
+
+
 def verdict_of(scores: Scores, *, is_unseen: bool = False) -> Verdict | str:
     """Return the verdict over all tasks, or the reason why there is none."""
     try:
-        return scores.verdict(margin=NOT_WORSE if is_unseen else 0.0)
+        return scores.verdict(margin=margin_of(scores, is_unseen=is_unseen))
     except ValueError as error:
         return f"No verdict: {error}."
 

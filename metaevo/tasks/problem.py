@@ -8,32 +8,37 @@ Every task is a program of its own, and a generation runs only the programs of t
 draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
 """
 
-import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
-from metaevo.parts import learners, resolve
-from metaevo.parts.classes import part_class
-from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts, check
+from metaevo.parts import learners
+from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
 from metaevo.runs.progress import Progress
 from metaevo.tasks import sampling
-from metaevo.tasks.binding import Experiment, TaskConfig, check_part, make_environment
+from metaevo.tasks.arguments import (
+    Setup,
+    experiment_of,
+    functions_of,
+    named_tasks,
+    naming,
+    parts_of,
+    settings_of,
+)
+from metaevo.tasks.binding import Experiment, check_part
 from metaevo.tasks.bound import Bound, working_set
 from metaevo.tasks.distributions import bind, updates_of, with_drawn
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.scale import measure_scale
 from metaevo.tasks.task import Scale, Task
-from purerl import envs
 from purerl.learners import LearnerEntry
 from purerl.types import Slot
 
@@ -45,14 +50,6 @@ class Drawn(NamedTuple):
     """[] int32, number of the task"""
     key: jax.Array
     """raw key of all that is drawn in it"""
-
-
-class Setup(NamedTuple):
-    """A learner and its settings on a task."""
-
-    learner: str
-    train: Any
-    hyperparams: Any
 
 
 class LearnerProblem(MetaProblem):
@@ -100,13 +97,13 @@ class LearnerProblem(MetaProblem):
         entry = learners.find(name)
         setup = Setup(
             name,
-            _settings(entry.config, train, "train"),
-            _settings(entry.hyperparams, hyperparams, "hyperparams"),
+            settings_of(entry.config, train, "train"),
+            settings_of(entry.hyperparams, hyperparams, "hyperparams"),
         )
-        self.learner, self.parts = name, _parts(name, parts)
-        self.weights = _settings(FitnessConfig, fitness, "fitness")
-        self._setup, self._fixed = setup, _fixed(entry, name, self.parts, fixed or {})
-        self._bind(_named(tasks), "tasks")
+        self.learner, self.parts = name, parts_of(name, parts)
+        self.weights = settings_of(FitnessConfig, fitness, "fitness")
+        self._setup, self._fixed = setup, functions_of(entry, name, self.parts, fixed or {})
+        self._bind(named_tasks(tasks), "tasks")
         self._check_parts(self.experiment)
         count = len(self.bound)
         if count > 1 and scales != ():
@@ -121,8 +118,8 @@ class LearnerProblem(MetaProblem):
         """Bind the learner to named tasks; `where` names them in errors."""
         self.named, self._experiments = named, {}
         for key, task in named.items():
-            with _naming(f"{where}.{key}: " if len(named) > 1 or where != "tasks" else ""):
-                self._experiments[key] = _experiment(self._setup, self.parts, self._fixed, task)
+            with naming(f"{where}.{key}: " if len(named) > 1 or where != "tasks" else ""):
+                self._experiments[key] = experiment_of(self._setup, self.parts, self._fixed, task)
         self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
 
     def on(
@@ -133,7 +130,7 @@ class LearnerProblem(MetaProblem):
         `where` names the tasks in errors.
         """
         other = copy.copy(self)
-        other._bind(_named(tasks), where)
+        other._bind(named_tasks(tasks), where)
         other.drawn = len(other.bound)
         return other
 
@@ -354,108 +351,3 @@ def _hand_written(slots: Mapping[str, Slot], names: Mapping[str, str]) -> Parts:
 
 def _values(one: Bound, drawn: jax.Array) -> dict[str, jax.Array]:
     return sampling.draw_all(one.sample, jax.random.wrap_key_data(drawn))
-
-
-def _settings(cls: type, given: Any, where: str) -> Any:
-    """Return settings as an object of a class, from one or from a dict of changes."""
-    if isinstance(given, cls):
-        given = to_dict(given)
-    if not (given is None or isinstance(given, Mapping)):
-        raise ConfigError(f"{where} = {show(given)}: must be a {cls.__name__} or a dict")
-    try:
-        return from_dict(cls, dict(given or {}))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _parts(learner: str, given: Any) -> Parts:
-    """Return parts in the slots of a learner."""
-    by_slot: dict[str, Part] = {}
-    for each in [given] if isinstance(given, Part | str) else given:
-        part = part_class(each)() if isinstance(each, str) else each
-        if not isinstance(part, Part):
-            hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
-            raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")
-        slot = getattr(part, "slot", None)
-        if not isinstance(slot, str):
-            raise ConfigError(f"parts: {type(part).__name__} has no slot")
-        if slot in by_slot:
-            names = f"{type(by_slot[slot]).__name__} and {type(part).__name__}"
-            raise ConfigError(f"parts: {names} both fill the slot {slot}; evolve one of them")
-        try:
-            by_slot[slot] = part.in_slot(learners.slot_of(learner, slot))
-        except ValueError as error:
-            raise ConfigError(f"parts: {type(part).__name__}: {error}") from None
-    if not by_slot:
-        raise ConfigError("parts: must have at least one part to evolve")
-    return Parts(by_slot)
-
-
-def _fixed(
-    entry: LearnerEntry, learner: str, parts: Parts, given: Mapping[str, Any]
-) -> dict[str, Callable[..., Any]]:
-    """Return the functions of the slots that are not evolved."""
-    slots = {slot.name: slot for slot in entry.slots if slot.name not in parts.by_slot}
-    if unknown := sorted(set(given) - set(slots)):
-        raise ConfigError(
-            f"fixed: {learner} has no slot {unknown[0]!r} that is not evolved; allowed: "
-            f"{', '.join(slots) or 'none'}"
-        )
-    functions = {}
-    for name, slot in slots.items():
-        filling = given.get(name, slot.compared[0])
-        if isinstance(filling, Filling):
-            pass
-        elif isinstance(filling, Part):
-            filling = Filling(filling.in_slot(slot), filling.init(jax.random.key(0)))
-        elif callable(filling):
-            filling = Filling(HandWritten(name, filling), None)
-        else:
-            filling = resolve.fill(slot, str(filling))
-        functions[name] = filling.function
-    return functions
-
-
-@contextlib.contextmanager
-def _naming(where: str) -> Iterator[None]:
-    """Name the task in an error."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{where}{error}") from None
-
-
-def _named(tasks: Any) -> dict[str, Task]:
-    """Return tasks by names: by default of their environments, with a number if there are two."""
-    if isinstance(tasks, Mapping) and tasks:
-        return {
-            name: replace(task, env=envs.name_of(task.env or name)) for name, task in tasks.items()
-        }
-    named: dict[str, Task] = {}
-    for given in [tasks] if isinstance(tasks, str | Task) else tasks:
-        task = given if isinstance(given, Task) else Task(given)
-        env = envs.name_of(task.env)
-        name, number = env.rpartition(":")[2], 1
-        while name in named:
-            number += 1
-            name = f"{env.rpartition(':')[2]}-{number}"
-        named[name] = Task(env, task.env_params, task.train, task.hyperparams, task.sample)
-    if not named:
-        raise ConfigError("tasks: must have at least one task")
-    return named
-
-
-def _experiment(
-    setup: Setup, parts: Parts, functions: dict[str, Callable[..., Any]], task: Task
-) -> Experiment:
-    """Return the learner with its settings on a task."""
-    own = Setup(
-        setup.learner,
-        _settings(type(setup.train), merge(to_dict(setup.train), task.train), "train"),
-        _settings(
-            type(setup.hyperparams), merge(to_dict(setup.hyperparams), task.hyperparams),
-            "hyperparams",
-        ),
-    )  # fmt: skip
-    environment = make_environment(TaskConfig(task.env, task.env_params), setup.learner)
-    return Experiment(own, parts, functions, environment)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.config.files import write_json_atomic
+from metaevo.judging.scores import Scores
 from metaevo.runs.run_directory import RunDirectory
 
 MakeRun = Callable[..., Path]
@@ -21,17 +22,20 @@ def write_records(
     scores: dict[str, list[Any]] | None = None,
     *,
     finished: bool = True,
-    **evaluation: str,
 ) -> Path:
-    """A run with these records; `scores` by variant go to its evaluation.json."""
+    """A run with these records; `scores` by variant go to evaluation.json, or to scores.npz."""
     run = RunDirectory.create(path, "x")
     run.write_config(config, {})
     for index, record in enumerate(records):
         place = {"kind": kind, kind: index, "frames": index, "seconds": index}
         run.append_metrics(place | record)
-    if scores is not None:
+    if scores is not None and kind == "generation":
+        table = {name: np.array(each, float).T for name, each in scores.items()}
+        tasks = [f"t{place}" for place in range(max(each.ndim for each in table.values()))]
+        Scores.of(table, {"learned": "learned"}, tasks).save(run.scores_path)
+    elif scores is not None:
         variants = [{"name": name, "scores": each} for name, each in scores.items()]
-        write_json_atomic(run.evaluation_path, {"variants": variants, **evaluation})
+        write_json_atomic(run.evaluation_path, {"variants": variants})
     if finished:
         run.report_path.write_text("done")
     return path

@@ -51,14 +51,14 @@ def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
         {"evolution": {"generations": 4}, "run": {"seed": 3}, "opponent": {"seed": 7}},
         "generation",
         [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
-        {"learned": [1.0, None], "b": [[1, 3]]},
+        {"learned": [1.0, None], "b": [2.0, 0.5]},
     )
     source = run_directories.read(evolution)
     curve, *scored = source.seeds
     assert (curve.seed, curve.default, source.progress) == ("3", "fitness_of_mean", 0.5)
     assert set(curve.axes) == {"steps", "seconds", "generations"}
     assert scored[0].metrics == {"evaluation:learned": [1.0], "evaluation:b": [2.0]}
-    assert np.isnan(scored[1].metrics["evaluation:learned"])
+    assert scored[1].metrics["evaluation:learned"] == 0.5  # none counts as the worst of all
 
     config = {"sweep": {"trials": 4}, "run": {"seed": 1}}
     records = [{"value": value} for value in (2.0, 1.0, None, 3.0)]
