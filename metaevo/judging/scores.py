@@ -61,8 +61,8 @@ class Scores:
     settings: FloatArray | None = None
     """[C, N, P] their values, NaN where a contender does not have one"""
     scale: FloatArray | None = None
-    """[T, 2] scores that count as 0 (random play) and 1 (the tuned reference), for scores over
-    several tasks; by default scores are pooled as they are"""
+    """[T, 2] scores that count as 0 (random play) and 1 (the tuned reference), for scores over all
+    tasks; by default scores are pooled as they are"""
     frames: int = 0
     """environment steps that the judgement took"""
 
@@ -298,7 +298,7 @@ class Scores:
             raise ValueError(f"task = {task!r}: must be one of {', '.join(self.tasks)}")
         if task not in self._views:
             places = range(len(self.tasks)) if task is None else [self.tasks.index(task)]
-            by_task = [self._tunings(place, scaled=len(places) > 1) for place in places]
+            by_task = [self._tunings(place, scaled=task is None) for place in places]
             self._views[task] = View.of([list(each) for each in zip(*by_task, strict=True)])
         return self._views[task]
 

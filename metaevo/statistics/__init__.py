@@ -12,7 +12,6 @@ Everything is NumPy on the host, and random numbers have a fixed seed.
 """
 
 from metaevo.statistics.curves import mean_curve as mean_curve
-from metaevo.statistics.curves import performance_profile as performance_profile
 from metaevo.statistics.evolutions import Together as Together
 from metaevo.statistics.evolutions import expanded as expanded
 from metaevo.statistics.evolutions import mean_of_evolutions as mean_of_evolutions
