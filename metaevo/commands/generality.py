@@ -1,6 +1,8 @@
 """Command line of `metaevo generality`."""
 
+import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from metaevo.config import ConfigError, code, exit_on_config_error, files
@@ -49,10 +51,8 @@ def main(argv: list[str], *, description: str | None) -> int:
         if args.rule or is_measured:
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
         folder = args.output or ROOT / "references"
-        tasks = folder / "tasks"
-        return work_in(
-            folder, "tasks", lambda stop: measure_references(tasks, args.references, stop)
-        )
+        work = partial(measure_references, folder / "tasks", args.references)
+        return work_in(folder, "tasks", work)
     if args.rule is None:
         if is_measured or args.output:
             raise ConfigError("RULE: must be a name, a file or a directory, see --help")
@@ -65,7 +65,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     name = measurement.rule.name.removeprefix(zoo.PREFIX)
     folder = args.output or ROOT / f"{name}{'-other-keys' * args.other_keys}"
 
-    def work(check_stop: Callable[[], None]) -> None:
+    def measure(check_stop: Callable[[], None]) -> None:
         measured = measurement.run(folder / "tasks", check_stop)
         check_stop()
         measured.scores.save(folder / "scores.npz")
@@ -80,16 +80,17 @@ def main(argv: list[str], *, description: str | None) -> int:
         if measured.unable:
             print(f"\n{measured.rule} cannot be trained on {', '.join(measured.unable)}")
 
-    return work_in(folder, "tasks", work)
+    return work_in(folder, "tasks", measure)
 
 
 def table(rows: Iterable[Measured]) -> Table:
     """Return a table with a row for each rule, in their order."""
     columns, cells = ["rule", "score [95%]", "tasks"], []
     for each in rows:
-        score, *others = (each.score(name) for name in each.parts)
-        columns[3:] = [name for name in each.parts if name != UNSEEN]
-        whole = MISSING if score is None else estimate(score.value, *score.interval, decimals=2)
-        means = ["" if other is None else f"{other.value:.2f}" for other in others]
-        cells.append([each.rule, whole, str(len(each.parts[UNSEEN])), *means])
+        score, *others = (each.score(part) for part in each.parts)
+        columns[3:] = [part for part in each.parts if part != UNSEEN]
+        texts = ["" if math.isnan(other.value) else f"{other.value:.2f}" for other in others]
+        tasks = each.parts[UNSEEN]
+        whole = estimate(score.value, *score.interval, decimals=2) if tasks else MISSING
+        cells.append([each.rule, whole, str(len(tasks)), *texts])
     return Table("", columns, cells, note=NOTE)

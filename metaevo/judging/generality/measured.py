@@ -1,6 +1,7 @@
 """Rules on the tasks of the benchmark: measured now, or on record in rows.json."""
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,9 +73,11 @@ class Measured:
             found[each] = [name for name, s in core.items() if each in (s.family, s.horizon)]
         return {**found, ADDED: [name for name in specs if name not in core]}
 
-    def score(self, part: str = UNSEEN) -> Estimate | None:
-        """Return the scaled interquartile mean of a part, with its 95% interval; None if empty."""
-        return self.scores.on(self.parts[part]).iqm(self.rule) if self.parts[part] else None
+    def score(self, part: str = UNSEEN) -> Estimate:
+        """Return the scaled interquartile mean of a part, with its 95% interval; NaN if empty."""
+        if not self.parts[part]:
+            return Estimate(math.nan, (math.nan, math.nan))
+        return self.scores.on(self.parts[part]).iqm(self.rule)
 
     def table(self) -> list[PlainDict]:
         """Return a record for each task."""

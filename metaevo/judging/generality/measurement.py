@@ -108,10 +108,8 @@ class Measurement:
                 no files are written.
             check_stop: called between chunks of agents; raises an exception to stop.
         """
-        tasks = {
-            task: self.trials[task].measure(folder and folder / f"{task}.json", check_stop)
-            for task in _steps(list(self.trials), check_stop)
-        }
+        names = _steps(list(self.trials), check_stop)
+        tasks = {name: self.trials[name].measure(folder, check_stop) for name in names}
         weights = self.rule.weights
         return Measured(
             rule=self.rule.name,
@@ -140,7 +138,7 @@ def measure_references(folder: Path, save: Path, check_stop: Callable[[], None])
     tasks: dict[str, Reference] = {}
     for name in _steps(list(listed.tasks), check_stop):
         trial = Trial(listed, name, rule, listed.rates(PPO))
-        tasks[name] = trial.reference(folder / f"{name}.json", check_stop)
+        tasks[name] = trial.reference(folder, check_stop)
     comparisons = {name: compare(each.tuned, each.random) for name, each in tasks.items()}
     if flat := [name for name, each in comparisons.items() if each.conclusion != "better"]:
         raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")

@@ -80,11 +80,12 @@ def rule_of(text: str) -> Rule:
         raise ConfigError(f"{text}: fills {filling.part.slot}; the benchmark has: {allowed}")
     learner, slot = slots[filling.part.slot]
     resolve.fill(slot, text)
-    name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
-    key = key_of_weights(weights) if weights else _key_of_part(text, filling)
     environments = seen.environments(seen.by_rule(text))
-    name = weights.name if weights else name
-    return Rule(text, name, slot.name, key, environments, learner, weights)
+    if weights:
+        key = key_of_weights(weights)
+        return Rule(text, weights.name, slot.name, key, environments, learner, weights)
+    name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
+    return Rule(text, name, slot.name, _key_of_part(text, filling), environments, learner)
 
 
 def key_of_weights(rule: Published) -> str:

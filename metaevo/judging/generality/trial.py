@@ -1,6 +1,5 @@
 """A rule measured on one task: its learning rate tuned, then fresh agents trained and scored."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,9 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import Setup
 
+T = TypeVar("T")
 CheckStop = Callable[[], None]
+"""Called between chunks of agents; raises an exception to stop."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,7 @@ class TaskScores:
     scores: Annotated[tuple[float | None, ...], Len(2)]
     """[seeds] of the agents; None where one diverged"""
     tuning: tuple[float | None, ...] = ()
-    """[learning rates] mean scores, if known"""
-    key: str = ""
-    """digest of all that the scores depend on, if known"""
-
-
-T = TypeVar("T", TaskScores, Reference)
+    """[learning rates] mean scores, if known; None where no agent has one"""
 
 
 class Trial:
@@ -62,20 +58,20 @@ class Trial:
             bound, bound.hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds
         )
 
-    def measure(self, file: Path | None, check_stop: CheckStop = lambda: None) -> TaskScores:
-        """Return the scores of fresh agents, from an earlier measurement if the file has one."""
+    def measure(self, folder: Path | None, check_stop: CheckStop = lambda: None) -> TaskScores:
+        """Return the scores of fresh agents; a folder keeps them for the same measurement."""
         learner = self.benchmark.key(self.task, self.rule.learner)
         key = digest(str([learner, self.rule.slot, self.rule.key, *self.rates]))
 
         def work() -> TaskScores:
             rate, tuning = self._tune(check_stop)
             scores = self.train(Purpose.HELD_OUT, self.benchmark.seeds, [rate], check_stop)[0]
-            return TaskScores(rate, _plain(scores), tuning, key)
+            return TaskScores(rate, _plain(scores), tuning)
 
-        return _kept(file, TaskScores, key, work)
+        return _kept(folder and folder / f"{self.task}-{key}.json", TaskScores, work)
 
-    def reference(self, file: Path | None, check_stop: CheckStop = lambda: None) -> Reference:
-        """Return the ends of the scale, where the rule is PPO's default."""
+    def reference(self, folder: Path, check_stop: CheckStop) -> Reference:
+        """Return the ends of the scale, if the rule is PPO's default."""
         key, seeds = self.benchmark.key(self.task), self.benchmark.seeds
 
         def work() -> Reference:
@@ -87,7 +83,7 @@ class Trial:
             plain = {name: _plain(scores) for name, scores in ends.items()}
             return Reference(key, tuple(self.rates), rate, tuning, **plain)
 
-        return _kept(file, Reference, key, work)
+        return _kept(folder / f"{self.task}-{key}.json", Reference, work)
 
     def train(
         self,
@@ -139,18 +135,10 @@ def _plain(scores: FloatArray) -> tuple[Any, ...]:
     return tuple(files.plain(scores))
 
 
-def _kept(file: Path | None, kind: type[T], key: str, work: Callable[[], T]) -> T:
-    """Return the content of a file if it has this key; otherwise do the work and write it there.
-
-    A damaged file is replaced, with a warning.
-    """
+def _kept(file: Path | None, kind: type[T], work: Callable[[], T]) -> T:
+    """Return the content of a file if there is one; otherwise do the work and write it there."""
     if file is not None and file.exists():
-        try:
-            kept = from_dict(kind, files.read_json(file))
-            if kept.key == key:
-                return kept
-        except ConfigError as error:
-            warnings.warn(f"measuring {file} again: {error}", stacklevel=2)
+        return from_dict(kind, files.read_json(file))
     found = work()
     if file is not None:
         files.write_json_atomic(file, to_dict(found))
