@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.generality import rows as benchmark
+from metaevo.commands.generality import table as rules_table
+from metaevo.judging.generality.measured import recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -97,7 +98,7 @@ def kills() -> str:
 
 def generality() -> str:
     """Return the rows of the benchmark of generality, the highest score first."""
-    table = benchmark.table(benchmark.scored())
+    table = rules_table(recorded())
     return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
 
 

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metaevo import parts as parts
     from metaevo import statistics as statistics
-    from metaevo.comparison.compare_runs.analysis import RunComparison as RunComparison
-    from metaevo.comparison.compare_runs.analysis import compare_runs as compare_runs
-    from metaevo.comparison.generality.judge import GeneralityResult as GeneralityResult
-    from metaevo.comparison.generality.judge import TaskScore as TaskScore
-    from metaevo.comparison.generality.judge import generality as generality
+    from metaevo.comparison.analysis import RunComparison as RunComparison
+    from metaevo.comparison.analysis import compare_runs as compare_runs
     from metaevo.config import ConfigError as ConfigError
     from metaevo.discovery.proposals.judge import Judge as Judge
     from metaevo.discovery.proposals.judge import Judged as Judged
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
     from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
     from metaevo.judging.budget import Budget as Budget
+    from metaevo.judging.generality.measured import Measured as Measured
+    from metaevo.judging.generality.measurement import generality as generality
     from metaevo.judging.judge import judge as judge
     from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
@@ -57,14 +56,14 @@ _HOMES = {
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",
     "Found": "metaevo.studies.api",
-    "GeneralityResult": "metaevo.comparison.generality.judge",
     "Judge": "metaevo.discovery.proposals.judge",
     "Judged": "metaevo.discovery.proposals.judge",
     "LearnerProblem": "metaevo.tasks.problem",
+    "Measured": "metaevo.judging.generality.measured",
     "MetaProblem": "metaevo.evolution.problem",
     "OpenES": "metaevo.evolution.evosax",
     "Part": "metaevo.parts.part",
-    "RunComparison": "metaevo.comparison.compare_runs.analysis",
+    "RunComparison": "metaevo.comparison.analysis",
     "RunConfig": "metaevo.studies.settings",
     "Scores": "metaevo.judging.scores",
     "Strategy": "metaevo.evolution.strategy",
@@ -74,15 +73,14 @@ _HOMES = {
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
     "Task": "metaevo.tasks.task",
-    "TaskScore": "metaevo.comparison.generality.judge",
     "TrainingResult": "metaevo.training.result",
     "judge": "metaevo.judging.judge",
     "parts": "metaevo.parts",
-    "compare_runs": "metaevo.comparison.compare_runs.analysis",
+    "compare_runs": "metaevo.comparison.analysis",
     "devices": "metaevo.evolution.devices",
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
-    "generality": "metaevo.comparison.generality.judge",
+    "generality": "metaevo.judging.generality.measurement",
     "load": "metaevo.parts.resolve",
     "load_training": "metaevo.training.result",
     "statistics": "metaevo.statistics",

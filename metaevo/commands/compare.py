@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from metaevo.comparison.compare_runs import page
-from metaevo.comparison.compare_runs.analysis import compare_runs
-from metaevo.comparison.compare_runs.curves import Score
-from metaevo.comparison.compare_runs.seed_run import AXES
+from metaevo.comparison import page
+from metaevo.comparison.analysis import compare_runs
+from metaevo.comparison.curves import Score
+from metaevo.comparison.seed_run import AXES
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs.run_directory import RunDirectory

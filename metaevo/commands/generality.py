@@ -1,18 +1,26 @@
 """Command line of `metaevo generality`."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
-from metaevo.comparison.generality import result, rows
-from metaevo.comparison.generality.judge import judge, prepare
-from metaevo.comparison.generality.references import measure_references
-from metaevo.comparison.generality.tasks import benchmark
 from metaevo.config import ConfigError, code, exit_on_config_error, files
 from metaevo.config.command_line import Parser
+from metaevo.judging.generality.measured import UNSEEN, Measured, recorded
+from metaevo.judging.generality.measurement import Measurement, measure_references
+from metaevo.judging.generality.tasks import benchmark
+from metaevo.parts import zoo
+from metaevo.reports.numbers import MISSING, estimate
+from metaevo.reports.page import Table
 from metaevo.runs.run import work_in
-from metaevo.runs.run_directory import commit
 
 ROOT = Path("runs") / "generality"
+NOTE = (
+    "Scores: 0 is random play, 1 is tuned PPO. They leave out tasks that the rule was evolved on "
+    "or cannot be trained on. All rules are measured with the same random keys, and a lead of up "
+    "to 0.1 can be due to chance. added: score on the tasks of later versions."
+)
 
 
 @exit_on_config_error()
@@ -38,49 +46,51 @@ def main(argv: list[str], *, description: str | None) -> int:
     code.add_flag(parser)
     args = parser.parse_args(argv)
     code.use(args.code)
-    found = benchmark()
-    given = args.tasks, args.learning_rates, args.other_keys or None
+    is_measured = args.tasks or args.learning_rates or args.other_keys
     if args.references is not None:
-        if args.rule is not None or any(each is not None for each in given):
+        if args.rule or is_measured:
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
         folder = args.output or ROOT / "references"
-        return work_in(
-            folder,
-            "tasks",
-            lambda check_stop: measure_references(found, folder, args.references, check_stop),
-        )
+        work = partial(measure_references, folder / "tasks", args.references)
+        return work_in(folder, "tasks", work)
     if args.rule is None:
-        if any(each is not None for each in (*given, args.output)):
-            raise ConfigError(
-                "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
-                "directory of a run"
-            )
-        print(rows.table(rows.scored()).text())
+        if is_measured or args.output:
+            raise ConfigError("RULE: must be a name, a file or a directory, see --help")
+        print(table(recorded()).text())
         print("\nTo measure another rule: metaevo generality RULE")
         return 0
-    job = prepare(
-        args.rule,
-        tasks=args.tasks,
-        learning_rates=args.learning_rates,
-        other_keys=args.other_keys,
+    measurement = Measurement(
+        args.rule, args.tasks, args.learning_rates, other_keys=args.other_keys
     )
+    name = measurement.rule.name.removeprefix(zoo.PREFIX)
+    folder = args.output or ROOT / f"{name}{'-other-keys' * args.other_keys}"
 
-    name = f"{job.rule.name}-other-keys" if args.other_keys else job.rule.name
-    folder = args.output or ROOT / name
-
-    def work(check_stop: Callable[[], None]) -> None:
-        judged = judge(job, folder / "tasks", check_stop)
+    def measure(check_stop: Callable[[], None]) -> None:
+        measured = measurement.run(folder / "tasks", check_stop)
         check_stop()
-        about = {**judged.content, "commit": commit()}
-        files.write_json_atomic(folder / "result.json", about)
-        files.write_text_atomic(folder / "row.json", rows.line_of(about))
-        judged.draw(folder)
-        print(result.table(about, found).text())
-        if about["score"] is not None and about["complete"] and not args.other_keys:
-            others = [row for row in rows.scored() if row["rule"] != about["rule"]]
-            print(f"\n{rows.table([*others, about]).text()}")
-        print(f"\n{result.headline(about)}")
-        if job.unable:
-            print(f"{job.rule.name} cannot be trained on {', '.join(job.unable)}")
+        measured.scores.save(folder / "scores.npz")
+        files.write_text_atomic(folder / "row.json", measured.line())
+        measured.draw(folder)
+        records = measured.table()
+        print(Table("", list(records[0]), [list(each.values()) for each in records]).text())
+        is_whole = {*measured.tasks, *measured.unable} == {*benchmark().tasks}
+        others = recorded() if is_whole and not args.other_keys else []
+        rows = [*(each for each in others if each.rule != measured.rule), measured]
+        print(f"\n{table(rows).text()}")
+        if measured.unable:
+            print(f"\n{measured.rule} cannot be trained on {', '.join(measured.unable)}")
 
-    return work_in(folder, "tasks", work)
+    return work_in(folder, "tasks", measure)
+
+
+def table(rows: Iterable[Measured]) -> Table:
+    """Return a table with a row for each rule, in their order."""
+    columns, cells = ["rule", "score [95%]", "tasks"], []
+    for each in rows:
+        score, *others = (each.score(part) for part in each.parts)
+        columns[3:] = [part for part in each.parts if part != UNSEEN]
+        texts = ["" if math.isnan(other.value) else f"{other.value:.2f}" for other in others]
+        tasks = each.parts[UNSEEN]
+        whole = estimate(score.value, *score.interval, decimals=2) if tasks else MISSING
+        cells.append([each.rule, whole, str(len(tasks)), *texts])
+    return Table("", columns, cells, note=NOTE)

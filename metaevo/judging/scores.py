@@ -68,7 +68,7 @@ class Scores:
     """[C, N, P] their values, NaN where a contender does not have one"""
     scale: FloatArray | None = None
     """[T, 2] scores that count as 0 (random play) and 1 (the tuned reference), for scores over
-    several tasks; by default scores are pooled as they are. NaN for a task without a scale, because
+    all tasks; by default scores are pooled as they are. NaN for a task without a scale, because
     the reference is no better than random play: it is not pooled"""
     frames: int = 0
     """environment steps that the judgement took"""
@@ -182,7 +182,7 @@ class Scores:
     @property
     def pooled(self) -> tuple[str, ...]:
         """Names of the tasks that scores over all tasks pool: those with a scale."""
-        if self.scale is None or len(self.tasks) == 1:
+        if self.scale is None:
             return self.tasks
         has_scale = np.isfinite(self.scale[:, 0])
         return tuple(task for task, has in zip(self.tasks, has_scale, strict=True) if has)
@@ -362,7 +362,7 @@ class Scores:
     def _tunings(self, place: int, *, scaled: bool = False) -> list[Tuning]:
         """Return the scores of all contenders on a task, with the missing held-out ones filled."""
         low, high = 0.0, 1.0
-        if scaled and self.scale is not None and len(self.tasks) > 1:
+        if scaled and self.scale is not None:
             low, high = self.scale[place]
         arrays = (self.screening, self.selection, self.held_out)
         screening, selection, held_out = ((each[:, place] - low) / (high - low) for each in arrays)

@@ -43,7 +43,7 @@ class Progress(tqdm):
 
     def stage(self, text: str) -> None:
         """Show the current stage: "compiling", "tuning huber, 3 of 4"."""
-        if self.desc != text:
+        if not self.disable and self.desc != text:
             if str(self.desc).startswith(COMPILING):
                 self.unpause()  # the time left depends on the steps only
                 self._compiles = False

@@ -12,7 +12,6 @@ Everything is NumPy on the host, and random numbers have a fixed seed.
 """
 
 from metaevo.statistics.curves import mean_curve as mean_curve
-from metaevo.statistics.curves import performance_profile as performance_profile
 from metaevo.statistics.intervals import Estimate as Estimate
 from metaevo.statistics.intervals import Summary as Summary
 from metaevo.statistics.intervals import estimate as estimate

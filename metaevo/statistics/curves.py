@@ -1,10 +1,10 @@
-"""Curves with pointwise intervals: learning curves and performance profiles."""
+"""Learning curves with pointwise intervals."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.statistics.intervals import RESAMPLES, bootstrap, redrawn_counts
-from metaevo.statistics.scores import FloatArray, Strata, arrays_of
+from metaevo.statistics.intervals import RESAMPLES, redrawn_counts
+from metaevo.statistics.scores import FloatArray
 
 
 def mean_curve(
@@ -31,25 +31,3 @@ def mean_curve(
         means = (counts @ filled) / (counts @ present)
     result[1:, known] = np.nanquantile(means, [0.025, 0.975], axis=0)
     return result[0], result[1], result[2]
-
-
-def performance_profile(
-    strata: Strata, thresholds: ArrayLike, *, resamples: int = 500
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Share of runs that score more than each threshold, averaged over tasks, with low and high.
-
-    Agarwal et al. 2021, section 4.2: [thresholds] each, with a pointwise 95% bootstrap interval.
-    """
-    levels = np.asarray(thresholds, dtype=np.float64)
-    arrays = arrays_of(strata)
-
-    def share(samples: list[FloatArray]) -> FloatArray:
-        above = [
-            np.stack([(each > level).mean(axis=-1) for level in levels], axis=-1)
-            for each in samples
-        ]
-        return np.asarray(np.mean(above, axis=0))
-
-    redrawn = bootstrap(arrays, share, np.random.default_rng(0), resamples)
-    low, high = np.quantile(redrawn, [0.025, 0.975], axis=0)
-    return share([each[np.newaxis] for each in arrays])[0], low, high

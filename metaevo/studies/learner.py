@@ -69,11 +69,8 @@ def problem_of(settings: EvolveSettings, run_path: Path | None = None) -> Learne
     Raises:
         ConfigError: if a part or a task cannot be built.
     """
-    tasks = settings.tasks
-    if tasks is None:
-        tasks = {settings.task.env: Task(settings.task.env, settings.task.env_params)}
-    else:
-        unseen.check_names(tasks, "tasks")
+    if settings.tasks is not None:
+        unseen.check_names(settings.tasks, "tasks")
     parts = classes.make_parts(settings.evolve, settings.component, settings.learner)
     fillings = {
         slot.name: resolve.fill(slot, getattr(settings, slot.name), run_path)
@@ -82,7 +79,7 @@ def problem_of(settings: EvolveSettings, run_path: Path | None = None) -> Learne
     problem = LearnerProblem(
         settings.learner,
         list(parts.by_slot.values()),
-        tasks,
+        settings.tasks or [Task(settings.task.env, settings.task.env_params)],
         train=settings.train,
         hyperparams=settings.hyperparams,
         fixed=fillings,

@@ -52,7 +52,7 @@ def by_task(scores: Scores, heading: str, *, is_unseen: bool) -> page.Table:
         for name in names:
             score = scores.iqm(name, task)
             cells.append(estimate(score.value, *score.interval))
-        judged = verdict_of(scores.on([task]) if task else scores, is_unseen=is_unseen and not task)
+        judged = verdict_of(scores, task, is_unseen=is_unseen)
         if isinstance(judged, str):
             cells.append(judged)
         else:

@@ -15,10 +15,13 @@ def margin_of(scores: Scores, *, is_unseen: bool) -> float:
     return NOT_WORSE if is_unseen and len(scores.tasks) > 1 else 0.0
 
 
-def verdict_of(scores: Scores, *, is_unseen: bool = False) -> Verdict | str:
-    """Return the verdict over all tasks, or the reason why there is none."""
+def verdict_of(
+    scores: Scores, task: str | None = None, *, is_unseen: bool = False
+) -> Verdict | str:
+    """Return the verdict on a task or over all, or the reason why there is none."""
+    margin = 0.0 if task else margin_of(scores, is_unseen=is_unseen)
     try:
-        return scores.verdict(margin=margin_of(scores, is_unseen=is_unseen))
+        return scores.verdict(task=task, margin=margin)
     except ValueError as error:
         return f"No verdict: {error}."
 

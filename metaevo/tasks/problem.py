@@ -103,7 +103,8 @@ class LearnerProblem(MetaProblem):
         self.learner, self.parts = name, parts_of(name, parts)
         self.weights = settings_of(FitnessConfig, fitness, "fitness")
         self._setup, self._fixed = setup, functions_of(entry, name, self.parts, fixed or {})
-        self._bind(named_tasks(tasks), "tasks")
+        named = named_tasks(tasks)
+        self._bind(named, "tasks" if isinstance(tasks, Mapping) or len(named) > 1 else "")
         self._check_parts(self.experiment)
         count = len(self.bound)
         if count > 1 and scales != ():
@@ -118,7 +119,7 @@ class LearnerProblem(MetaProblem):
         """Bind the learner to named tasks; `where` names them in errors."""
         self.named, self._experiments = named, {}
         for key, task in named.items():
-            with naming(f"{where}.{key}: " if len(named) > 1 or where != "tasks" else ""):
+            with naming(f"{where}.{key}: " if where else ""):
                 self._experiments[key] = experiment_of(self._setup, self.parts, self._fixed, task)
         self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands.run_options import run_parser
-from metaevo.comparison.compare_runs import sources
+from metaevo.comparison import sources
 from metaevo.config import ConfigError
 from metaevo.runs.latest import run_path
 

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from metaevo.comparison.compare_runs import run_directories
+from metaevo.comparison import run_directories
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from metaevo.comparison.compare_runs.run_directories import read
+from metaevo.comparison.run_directories import read
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.runs.run_directory import RunDirectory
 

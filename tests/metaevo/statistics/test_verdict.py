@@ -90,22 +90,6 @@ def test_needed_runs_at_the_edges():
     assert statistics.needed_runs([[1.0, 1.0]], [[1.0, 1.0]]) == inf
 
 
-def test_performance_profile_by_brute_force():
-    tasks = normal(6, 5, 8)
-    levels = [-1.0, 0.0, 0.4]
-    share, low, high = statistics.performance_profile(tasks, levels)
-    for index, level in enumerate(levels):
-        by_task = [sum(score > level for score in task) / len(task) for task in tasks]
-        assert share[index] == pytest.approx(sum(by_task) / 2)
-    assert np.all(low <= share)
-    assert np.all(share <= high)
-    # One task of n runs: the count above a level is binomial in the resamples.
-    (x,) = normal(7, 20)
-    share, low, high = statistics.performance_profile([x], [0.0], resamples=20_000)
-    limits = stats.binom.ppf([0.025, 0.975], 20, share[0]) / 20
-    np.testing.assert_allclose([low[0], high[0]], limits)
-
-
 def test_optimality_gap_by_hand():
     gap = statistics.optimality_gap([[4.0, 12.0], [1.0]], [10.0, 2.0])
     assert gap.value == pytest.approx((6 + 0 + 1) / 3)  # beyond the optimum nothing is gained

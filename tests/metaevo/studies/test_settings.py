@@ -97,6 +97,6 @@ def test_a_changed_class_needs_another_run(own, monkeypatch):
 def test_a_list_of_one_is_a_single_part():
     settings = settings_of({"evolve": ["drift"], "component": {"drift": {"hidden_size": 3}}})
     assert settings.component.drift.hidden_size == 3
-    evolved = problem_of(settings).evolved
+    evolved = problem_of(settings).parts
     assert set(evolved.init(jax.random.key(0))) == {"hidden", "output"}
     assert list(evolved.by_slot) == ["policy_loss"]

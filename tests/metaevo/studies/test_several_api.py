@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.comparison.compare_runs import run_directories
+from metaevo.comparison import run_directories
 from metaevo.config import ConfigError
 from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison.compare_runs import curves, grouping, sources
-from metaevo.comparison.compare_runs.grouping import Group
-from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
-from metaevo.comparison.compare_runs.selection import Selection, select
+from metaevo.comparison import curves, grouping, sources
+from metaevo.comparison.grouping import Group
+from metaevo.comparison.seed_run import SeedRun, Source
+from metaevo.comparison.selection import Selection, select
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.numbers import counted

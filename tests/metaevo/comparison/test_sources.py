@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import wandb
 
-from metaevo.comparison.compare_runs import run_directories, sources, trackers
-from metaevo.comparison.compare_runs.seed_run import Source, seed_run
+from metaevo.comparison import run_directories, sources, trackers
+from metaevo.comparison.seed_run import Source, seed_run
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig
 from metaevo.runs.trackers import Trackers
-from tests.metaevo.comparison.compare_runs.conftest import write_records
+from tests.metaevo.comparison.conftest import write_records
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):

@@ -9,7 +9,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.compare import main
-from metaevo.comparison.compare_runs import page
+from metaevo.comparison import page
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import rank_test

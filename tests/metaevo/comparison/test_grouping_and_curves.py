@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.grouping import change_together, group
-from metaevo.comparison.compare_runs.seed_run import SeedRun
+from metaevo.comparison import curves
+from metaevo.comparison.grouping import change_together, group
+from metaevo.comparison.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.statistics import iqm
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.comparison.compare_runs import run_directories, trackers
-from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
+from metaevo.comparison import run_directories, trackers
+from metaevo.comparison.seed_run import SeedRun, Source
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_path
 from metaevo.reports.numbers import counted

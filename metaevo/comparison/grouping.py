@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metaevo.comparison.compare_runs.seed_run import SEED_KEYS, SeedRun
+from metaevo.comparison.seed_run import SEED_KEYS, SeedRun
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_value
 

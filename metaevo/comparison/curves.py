@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.seed_run import SeedRun
+from metaevo.comparison.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.statistics import FloatArray, iqm
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun, Source, direction
+from metaevo.comparison import curves
+from metaevo.comparison.seed_run import AXES, EVALUATION, SeedRun, Source, direction
 from metaevo.config import ConfigError
 from purerl.metrics import Direction
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.compare_runs.seed_run import AGENT, RUN_ID, Source, seed_run
+from metaevo.comparison.seed_run import AGENT, RUN_ID, Source, seed_run
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict, PlainMapping
 

@@ -1,5 +1,8 @@
-"""The benchmark's tasks and its reference scores: random play and tuned PPO on each task."""
+"""The benchmark: a fixed list of tasks, and what random play and tuned PPO score on each."""
 
+import functools
+import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -8,13 +11,11 @@ from typing import Annotated, Literal
 from annotated_types import Gt, Len
 
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
-from metaevo.config.checks import Index, Number, Text
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.parts import learners
 
 FOLDER = Path(__file__).parent
-REFERENCES = FOLDER / "references.json"
 LEARNER = "ppo"
 SHARED = "hidden_sizes", "normalize_observations", "normalize_rewards"
 """Settings of the tasks that hold for every learner that has them; a discount, too."""
@@ -47,11 +48,21 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
-class LearnerSpec:
-    """Settings of a learner other than PPO, the same for all tasks; its defaults otherwise."""
+class Reference:
+    """The two ends of a task's scale."""
 
-    train: PlainDict = field(default_factory=dict)
-    hyperparams: PlainDict = field(default_factory=dict)
+    key: str
+    """digest of the task, see `Benchmark.key`"""
+    learning_rates: tuple[float, ...]
+    """that PPO was tuned over"""
+    learning_rate: float
+    """the best one"""
+    tuning: tuple[float | None, ...]
+    """mean score of each learning rate; None where no agent has one"""
+    random: Annotated[tuple[float, ...], Len(2)]
+    """scores of agents that never learn"""
+    tuned: Annotated[tuple[float, ...], Len(2)]
+    """scores of agents that PPO trains at its best learning rate"""
 
 
 @dataclass(frozen=True)
@@ -70,9 +81,13 @@ class Benchmark:
     """environment steps of an agent by horizon"""
     train: PlainDict
     hyperparams: PlainDict
+    functions: dict[str, str]
+    """hand-written functions in PPO's slots; by default the first one of a slot"""
     tasks: dict[str, TaskSpec]
-    learners: dict[str, LearnerSpec] = field(default_factory=dict)
-    """other learners by their names"""
+    references: dict[str, Reference]
+    """by task"""
+    learners: dict[str, dict[str, PlainDict]] = field(default_factory=dict)
+    """settings of other learners by section, the same for all tasks; their defaults otherwise"""
     keys: int | None = None
     """replaces a task's version in its random keys"""
 
@@ -83,10 +98,10 @@ class Benchmark:
         train = merge(self.train, spec.train)
         hyperparams = merge(self.hyperparams, spec.hyperparams)
         if learner != LEARNER:
-            entry, own = learners.find(learner), self.learners.get(learner, LearnerSpec())
-            train = {**own.train, **_of_fields(entry.config, train, SHARED)}
-            discount = _of_fields(entry.hyperparams, hyperparams, ("gamma",))
-            hyperparams = {**own.hyperparams, **discount}
+            entry, own = learners.find(learner), self.learners.get(learner, {})
+            train = own.get("train", {}) | _with_fields(entry.config, train, SHARED)
+            discount = _with_fields(entry.hyperparams, hyperparams, ("gamma",))
+            hyperparams = own.get("hyperparams", {}) | discount
         return {
             "learner": learner,
             "task": {"env": spec.env, "env_params": spec.env_params},
@@ -94,67 +109,64 @@ class Benchmark:
             "hyperparams": hyperparams,
         }
 
+    def rates(self, rule: str, given: Sequence[float] | None = None, count: int = 4) -> list[float]:
+        """Return the learning rates that a rule is tuned over: the user's or the benchmark's.
+
+        Raises:
+            ConfigError: if their number is another one, or one is not positive and finite.
+        """
+        table = self.learning_rates
+        rates = list(given or table.get(rule, table[DEFAULT])[:count])
+        if len(rates) != count or not all(0 < rate < math.inf for rate in rates):
+            raise ConfigError(
+                f"learning_rates = {rates}: must be {count} positive numbers, as many as {rule} "
+                "may try"
+            )
+        return rates
+
+    def seed(self, task: str) -> int:
+        """Return the seed of a task's random keys."""
+        return self.tasks[task].since if self.keys is None else self.keys
+
+    def key(self, task: str, learner: str = LEARNER) -> str:
+        """Return a digest of everything in the benchmark that trainings on a task depend on."""
+        settings = self.settings(task, learner)
+        return digest(str([self.seed(task), self.seeds, self.tuning_seeds, settings]))
+
     def with_other_keys(self) -> "Benchmark":
         """Return the benchmark with other random keys and more agents, for a second measurement."""
         return replace(self, keys=OTHER_KEYS, seeds=MORE_SEEDS)
-
-    def keys_of(self, task: str) -> int:
-        """Return the number that seeds the random keys of a task."""
-        return self.tasks[task].since if self.keys is None else self.keys
-
-    def of_version(self, version: int) -> list[str]:
-        """Return the names of the tasks that a version of the list has."""
-        return [name for name, spec in self.tasks.items() if spec.since <= version]
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
         """Return tasks by their names, in the order of the list; by default all.
 
         Raises:
-            ConfigError: if a task is unknown.
+            ConfigError: if a task is unknown, or has no reference with its settings.
         """
         for name in names or ():
             if name not in self.tasks:
                 known, hint = ", ".join(self.tasks), of_value(name, self.tasks)
                 raise ConfigError(f"tasks: {name!r} is not in the list{hint}; it has: {known}")
-        return [name for name in self.tasks if not names or name in names]
+        found = [name for name in self.tasks if not names or name in names]
+        for name in found:
+            if name not in self.references or self.references[name].key != self.key(name):
+                raise ConfigError(f"{name}: the references are of another list of tasks")
+        return found
 
 
-def _of_fields(cls: type, settings: PlainDict, names: Sequence[str]) -> PlainDict:
+def digest(text: str) -> str:
+    """Hash a text to 16 characters."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _with_fields(cls: type, settings: PlainDict, names: Sequence[str]) -> PlainDict:
     """Return the named settings that are fields of a class."""
     known = {each.name for each in fields(cls)}
     return {name: settings[name] for name in names if name in settings and name in known}
 
 
+@functools.cache
 def benchmark() -> Benchmark:
     """Return the benchmark in this version of metaevo."""
-    return from_dict(Benchmark, load_yaml(FOLDER / "tasks.yaml"))
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The ends of a task's scale."""
-
-    random: Annotated[list[Number], Len(2)]
-    """scores of agents that never learn"""
-    tuned: Annotated[list[Number], Len(2)]
-    """scores of agents that PPO trains at its tuned learning rate"""
-    learning_rate: Number
-    key: Text
-
-
-@dataclass(frozen=True)
-class _References:
-    version: Index
-    command: Text
-    commit: Text
-    tasks: dict[str, Reference]
-
-
-def read_references(path: Path = REFERENCES) -> PlainDict:
-    """Return the shipped references.
-
-    Raises:
-        ConfigError: if they are damaged.
-    """
-    content: PlainDict = files.read_json(path, _References)
-    return content
+    references = files.read_json(FOLDER / "references.json")["tasks"]
+    return from_dict(Benchmark, {**load_yaml(FOLDER / "tasks.yaml"), "references": references})

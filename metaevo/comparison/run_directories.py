@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.seed_run import (
+from metaevo.comparison.seed_run import (
     EVALUATION,
     SeedRun,
     Source,

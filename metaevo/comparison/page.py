@@ -10,8 +10,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from metaevo.comparison.compare_runs.analysis import COMPARED, RunComparison
-from metaevo.comparison.compare_runs.seed_run import AXES
+from metaevo.comparison.analysis import COMPARED, RunComparison
+from metaevo.comparison.seed_run import AXES
 from metaevo.config import files
 from metaevo.reports import page as report
 from metaevo.reports import plots

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from metaevo import compare_runs
-from metaevo.comparison.compare_runs.seed_run import direction
+from metaevo.comparison.seed_run import direction
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS
 from purerl.metrics import BETTER
-from tests.metaevo.comparison.compare_runs.conftest import write_records
+from tests.metaevo.comparison.conftest import write_records
 
 
 @pytest.mark.parametrize(
