@@ -16,11 +16,11 @@ from metaevo.judging.generality.tasks import LEARNER, Benchmark, Reference, dige
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import of_key
 from metaevo.statistics import FloatArray
+from metaevo.tasks.arguments import Setup
 from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
-from metaevo.tasks.problem import Setup
 
 T = TypeVar("T")
 CheckStop = Callable[[], None]

@@ -3,8 +3,8 @@
 import numpy as np
 from PIL import Image
 
+from metaevo.judging.scores import Scores
 from metaevo.reports import animation, plots
-from metaevo.reports.score_plots import plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -22,11 +22,7 @@ def parabola(scale=1.0, offset=0.0):
 def test_hostile_names_are_not_formulas(tmp_path):
     name = r"$\frac{$ costs $1"
     plots.plot_losses({name: parabola()}, tmp_path / "l.png")
-    row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuning_frames": 1}
-    pairs = {name: {"difference": -9.0, "difference_interval": (-10.0, -8.0)}}
-    path = plot_scores(
-        [row], tmp_path / "s.png", xlabel=name, learned=name, pairs=pairs, reference=name
-    )
+    path = Scores.of({name: [1.0, 2.0]}).plot(tmp_path / "s.png")
     assert path.read_bytes().startswith(PNG)
 
 
