@@ -40,15 +40,15 @@ def changed(rng: random.Random, expression: str) -> str:
     return rng.choice(FORMS).format(expression, f"{10 ** rng.uniform(-2, 0.5):.4g}")
 
 
-def scored(judge: metaevo.Judge) -> list:
+def scored(judge: metaevo.Judge) -> list[metaevo.Judged]:
     """Return the best programs of the archive, without those whose agents diverged."""
-    return [each for each in judge.archive if each["score"] is not None][:BEST]
+    return [each for each in judge.archive if each.score is not None][:BEST]
 
 
 def ask(judge: metaevo.Judge) -> list[str]:
     """Return the lines of a language model's answer to the best programs of the archive."""
     config = judge.settings.component
-    best = [f"{each['score']:.5g}  {each['text']}" for each in scored(judge)]
+    best = [f"{each.score:.5g}  {each.text}" for each in scored(judge)]
     text = PROMPT.format(
         count=PROPOSALS, slot=config.slot, output=config.gives, inputs=", ".join(config.names),
         operations=", ".join(config.operations), length=config.length, best="\n".join(best),
@@ -91,12 +91,12 @@ def main(argv: list[str] | None = None) -> None:
             if os.environ.get("OPENAI_MODEL"):
                 proposals = ask(judge)
             else:
-                best = [each["text"] for each in scored(judge)]
+                best = [each.text for each in scored(judge)]
                 best = best or judge.settings.component.names
                 proposals = [changed(rng, rng.choice(best)) for _ in range(PROPOSALS)]
             judge.submit(proposals)
             first = judge.archive[0]
-            print(f"{number}: {first['score']:.5g}  {first['text']}", flush=True)
+            print(f"{number}: {first.score:.5g}  {first.text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from metaevo.comparison.analysis import RunComparison as RunComparison
     from metaevo.comparison.analysis import compare_runs as compare_runs
     from metaevo.config import ConfigError as ConfigError
-    from metaevo.discovery.proposals.judge import Judge as Judge
-    from metaevo.discovery.proposals.judge import Judged as Judged
+    from metaevo.discovery.archive import Judged as Judged
+    from metaevo.discovery.proposals import Judge as Judge
     from metaevo.evolution import devices as devices
     from metaevo.evolution.evaluation import Evaluations as Evaluations
     from metaevo.evolution.evaluation import evaluate as evaluate
@@ -56,8 +56,6 @@ _HOMES = {
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",
     "Found": "metaevo.studies.api",
-    "Judge": "metaevo.discovery.proposals.judge",
-    "Judged": "metaevo.discovery.proposals.judge",
     "LearnerProblem": "metaevo.tasks.problem",
     "Measured": "metaevo.judging.generality.measured",
     "MetaProblem": "metaevo.evolution.problem",

@@ -4,18 +4,19 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
-from metaevo.config import ConfigError, exit_on_config_error, files
+from metaevo.config import ConfigError, exit_on_config_error, files, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.discovery.proposals.judge import PROGRAM, Judge, Judged, raw_settings
-from metaevo.discovery.proposals.reading import batches
+from metaevo.discovery.archive import Judged
+from metaevo.discovery.proposals import MAX_LINE, PROGRAM, Judge, raw_settings
 from metaevo.reports.numbers import number
 from metaevo.studies.settings import experiment_class
 
 LINES = 128
-"""most proposals that are judged before they are answered"""
+"""Maximum number of proposals that are judged before they are answered."""
 
 
 @exit_on_config_error()
@@ -42,7 +43,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, PROGRAM), defaults
     )
-    judge = Judge(None, settings, state=args.state, batch=args.batch)
+    judge = Judge(None, to_dict(settings), state=args.state, batch=args.batch)
     language = settings.component
     print(
         f"an expression is the {language.gives} of {language.slot}; inputs: "
@@ -52,19 +53,31 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     if sys.stdin.isatty():
         print("reading proposals, one JSON object a line", file=sys.stderr)
-
-    def stage(text: str) -> None:
-        print(f"{text} ...", file=sys.stderr, flush=True)
-
     seen = invalid = 0
     for lines in batches(sys.stdin.fileno(), LINES):
-        for answer in judge.submit(lines, stage):
+        for answer in judge.submit(lines):
             _answer(answer)
             seen, invalid = seen + 1, invalid + (not answer.valid)
-        best = judge.archive[0]["score"] if judge.archive else None
+        best = judge.archive[0].score if judge.archive else None
         about = f"{seen} proposals, {invalid} not valid; {len(judge.archive)} in the archive"
         print(f"{about}; best score: {number(best)}", file=sys.stderr, flush=True)
     return 0
+
+
+def batches(descriptor: int, most: int) -> Iterator[list[bytes]]:
+    """Yield the lines that are there, at most `most` at once; wait only if there are none.
+
+    Of a line that is too long only the beginning is kept, so memory is bounded. The last line may
+    lack its end.
+    """
+    unfinished = b""
+    while block := os.read(descriptor, MAX_LINE):
+        *lines, unfinished = (unfinished + block).split(b"\n")
+        unfinished = unfinished[: MAX_LINE + 1]
+        for start in range(0, len(lines), most):
+            yield lines[start : start + most]
+    if unfinished:
+        yield [unfinished]
 
 
 def _answer(answer: Judged) -> None:

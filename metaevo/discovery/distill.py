@@ -1,7 +1,7 @@
 """Distill a learned part into formulas, with the results in RUN/distill.
 
 Record trainings that use the learned part, fit formulas of increasing length to its outputs, and
-evaluate them by the same protocol as the learned part.
+judge them together with the learned part and the hand-written ones.
 """
 
 import functools
@@ -11,27 +11,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from metaevo.comparison.protocol import task_of
 from metaevo.config import ConfigError, files, show, to_dict
-from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.discovery import regression
-from metaevo.discovery.judging import Candidate, as_candidate, judge
 from metaevo.discovery.records import record, values
+from metaevo.discovery.regression import Fitted
 from metaevo.discovery.targets import TARGETS
-from metaevo.parts import resolve, saved, seen
+from metaevo.evolution.problem import Contender
+from metaevo.judging.judge import Judgement, run
+from metaevo.judging.scores import Scores
+from metaevo.parts import formula, resolve, saved, seen
 from metaevo.parts.optimizer import LearnedOptimizer
-from metaevo.parts.part import Part, Parts
+from metaevo.parts.part import LEARNED, Filling, Part, Parts
 from metaevo.reports import page
-from metaevo.reports.formula_plots import plot_formulas
-from metaevo.reports.numbers import difference_text, interval
+from metaevo.reports.formula_plots import Scored, plot_formulas
+from metaevo.reports.numbers import estimate
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings
+from metaevo.studies.learner import LearnerStudy, problem_of
+from metaevo.studies.settings import EvolveSettings, judged_on
+from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
 
 RESULT = "distilled.json"
@@ -44,7 +47,7 @@ class Search(NamedTuple):
     evaluations: int
     """number of formula evaluations"""
     formulas: int
-    """maximum number of formulas to evaluate as candidates"""
+    """maximum number of formulas to judge"""
 
 
 def distill(
@@ -55,11 +58,11 @@ def distill(
     name: str | None,
     search: Search,
 ) -> int:
-    """Find formulas for an evolved part, and evaluate them.
+    """Find formulas for an evolved part, and judge them.
 
     Args:
         before: settings of the run; its trainings are recorded.
-        settings: of the comparison, which may use another task.
+        settings: of the judgement, which may use another task.
         run_dir: of the run.
         slot: of the part; required if the run evolved several.
         name: of the directory in `run_dir/distill`; by default the slot's.
@@ -76,25 +79,32 @@ def distill(
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
     evolved, meta_params = resolve.parts_of(run_dir)
     part = _part(run_dir, evolved, slot)
-    study = LearnerStudy(before, run_dir)
-    judged = LearnerStudy(settings, run_dir)
+    study = LearnerStudy(settings, run_dir)
     if settings.evaluation.seeds:
-        judged.check()
-    run = RunDirectory(run_dir / "distill" / (name or part.slot))
+        study.check()
+    directory = RunDirectory(run_dir / "distill" / (name or part.slot))
 
     def work(check_stop: Callable[[], None]) -> None:
-        found, candidates = _formulas(run, study, part, meta_params, search, check_stop)
+        problem = problem_of(before, run_dir)
+        front, found = _formulas(directory, problem, part, meta_params, search, before, check_stop)
+        candidates = regression.thinned(front, search.formulas)
         check_stop()
         for each in candidates:
-            _save(run, each, before)
+            _save(directory, each, before)
+        about = {"slot": part.slot, "part": evolved.references[part.slot], **found}
+        about |= {"front": [each.record() for each in front], **mark(to_dict(settings))}
+        files.write_json_atomic(directory.path / RESULT, about)
+        scores = None
         if settings.evaluation.seeds:
-            found |= judge(
-                judged.experiment, part, meta_params, candidates, run.path, check_stop=check_stop
-            )
-        write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
-        _report(run, part, found, settings)
+            judgement = _judgement(study.learner_problem, meta_params, candidates, settings)
+            file = directory.scores_path
+            scores = run(judgement, file, "judging", check_stop=check_stop)
+        numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params))
+        shown = candidates if scores else front
+        subtitle = f"{found['samples']:,} samples, inputs: {', '.join(found['inputs'])}"
+        _report(directory, part, shown, scores, numbers, settings, subtitle)
 
-    return judge_in(run, settings, task_of, {"distill": search._asdict()}, work)
+    return judge_in(directory, settings, judged_on, {"distill": search._asdict()}, work)
 
 
 def _part(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
@@ -120,117 +130,146 @@ def _part(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
 
 
 def _formulas(
-    run: RunDirectory,
-    study: LearnerStudy,
+    directory: RunDirectory,
+    problem: LearnerProblem,
     part: Part,
     meta_params: MetaParams,
     search: Search,
+    settings: EvolveSettings,
     check_stop: Callable[[], None],
-) -> tuple[PlainDict, list[Candidate]]:
-    """Record trainings and search for formulas; return a summary and the candidates."""
-    target, seed = TARGETS[part.slot], study.settings.run.seed
+) -> tuple[list[Fitted], PlainDict]:
+    """Record trainings and search for formulas; return the front, and what it was fitted to."""
+    target, seed = TARGETS[part.slot], settings.run.seed
     _say("recording trainings")
-    records = record(study.experiment, meta_params, part, target, check_stop)
+    records = record(problem, meta_params, part, target, seed=seed, check_stop=check_stop)
     if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
-            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
+            f"{directory.path.parent.parent}: nothing that could be fitted: of {target.what} "
             f"{len(records.wanted)} finite samples in its trainings, or all the same"
         )
-    with files.replacing(run.path / "records.npz") as file:
+    with files.replacing(directory.path / "records.npz") as file:
         np.savez(
             file, scalars=records.scalars, progress=records.contexts.progress, wanted=records.wanted
         )
-    own = study.evolved.of(meta_params, part.slot)
+    own = problem.parts.of(meta_params, part.slot)
     of_records = functools.partial(values, target.value_of(part), own)
     inputs = regression.mattering(target, records, of_records, seed)
     _say(f"searching for formulas of {', '.join(inputs)}")
     front = regression.search(
         part.slot, target, records, inputs, seed=seed, evaluations=search.evaluations
     )
-    found: PlainDict = {
-        "slot": part.slot,
-        "part": study.evolved.references[part.slot],
-        "samples": len(records.wanted),
-        "inputs": list(inputs),
-        "front": [as_candidate(each).about for each in front],
-    }
-    return found, [as_candidate(each) for each in regression.thinned(front, search.formulas)]
+    return front, {"samples": len(records.wanted), "inputs": list(inputs)}
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
-    """Save a candidate for `metaevo.load` and settings such as `value_loss`."""
-    directory = RunDirectory(run.path / each.name.replace(" ", "_"))
-    os.makedirs(directory.path, exist_ok=True)
-    part, meta_params = each.replacement
-    parts = Parts.single(part, "formula")
-    saved.save(directory, parts, meta_params, 0, seen.section(to_dict(settings)))
+def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> None:
+    """Save a formula for `metaevo.load` and settings such as `value_loss`."""
+    own = RunDirectory(directory.path / each.name.replace(" ", "_"))
+    os.makedirs(own.path, exist_ok=True)
+    parts, meta_params = Parts.single(each.part, "formula"), each.part.init(jax.random.key(0))
+    saved.save(own, parts, meta_params, 0, seen.section(to_dict(settings)))
 
 
-def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
-    """Print the results and write report.html."""
+def _judgement(
+    problem: LearnerProblem,
+    meta_params: MetaParams,
+    formulas: list[Fitted],
+    settings: EvolveSettings,
+) -> Judgement:
+    """Return the judgement of the learned part, its formulas and the hand-written functions."""
+    contenders = [Contender(LEARNED, problem, meta_params, LEARNED)]
+    for each in formulas:
+        filling = Filling(each.part, each.part.init(jax.random.key(0)))
+        parts, own = problem.parts.with_part(meta_params, filling)
+        contenders.append(Contender(each.name, problem.with_parts(parts), own, each.name))
+    config = settings.evaluation
+    contenders += problem.contenders(config.contenders, config.own)
+    return Judgement(contenders, config.budget, space=config.space, seed=settings.run.seed)
+
+
+def _report(
+    directory: RunDirectory,
+    part: Part,
+    formulas: list[Fitted],
+    scores: Scores | None,
+    numbers: int,
+    settings: EvolveSettings,
+    subtitle: str,
+) -> None:
+    """Print the results and write report.html; `numbers` counts the part's meta-parameters."""
     what = TARGETS[part.slot].what
-    table = _table(found, what)
-    print(f"\n{table.text()}\n")
-    first: list[page.Section] = []
-    if "learned" in found:
-        plot_formulas(
-            found["formulas"],
-            found["hand_written"],
-            found["learned"],
-            run.figures / FIGURE,
-            ylabel="score on held-out seeds",
-        )
+    note = f"Each formula is {what}. error: "
+    note += "the share of the variance in trainings that is not explained"
+    if scores is None:
+        rows: list[list[object]] = [[each.length, each.error, each.text] for each in formulas]
+        table = page.Table("Formulas", ["length", "error", "formula"], rows, note=f"{note}.")
+        sections: list[page.Section] = []
+    else:
+        table = _table(scores, part.slot, formulas, numbers, note)
+        path = directory.figures / FIGURE
+        _draw(scores, part.slot, formulas, numbers, path)
         caption = (
             "Interquartile mean on held-out seeds with 95% interval. A length is the "
             "number of numbers, names, operators and functions."
         )
-        first.append(page.Image("", run.figures / FIGURE, caption))
-    for each in found.get("formulas", []):
-        print(f"{each['name']}: {what} = {each['text']}")
+        sections = [page.Image("", path, caption)]
+    print(f"\n{table.text()}\n")
+    for each in formulas:
+        print(f"{each.name}: {what} = {each.text}")
     page.write_report(
-        run.path / "report.html",
+        directory.report_path,
         f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}",
-        f"{found['samples']:,} samples, inputs: {', '.join(found['inputs'])}",
-        [*first, table, page.KeyValues("Settings", to_dict(settings))],
+        subtitle,
+        [*sections, table, page.KeyValues("Settings", to_dict(settings))],
     )
-    print(f"report: {run.path / 'report.html'}")
+    print(f"report: {directory.report_path}")
 
 
-def _table(found: PlainDict, what: str) -> page.Table:
-    """Return the table of formulas, with their scores if they were evaluated."""
-    note = f"Each formula is {what}. error: "
-    note += "the share of the variance in trainings that is not explained"
-    columns = ["length", "error", "formula"]
-    rows: list[list[object]] = []
-    highlight: list[int] = []
-    if "learned" in found:
-        learned = found["learned"]
-        columns[2:2] = ["IQM", "95% interval", "difference"]
-        tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
-        note += (
-            f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, "
-            "and the difference from the learned part, which has its number of parameters in "
-            "brackets"
-        )
-    for each in found["formulas" if "learned" in found else "front"]:
-        rows.append([each["length"], each["error"], *_scores(each), each["text"]])
-    if "learned" in found:
-        highlight = [len(rows)]
-        rows.append([f"({learned['numbers']:,})", 0.0, *_scores(learned), "learned"])
-        for each in found["hand_written"]:
-            length = "" if each["length"] is None else each["length"]
-            rows.append([length, "", *_scores(each), each["name"]])
-    return page.Table("Formulas", columns, rows, note=f"{note}.", highlight=highlight)
+def _lengths(scores: Scores, slot: str) -> dict[str, int | None]:
+    """Return the lengths of the hand-written functions as formulas, by their names."""
+    known = formula.HAND_WRITTEN.get(slot, {})
+    return {name: known[name].length if name in known else None for name in scores.baselines}
 
 
-def _scores(row: PlainDict) -> list[object]:
-    """Return the cells of an evaluated formula."""
-    if "iqm" not in row:
-        return []
-    against = row.get("against_learned")
-    difference = difference_text(against) if against else ""
-    return [row["iqm"], interval(*row["interval"]), difference]
+def _table(
+    scores: Scores, slot: str, formulas: list[Fitted], numbers: int, note: str
+) -> page.Table:
+    """Return the table of formulas, the learned part and hand-written functions."""
+
+    def row(name: str, length: object, error: object, text: str) -> list[object]:
+        score, cells = scores.iqm(name), ["", ""]
+        if name != LEARNED:
+            found = scores.difference(name, LEARNED)
+            cells[0] = estimate(found.value, *found.interval, sign=True)
+        if name not in scores.baselines:
+            judged = scores.verdict(name)
+            difference = estimate(judged.difference, *judged.interval, sign=True)
+            cells[1] = f"{judged.word}: {difference} against {judged.baseline}"
+        return [length, error, score.value, score.interval, *cells, text]
+
+    rows = [row(each.name, each.length, each.error, each.text) for each in formulas]
+    rows.append(row(LEARNED, f"({numbers:,})", 0.0, LEARNED))
+    for name, length in _lengths(scores, slot).items():
+        rows.append(row(name, "" if length is None else length, "", name))
+    tuned = f" after {scores.tried} settings each" if scores.tried else ", not tuned"
+    note += (
+        f"; IQM: interquartile mean on {scores.seeds} held-out seeds{tuned}; difference: from the "
+        "learned part, which has its number of parameters in brackets."
+    )
+    columns = ["length", "error", "IQM", "95% interval", "difference", "verdict", "formula"]
+    return page.Table("Formulas", columns, rows, note=note, highlight=[len(formulas)])
+
+
+def _draw(scores: Scores, slot: str, formulas: list[Fitted], numbers: int, path: Path) -> None:
+    lengths = _lengths(scores, slot).items()
+    plot_formulas(
+        [Scored(each.name, each.length, scores.iqm(each.name)) for each in formulas],
+        [Scored(name, length, scores.iqm(name)) for name, length in lengths if length is not None],
+        scores.iqm(LEARNED),
+        path,
+        numbers=numbers,
+        ylabel="score on held-out seeds",
+    )

@@ -14,8 +14,8 @@ import numpy as np
 from metaevo.discovery.targets import Target, ValueOf
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts.part import Part, Parts
-from metaevo.tasks.binding import Experiment
 from metaevo.tasks.population import Population
+from metaevo.tasks.problem import LearnerProblem
 from purerl.learners import num_frames
 from purerl.types import Context, MetaParams
 
@@ -48,38 +48,39 @@ class Records(NamedTuple):
 
 
 def record(
-    experiment: Experiment,
+    problem: LearnerProblem,
     meta_params: MetaParams,
     part: Part,
     target: Target,
-    check_stop: Callable,
+    *,
+    seed: int,
+    check_stop: Callable[[], None],
 ) -> Records:
     """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
-        experiment: of the evolution.
+        problem: of the evolution.
         meta_params: of all parts.
         part: the part to record.
         target: of its slot.
+        seed: of the agents.
         check_stop: raises if the run has to stop.
 
     Returns:
         finite samples from all times.
     """
-    settings, evolved = experiment.settings, experiment.evolved
-    rng = np.random.default_rng(settings.run.seed)
+    experiment, evolved = problem.experiment, problem.parts
+    hyperparams, rng = experiment.settings.hyperparams, np.random.default_rng(seed)
     scalars, contexts = [], []
     task = experiment.task(evolved.functions(), meta_params)
     seen: list[np.ndarray] = []
     listening = Parts({**evolved.by_slot, part.slot: target.listened(part, seen)})
     learner = experiment.task(listening.functions(), meta_params).learner
-    population = Population(
-        task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
-    )
+    population = Population(task, hyperparams, meta_params, problem.weights, agents=AGENTS)
     # One agent at a time: a device with a single thread waits for itself if it is to hand over
     # more than 100 kB at once.
     listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
-    keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
+    keys = keys_for(seed, Purpose.RECORDING, AGENTS)
     agents = population.init(keys)
     for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
         check_stop()
@@ -88,7 +89,7 @@ def record(
         for agent in range(AGENTS):
             seen.clear()
             state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
-            jax.block_until_ready(listen(state, settings.hyperparams, meta_params, task.env_params))
+            jax.block_until_ready(listen(state, hyperparams, meta_params, task.env_params))
             of_agents.append(np.stack(seen))
         found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
         found = found[np.isfinite(found).all(axis=1)]
@@ -96,7 +97,7 @@ def record(
         scalars.append(found[chosen])
         done = updates / population.num_updates
         frames = done * num_frames(learner.config)
-        context = Context(settings.hyperparams, done, population.num_updates, frames)
+        context = Context(hyperparams, done, population.num_updates, frames)
         contexts.append(jax.tree.map(functools.partial(np.full, len(chosen)), context))
     records = Records(
         np.concatenate(scalars),

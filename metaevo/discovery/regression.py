@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.discovery.records import Records
 from metaevo.discovery.targets import Target
 from metaevo.parts import formula
@@ -40,6 +41,29 @@ class Fitted(NamedTuple):
     length: int
     error: float
     """the fraction of the target's variance that it does not explain"""
+
+    @property
+    def name(self) -> str:
+        """Its name among the contenders of a judgement."""
+        return f"formula of {self.length}"
+
+    @property
+    def text(self) -> str:
+        """The formula with numbers in the place of its constants."""
+        return self.part.written(self.part.constants)
+
+    def record(self) -> PlainDict:
+        """Return its entry in distilled.json."""
+        part = self.part
+        return {
+            "name": self.name,
+            "length": self.length,
+            "error": self.error,
+            "text": self.text,
+            "expression": part.expression,
+            "constants": part.constants,
+            "gives": part.gives,
+        }
 
 
 def mattering(

@@ -62,7 +62,8 @@ class Judgement:
         """Plan the judgement without compilation.
 
         Args:
-            contenders: the first hand-written one is the reference of the scale of several tasks.
+            contenders: the first hand-written one is the reference of the scale of several tasks;
+                without one there is no scale.
             budget: settings and seeds, the same for all.
             space: ranges of hyperparameters to tune, by their names; none for no tuning.
             seed: of all randomness.
@@ -133,7 +134,7 @@ class Judgement:
 
     @property
     def _is_scaled(self) -> bool:
-        return len(self.tasks) > 1
+        return len(self.tasks) > 1 and any(not each.group for each in self.contenders)
 
     def steps(self, progress: Progress | None = None) -> Iterator[int]:
         """Take the steps that are missing; yield the number of those that are done.
@@ -262,8 +263,7 @@ class Judgement:
 
     def _measure_scale(self, task: int, progress: Progress | None) -> None:
         """Measure random play and the tuned reference on seeds of their own."""
-        names = [number for number, each in enumerate(self.contenders) if not each.group]
-        reference = names[0] if names else 0
+        reference = [bool(each.group) for each in self.contenders].index(False)
         keys = keys_for(self.seed, Purpose.NORMALISATION, self.budget.seeds)
         bound = self._problem(reference).bound[task]
         selection = np.nan_to_num(self._arrays["selection"][reference, task], nan=-np.inf)

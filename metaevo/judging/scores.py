@@ -149,6 +149,19 @@ class Scores:
             kept[name] = None if array is None else array[places]
         return replace(self, **kept)
 
+    def joined(self, others: "Scores") -> "Scores":
+        """Return the scores with further contenders, judged alone with the same tasks and budget.
+
+        They have the scale of this judgement, and no settings and curves.
+        """
+        both = (self, others)
+        kept: dict[str, Any] = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
+        for name in ("screening", "finalists", "selection", "held_out"):
+            kept[name] = np.concatenate([getattr(each, name) for each in both])
+        for name in ("contenders", "groups", "frames"):
+            kept[name] = getattr(self, name) + getattr(others, name)
+        return replace(self, **kept)
+
     @property
     def tried(self) -> int:
         """Number of settings that each contender tried in addition to the untuned one."""

@@ -9,14 +9,12 @@ import pytest
 
 from examples import propose
 from metaevo.parts.expressions import parse
-from tests.metaevo.discovery.test_proposals import TASKS, drawn
-
-__all__ = ["drawn"]
+from tests.metaevo.discovery.test_proposals import TASKS
 
 
 @pytest.fixture
-def tasks(drawn, tmp_path):
-    """A file of tasks whose scores are drawn."""
+def tasks(tmp_path):
+    """A file with a tiny task."""
     path = tmp_path / "tasks.yaml"
     path.write_text(json.dumps({**TASKS, "evaluation": {"seeds": 0}}))
     return path
@@ -31,6 +29,7 @@ def test_changes_stay_in_the_language_and_differ():
     assert len(seen) > 80
 
 
+@pytest.mark.long
 def test_it_improves_its_archive(tasks, tmp_path, capsys):
     arguments = ["--slot", "value_loss", "--tasks", str(tasks), "--state", str(tmp_path / "state")]
     propose.main([*arguments, "--rounds", "3"])
@@ -40,6 +39,7 @@ def test_it_improves_its_archive(tasks, tmp_path, capsys):
     assert scores == sorted(scores)
 
 
+@pytest.mark.long
 def test_a_server_sees_the_best_and_its_lines_are_never_executed(tasks, tmp_path, monkeypatch):
     bodies = []
     lines = ["error + 0.5", f'__import__("os").mkdir("{tmp_path / "executed"}")', "Good luck!"]
@@ -69,6 +69,7 @@ def test_a_server_sees_the_best_and_its_lines_are_never_executed(tasks, tmp_path
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.long
 def test_a_candidate_that_is_not_valid_ranks_below_every_score(tasks, tmp_path, monkeypatch):
     settings = {"SLOT": "value_loss", "TASKS": str(tasks), "STATE": str(tmp_path / "state")}
     for name, value in settings.items():

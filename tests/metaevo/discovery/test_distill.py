@@ -6,13 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
+import metaevo
 from metaevo.commands.distill import main
 from metaevo.commands.train import main as train
 from metaevo.config import ConfigError, dump_yaml, parse_yaml
 from metaevo.discovery import distill
 from metaevo.parts import LearnedOptimizer
 from metaevo.parts.classes import part_class
-from metaevo.parts.part import Parts
+from metaevo.parts.part import LEARNED, Parts
 from metaevo.parts.resolve import load
 from tests.metaevo.evolving import evolve, settings_of
 
@@ -25,8 +26,8 @@ component: {form: additive, hidden_sizes: [3], start: random}
 fitness: {mean_return: 0, reward_per_step: 10}
 strategy: {population_size: 8, sigma: 0.1}
 evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
-evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
-             tuning_seeds: 2}
+evaluation: {seeds: 0, settings: 4, screening_seeds: 2, finalists: 2, selection_seeds: 2,
+             space: {learning_rate: [0.2, 0.5]}}
 """
 
 TINY_PPO = """
@@ -82,31 +83,30 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
     pytest.importorskip("pyoperon")
     argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
     assert main(argv, description="") == 0
-    found = json.loads((evolved / "distill/value_loss/distilled.json").read_text())
+    folder = evolved / "distill/value_loss"
+    found = json.loads((folder / "distilled.json").read_text())
+    scores = metaevo.Scores.load(folder / "scores.npz")
     assert found["inputs"] == ["error"]
-    assert 1 <= len(found["formulas"]) <= 2
-    lengths = [each["length"] for each in found["formulas"]]
-    assert lengths == sorted(lengths)
-    for each in found["formulas"]:
-        assert len(each["scores"]) == 8
-        value_loss, meta_params = load(
-            evolved / "distill/value_loss" / each["name"].replace(" ", "_")
-        )
-        assert set(meta_params["relative"]) == set(each["constants"])
+    front = {each["name"]: each for each in found["front"]}
+    formulas = [name for name in scores.contenders if name in front]
+    assert 1 <= len(formulas) <= 2
+    assert formulas == sorted(formulas, key=lambda name: front[name]["length"])
+    assert scores.contenders[0] == LEARNED
+    assert scores.baselines == ("squared", "huber", "sloped_squared")
+    assert (scores.tried, scores.seeds) == (4, 8)
+    for name in formulas:
+        value_loss, meta_params = load(folder / name.replace(" ", "_"))
+        assert set(meta_params["relative"]) == set(front[name]["constants"])
         assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
-    assert {each["name"] for each in found["hand_written"]} == {
-        "squared",
-        "huber",
-        "sloped_squared",
-    }
-    assert found["learned"]["numbers"] == 10
-    page = (evolved / "distill/value_loss/report.html").read_text(encoding="utf-8")
-    assert "<summary></summary>" not in page
+    assert (folder / "report.html").exists()
+    before = (folder / "scores.npz").stat().st_mtime_ns
+    assert main(argv, description="") == 0
+    assert (folder / "scores.npz").stat().st_mtime_ns == before  # nothing is judged again
 
-    name = found["formulas"][-1]["name"].replace(" ", "_")
+    name = formulas[-1].replace(" ", "_")
     argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
     argv += ["--train.total_timesteps", "2000", "--train.num_steps", "100"]
-    argv += ["--value_loss", str(evolved / "distill/value_loss" / name)]
+    argv += ["--value_loss", str(folder / name)]
     assert train([*argv, "--run-dir", str(tmp_path / "trained")], description="") == 0
 
 

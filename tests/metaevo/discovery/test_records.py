@@ -8,8 +8,9 @@ import pytest
 from metaevo.discovery import records, targets
 from metaevo.discovery.records import record
 from metaevo.discovery.targets import TARGETS
+from metaevo.studies.learner import problem_of
 from purerl.types import Context
-from tests.metaevo.evolving import study_of
+from tests.metaevo.evolving import settings_of
 
 PPO = {
     "evolve": "formula",
@@ -27,17 +28,18 @@ PPO = {
 
 
 @pytest.fixture(scope="module")
-def study():
-    return study_of(PPO)
+def problem():
+    return problem_of(settings_of(PPO))
 
 
 @pytest.mark.long
-def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
+def test_all_inputs_of_a_loss_are_recorded(problem, monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)
-    (part,) = study.evolved.by_slot.values()
+    (part,) = problem.parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
-    found = record(study.experiment, meta_params, part, TARGETS["policy_loss"], lambda: None)
+    target = TARGETS["policy_loss"]
+    found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
@@ -49,8 +51,8 @@ def test_all_inputs_of_a_loss_are_recorded(study, monkeypatch):
     np.testing.assert_allclose(found.wanted, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_recording_does_not_change_the_loss(study):
-    (part,) = study.evolved.by_slot.values()
+def test_recording_does_not_change_the_loss(problem):
+    (part,) = problem.parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
     seen = []
     listened = targets.listened_loss(part, seen).apply
@@ -72,13 +74,13 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
-    study = study_of(raw)
-    (part,) = study.evolved.by_slot.values()
+    problem = problem_of(settings_of(raw))
+    (part,) = problem.parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
     meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
     target = TARGETS["make_optimizer"]
-    found = record(study.experiment, meta_params, part, target, lambda: None)
+    found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs(target)
     assert len(found.wanted) == 2 * 2 * 4 * 21

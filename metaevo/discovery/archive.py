@@ -1,0 +1,121 @@
+"""The archive of a judge of proposals: a locked directory with every program that was trained.
+
+`config.yaml` has the settings that scores depend on. `archive.jsonl` has a line for each program,
+appended when it is trained, and once more with its verdict: the last line with an id counts.
+"""
+
+import contextlib
+import weakref
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from metaevo import statistics
+from metaevo.config import ConfigError, changed_keys, files, from_dict, show, to_dict
+from metaevo.config.plain import PlainDict
+from metaevo.judging.verdict import Verdict
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.statistics import Interval
+
+Label = str | int | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A proposal, and what is known about it."""
+
+    name: Label = None
+    parent: Label = None
+    expression: str | None = None
+    constants: dict[str, float] = field(default_factory=dict)
+    text: str | None = None
+    """the program, with numbers in the place of named constants"""
+    reason: str | None = None
+    """why agents cannot be trained with it; None if they can"""
+    id: int | None = None
+    """number of the program in the archive"""
+    duplicate_of: int | None = None
+    """id of an earlier program with another text that computes the same; scores are of that one"""
+    rank: int | None = None
+    """place in the archive by score; 1 is the best"""
+    score: float | None = None
+    """interquartile mean over search seeds, higher is better; with several tasks, 0 is random play
+    and 1 the hand-written reference"""
+    interval: Interval | None = None
+    """95% bootstrap interval of the score"""
+    verdict: Verdict | None = field(default=None, repr=False)
+    """against tuned hand-written functions on held-out seeds, if it was once the best"""
+
+    @property
+    def valid(self) -> bool:
+        """Whether agents can be trained with it."""
+        return self.reason is None
+
+    def scored(self, scores: np.ndarray) -> "Judged":
+        """Return it with the summary of its scores [seeds, tasks], where NaN is none."""
+        lost = int((~np.isfinite(scores)).any(axis=1).sum())
+        if lost:
+            reason = f"{lost} of {len(scores)} agents diverged or finished no episode"
+            return replace(self, reason=reason)
+        found = statistics.summarise(scores)
+        return replace(self, score=found.iqm, interval=found.interval)
+
+    def record(self) -> PlainDict:
+        """Return the answer as a line of `metaevo judge` has it."""
+        return {"valid": self.valid, **asdict(self)}
+
+
+class Archive:
+    """Programs by their ids, in a locked directory."""
+
+    def __init__(self, folder: Path, settings: PlainDict):
+        """Open an archive, or begin one with these settings.
+
+        Raises:
+            ConfigError: if its settings are others, or it is damaged or in use.
+        """
+        self.folder, self.programs = files.make_folder(folder), list[Judged]()
+        self.path = folder / "archive.jsonl"
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(RunDirectory(folder).locked())
+            self._open(RunDirectory(folder), files.plain(settings))
+            self.close = weakref.finalize(self, stack.pop_all().close)
+
+    def _open(self, directory: RunDirectory, settings: PlainDict) -> None:
+        if not directory.config_path.exists():
+            directory.write_config(settings, {})
+        changed = changed_keys(directory.read_config()["config"], settings)
+        for key, (before, now) in changed.items():
+            raise ConfigError(
+                f"{self.folder}: is an archive with {key} = {show(before)}, not {show(now)}; "
+                "name another directory"
+            )
+        lines = files.read(self.path).split(b"\n")[:-1] if self.path.exists() else []
+        for number, line in enumerate(lines, start=1):
+            try:
+                self._put(from_dict(Judged, files.parse_line(line, "line")))
+            except ConfigError as error:
+                raise ConfigError(f"{self.path}, line {number}: {error}") from None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process may write."""
+        return self.close.alive
+
+    def write(self, program: Judged) -> None:
+        """Write a new program, or one that has changed."""
+        try:
+            files.append_line(self.path, files.plain(to_dict(program)))
+        except OSError as error:
+            raise files.unwritable(self.path, error) from None
+        self._put(program)
+
+    def _put(self, program: Judged) -> None:
+        if program.id is None or not 0 <= program.id <= len(self.programs):
+            raise ConfigError(f"id = {program.id}: earlier programs are missing")
+        self.programs[program.id : program.id + 1] = [program]
+
+    def ranked(self) -> list[Judged]:
+        """Return the programs, the best one first and those without a score last."""
+        return sorted(self.programs, key=lambda each: (each.score is None, -(each.score or 0.0)))
