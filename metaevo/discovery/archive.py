@@ -1,6 +1,6 @@
 """The archive of a judge of proposals: a locked directory with every program that was trained.
 
-`config.yaml` has the settings that scores depend on. `archive.jsonl` has a line for each program,
+`judge.json` has the settings that scores depend on. `archive.jsonl` has a line for each program,
 appended when it is trained, and once more with its verdict: the last line with an id counts.
 """
 
@@ -79,13 +79,14 @@ class Archive:
         self.path = folder / "archive.jsonl"
         with contextlib.ExitStack() as stack:
             stack.enter_context(RunDirectory(folder).locked())
-            self._open(RunDirectory(folder), files.plain(settings))
+            self._open(files.plain(settings))
             self.close = weakref.finalize(self, stack.pop_all().close)
 
-    def _open(self, directory: RunDirectory, settings: PlainDict) -> None:
-        if not directory.config_path.exists():
-            directory.write_config(settings, {})
-        changed = changed_keys(directory.read_config()["config"], settings)
+    def _open(self, settings: PlainDict) -> None:
+        about = self.folder / "judge.json"
+        if not about.exists():
+            files.write_json_atomic(about, settings)
+        changed = changed_keys(files.read_json(about, dict), settings)
         for key, (before, now) in changed.items():
             raise ConfigError(
                 f"{self.folder}: is an archive with {key} = {show(before)}, not {show(now)}; "

@@ -184,7 +184,8 @@ def _judgement(
     for each in formulas:
         filling = Filling(each.part, each.part.init(jax.random.key(0)))
         parts, own = problem.parts.with_part(meta_params, filling)
-        contenders.append(Contender(each.name, problem.with_parts(parts), own, each.name))
+        # The text is the group, so that scores of another formula of this length are not kept.
+        contenders.append(Contender(each.name, problem.with_parts(parts), own, each.text))
     config = settings.evaluation
     contenders += problem.contenders(config.contenders, config.own)
     return Judgement(contenders, config.budget, space=config.space, seed=settings.run.seed)

@@ -168,7 +168,9 @@ class Judge:
                 self._outputs.append(outputs[len(self._outputs)])
         best = next(iter(self.archive), Judged())
         if self.settings.evaluation.seeds and best.score is not None and best.verdict is None:
-            self._archive.write(replace(best, verdict=self.scores(best.id or 0).verdict()))
+            scores = self.scores(self._archive.programs.index(best))
+            if scores.pooled:  # else the tuned reference is nowhere better than random play
+                self._archive.write(replace(best, verdict=scores.verdict()))
         ranks = {each.id: rank for rank, each in enumerate(self.archive, start=1)}
         return [self._answer(each, ranks) for each in found]
 

@@ -91,7 +91,9 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
     formulas = [name for name in scores.contenders if name in front]
     assert 1 <= len(formulas) <= 2
     assert formulas == sorted(formulas, key=lambda name: front[name]["length"])
-    assert scores.contenders[0] == LEARNED
+    texts = [front[name]["text"] for name in formulas]
+    assert scores.contenders[: len(formulas) + 1] == (LEARNED, *formulas)
+    assert scores.discoveries == (LEARNED, *texts)
     assert scores.baselines == ("squared", "huber", "sloped_squared")
     assert (scores.tried, scores.seeds) == (4, 8)
     for name in formulas:

@@ -24,8 +24,9 @@ TASKS = {
     "component": {"gives": "slope", "inputs": ["error"], "operations": OPERATIONS, "length": 12},
     "fitness": {"mean_return": 0.0, "reward_per_step": 200.0},
     "evolution": {"seeds_per_candidate": 4},
-    "evaluation": {"seeds": 16, "settings": 0},
-}
+    "evaluation": {"seeds": 16, "settings": 3, "finalists": 2, "selection_seeds": 2,
+                   "space": {"learning_rate": [0.1, 0.2, 0.5]}},
+}  # fmt: skip
 
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -169,8 +170,10 @@ def test_programs_are_ranked_and_answered_from_the_archive(tmp_path):
     with pytest.raises(ValueError, match="closed"):
         judge.submit(["error"])
 
-    held_out = judge.scores(0)  # of squared error as a program, and as the hand-written function
-    np.testing.assert_allclose(held_out.held_out_of("program_0"), held_out.held_out_of("squared"))
+    scores = judge.scores(0)
+    assert scores.contenders == ("squared", "huber", "sloped_squared", "program_0")
+    for tried in (scores.screening, scores.selection, scores.held_out):
+        np.testing.assert_allclose(tried[3], tried[0])  # both are squared error, and tuned alike
     path = tmp_path / "archive.jsonl"
     before = path.read_bytes()
     assert submit(proposals)[0] == answers
