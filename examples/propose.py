@@ -40,7 +40,7 @@ def changed(rng: random.Random, expression: str) -> str:
     return rng.choice(FORMS).format(expression, f"{10 ** rng.uniform(-2, 0.5):.4g}")
 
 
-def scored(judge: metaevo.Judge) -> list[metaevo.Judged]:
+def scored(judge: metaevo.Judge) -> list:
     """Return the best programs of the archive, without those whose agents diverged."""
     return [each for each in judge.archive if each.score is not None][:BEST]
 

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metaevo import parts as parts
     from metaevo import statistics as statistics
-    from metaevo.comparison.analysis import RunComparison as RunComparison
     from metaevo.comparison.analysis import compare_runs as compare_runs
     from metaevo.config import ConfigError as ConfigError
-    from metaevo.discovery.archive import Judged as Judged
     from metaevo.discovery.proposals import Judge as Judge
     from metaevo.evolution import devices as devices
-    from metaevo.evolution.evaluation import Evaluations as Evaluations
     from metaevo.evolution.evaluation import evaluate as evaluate
     from metaevo.evolution.evosax import OpenES as OpenES
     from metaevo.evolution.loop import EvolutionConfig as EvolutionConfig
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
     from metaevo.judging.budget import Budget as Budget
-    from metaevo.judging.generality.measured import Measured as Measured
     from metaevo.judging.generality.measurement import generality as generality
     from metaevo.judging.judge import judge as judge
     from metaevo.judging.scores import Scores as Scores
@@ -41,10 +37,8 @@ if TYPE_CHECKING:
     from metaevo.tasks.problem import LearnerProblem as LearnerProblem
     from metaevo.tasks.task import Task as Task
     from metaevo.training.api import train as train
-    from metaevo.training.result import TrainingResult as TrainingResult
     from metaevo.training.result import load_training as load_training
     from metaevo.tuning.config import SweepConfig as SweepConfig
-    from metaevo.tuning.results import SweepResult as SweepResult
 
     __version__: str
 
@@ -53,15 +47,13 @@ _HOMES = {
     "ConfigError": "metaevo.config",
     "Contender": "metaevo.evolution.problem",
     "Evaluation": "metaevo.evolution.problem",
-    "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",
     "Found": "metaevo.studies.api",
+    "Judge": "metaevo.discovery.proposals",
     "LearnerProblem": "metaevo.tasks.problem",
-    "Measured": "metaevo.judging.generality.measured",
     "MetaProblem": "metaevo.evolution.problem",
     "OpenES": "metaevo.evolution.evosax",
     "Part": "metaevo.parts.part",
-    "RunComparison": "metaevo.comparison.analysis",
     "RunConfig": "metaevo.studies.settings",
     "Scores": "metaevo.judging.scores",
     "Strategy": "metaevo.evolution.strategy",
@@ -69,9 +61,7 @@ _HOMES = {
     "Study": "metaevo.studies.study",
     "StudySettings": "metaevo.studies.study",
     "SweepConfig": "metaevo.tuning.config",
-    "SweepResult": "metaevo.tuning.results",
     "Task": "metaevo.tasks.task",
-    "TrainingResult": "metaevo.training.result",
     "judge": "metaevo.judging.judge",
     "parts": "metaevo.parts",
     "compare_runs": "metaevo.comparison.analysis",

@@ -124,7 +124,7 @@ def compare_runs(
 
     Examples:
         >>> found = metaevo.compare_runs(["runs/ppo", "runs/ppo_fast"])
-        >>> pandas.DataFrame(found.table())
+        >>> records = found.table()
 
     Args:
         runs: one or several run directories, parent folders, globs,

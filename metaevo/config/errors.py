@@ -8,7 +8,14 @@ from typing import Any
 
 
 class ConfigError(ValueError):
-    """A setting, an argument or a file is wrong; the message is a single line."""
+    """A setting, an argument or a file is wrong; the message is a single line.
+
+    Examples:
+        >>> try:
+        ...     metaevo.LearnerProblem("q_learnin")
+        ... except metaevo.ConfigError as error:
+        ...     message = str(error)
+    """
 
     exit_code = 2
 

@@ -3,6 +3,8 @@
 On a CPU, each core becomes a separate single-threaded XLA device. For the small matrices used here
 this is faster than one device with many threads, and the multi-device code path always runs. On
 GPUs and TPUs, JAX's own devices are used.
+
+    >>> metaevo.devices.memory_bytes()
 """
 
 import math

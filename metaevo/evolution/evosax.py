@@ -224,7 +224,11 @@ def refusal(config: Evosax, error: Exception) -> str:
 
 
 class OpenES(Evosax):
-    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks."""
+    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
+
+    Examples:
+        >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
+    """
 
 
 def _optimizer(config: Evosax) -> optax.GradientTransformation | None:

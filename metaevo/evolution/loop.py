@@ -32,7 +32,12 @@ MIDDLE = (0.1, 0.9)
 
 @dataclass(frozen=True)
 class EvolutionConfig:
-    """Length of an evolution, and settings of the evaluation of candidates."""
+    """Length of an evolution, and settings of the evaluation of candidates.
+
+    Examples:
+        >>> config = metaevo.EvolutionConfig(generations=4, seeds_per_candidate=2)
+        >>> found = metaevo.evolve(problem, evolution=config)
+    """
 
     generations: Annotated[int, Ge(0)] = 30
     """in total; a resumed run can have more"""

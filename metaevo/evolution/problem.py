@@ -1,14 +1,4 @@
-"""`MetaProblem`, the base class of what is evolved.
-
-Example: find the minimum of a quadratic.
-
-    class Quadratic(metaevo.MetaProblem):
-        def init(self, key):
-            return jnp.zeros(3)
-
-        def evaluate(self, key, meta_params, task):
-            return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
-"""
+"""`MetaProblem`, the base class of what is evolved, and its points and results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +13,13 @@ MetaParams = Any
 
 
 class Contender(NamedTuple):
-    """A point of a problem, evolved or hand-written: what a judgement compares."""
+    """A point of a problem, evolved or hand-written: what a judgement compares.
+
+    Examples:
+        >>> drawn = problem.init(jax.random.key(0))
+        >>> metaevo.Contender("drawn", problem, drawn, group="drawn").name
+        'drawn'
+    """
 
     name: str
     problem: "MetaProblem"
@@ -38,7 +34,11 @@ class Contender(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Result of one candidate on one key."""
+    """Result of one candidate on one key.
+
+    Examples:
+        >>> metaevo.Evaluation(jnp.float32(1.0), {"distance": jnp.float32(0.5)}).fitness
+    """
 
     fitness: jax.Array
     """[] float32, higher is better; not finite if the candidate failed."""
@@ -67,6 +67,14 @@ class Programs(NamedTuple):
 
 class MetaProblem:
     """A problem to evolve: `init` and `evaluate` are to be written, the rest has defaults.
+
+    Examples:
+        >>> class Quadratic(metaevo.MetaProblem):
+        ...     def init(self, key):
+        ...         return jnp.zeros(3)
+        ...
+        ...     def evaluate(self, key, meta_params, task):
+        ...         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 
     A problem with several tasks draws some of them in every generation, the same for all of its
     candidates. The task is not batched: in a `lax.switch` on it, only the drawn branch runs.

@@ -20,7 +20,12 @@ GENETIC_PROGRAMMING = genetic.NAME
 
 @dataclass(frozen=True)
 class StrategyConfig:
-    """Settings of an evolutionary algorithm."""
+    """Settings of an evolutionary algorithm.
+
+    Examples:
+        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
+        >>> found = metaevo.evolve(problem, strategy=strategy)
+    """
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there, genetic_programming, or a strategy of your own as

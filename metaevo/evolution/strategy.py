@@ -48,6 +48,24 @@ class Strategy:
     the annotation `float` are traced, so that another value does not compile again; all other
     fields are static. All methods but `bind` and `check` are pure and traced; `init`, `ask`,
     `tell` and `best` are to be written.
+
+    Examples:
+        >>> class Keeps(metaevo.Strategy):  # the best of all populations drawn by `init`
+        ...     def init(self, key, init_solution):
+        ...         return init_solution(key), -jnp.inf
+        ...
+        ...     def ask(self, key, state):
+        ...         keys = jax.random.split(key, self.population_size)
+        ...         return jax.vmap(problem.init)(keys), state
+        ...
+        ...     def tell(self, key, population, evaluation, state):
+        ...         at = evaluation.fitness.argmax()
+        ...         new = jax.tree.map(lambda leaf: leaf[at], population), evaluation.fitness[at]
+        ...         return jax.tree.map(lambda a, b: jnp.where(new[1] > state[1], a, b), new, state)
+        ...
+        ...     def best(self, state):
+        ...         return state[0]
+        >>> found = metaevo.evolve(problem, strategy=Keeps(population_size=8))
     """
 
     population_size: Annotated[int, Gt(1)] = 64

@@ -11,6 +11,10 @@ class Budget:
     finalists. They train on fresh selection seeds, which alone choose the winner, and on the
     held-out seeds, on which it is compared.
 
+    Examples:
+        >>> metaevo.Budget(settings=64, seeds=256).agents
+        2816
+
     Raises:
         ValueError: a number is too small; the message names it.
     """

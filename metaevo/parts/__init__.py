@@ -1,4 +1,7 @@
-"""Parts of a learner: learned ones, each in a file of its own, and hand-written ones."""
+"""Parts of a learner: learned ones, each in a file of its own, and hand-written ones.
+
+>>> metaevo.parts.Drift(hidden_size=8).init(jax.random.key(0))
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

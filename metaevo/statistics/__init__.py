@@ -9,6 +9,9 @@ Scores are strata: a list of tasks, each an array [runs], with any number of run
 `strata_of` converts a table [runs] or [runs, tasks] to strata; `summarise` and `compare` take
 tables.
 Everything is NumPy on the host, and random numbers have a fixed seed.
+
+    >>> metaevo.statistics.compare([3.1, 2.9, 3.3, 3.0], [1.0, 1.2, 0.9, 1.1]).conclusion
+    'better'
 """
 
 from metaevo.statistics.curves import mean_curve as mean_curve

@@ -40,7 +40,12 @@ class ProblemSettings(EvolutionSettings):
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """Result of `metaevo.evolve`."""
+    """Result of `metaevo.evolve`.
+
+    Examples:
+        >>> value_loss, meta_params = found.part("value_loss")
+        >>> found.save("runs/my_loss")
+    """
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""

@@ -26,7 +26,11 @@ from purerl.types import Hyperparams, Slot
 
 @dataclass(frozen=True)
 class RunConfig(RecordConfig):
-    """Settings of a run, with the number of evolutions."""
+    """Settings of a run, with the number of evolutions.
+
+    Examples:
+        >>> found = metaevo.evolve(problem, run=metaevo.RunConfig(seed=1), generations=2)
+    """
 
     evolution_seeds: Annotated[int, Interval(ge=1, le=1000)] = 1
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""

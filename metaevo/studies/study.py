@@ -56,7 +56,11 @@ class HeldOutConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(EvolutionSettings):
-    """Settings of a user-defined study; a subclass adds fields."""
+    """Settings of a user-defined study; a subclass adds fields.
+
+    Examples:
+        >>> settings = metaevo.StudySettings(study="my_study.py:Throwing")
+    """
 
     study: str = ""
     """the name of the study's class"""
@@ -68,6 +72,12 @@ class StudySettings(EvolutionSettings):
 
 class Study:
     """Base class of studies, public as `metaevo.Study`.
+
+    Examples:
+        >>> class Mine(metaevo.Study):
+        ...     def make_problem(self, settings):
+        ...         return problem
+        >>> found = metaevo.evolve(Mine(), generations=2)
 
     A subclass defines `Settings` and `make_problem`. If it defines `contenders`, the evolved
     meta-parameters are compared with them. All other members can be overridden too.

@@ -56,8 +56,8 @@ class LearnerProblem(MetaProblem):
     """Train a learner with parts in its slots; the fitness is how well it learns.
 
     Examples:
-        >>> parts = [metaevo.parts.ValueLossNetwork(hidden_sizes=(16, 16))]
-        >>> problem = metaevo.LearnerProblem("ppo", parts, ["CartPole-v1"])
+        >>> loss = metaevo.parts.ValueLossNetwork(hidden_sizes=(16, 16))
+        >>> problem = metaevo.LearnerProblem("q_learning", loss, ["GridWorld"])
         >>> found = metaevo.evolve(problem, generations=30)
     """
 

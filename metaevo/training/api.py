@@ -38,7 +38,7 @@ def train(
     Examples:
         >>> result = metaevo.train("ppo", env="CartPole-v1", hyperparams={"learning_rate": 3e-3})
         >>> result.scores.mean()
-        >>> metaevo.train("ppo", make_optimizer="zoo:ppo-optimizer", run_dir="runs/ppo")
+        >>> metaevo.train("ppo", make_optimizer="zoo:ppo-optimizer", run_dir="runs/zoo")
         >>> metaevo.train("ppo", value_loss=metaevo.load("runs/my_loss"))
 
     Args:

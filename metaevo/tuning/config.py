@@ -23,6 +23,9 @@ PRUNED = ("successive_halving", "hyperband")
 class SweepConfig:
     """Choice, training and objective of the trials.
 
+    Examples:
+        >>> config = metaevo.SweepConfig(seeds=2, statistic="median", confirm_seeds=4)
+
     Raises:
         ValueError: if the sampler cannot learn under the scheduler.
     """

@@ -28,7 +28,7 @@ class SweepResult:
     """The result of `metaevo.sweep`.
 
     Example:
-        >>> frame = pandas.DataFrame(result.table())
+        >>> records = result.table()
     """
 
     trials: tuple[Record, ...]

@@ -35,7 +35,7 @@ def generality(
     Examples:
         >>> measured = metaevo.generality("dpo", tasks=["cartpole", "grid"])
         >>> measured.score()
-        >>> pandas.DataFrame(measured.table())
+        >>> records = measured.table()
 
     Args:
         rule: the name of a hand-written function or of a learner, `FILE.py:NAME` of a learner,
