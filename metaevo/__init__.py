@@ -56,6 +56,8 @@ _HOMES = {
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.loop",
     "Found": "metaevo.studies.api",
+    "Judge": "metaevo.discovery.proposals",
+    "Judged": "metaevo.discovery.archive",
     "LearnerProblem": "metaevo.tasks.problem",
     "Measured": "metaevo.judging.generality.measured",
     "MetaProblem": "metaevo.evolution.problem",
