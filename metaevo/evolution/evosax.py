@@ -7,7 +7,7 @@ distribution-based and population-based algorithms start and end differently.
 import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import evosax.algorithms as evosax_algorithms
@@ -52,11 +52,13 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-class Evosax(Strategy):
-    """An evosax algorithm, by its name there."""
+@dataclass(frozen=True)
+class AlgorithmSettings:
+    """Settings of an evosax algorithm."""
 
     algorithm: str = "Open_ES"
-    """any of `ALGORITHMS`"""
+    """any of evosax's, by its name there; in a YAML file also genetic_programming, or a strategy of
+    your own as FILE.py:CLASS or MODULE:CLASS"""
     sigma: Annotated[float, Gt(0)] = 0.1
     """standard deviation of the perturbations at generation 0"""
     sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
@@ -75,6 +77,10 @@ class Evosax(Strategy):
     """auto is the algorithm's own"""
     settings: dict[str, bool | int | float] = field(default_factory=dict)
     """more settings of the algorithm's constructor or parameters, by their names there"""
+
+
+class Evosax(AlgorithmSettings, Strategy):
+    """An evosax algorithm, by its name there."""
 
     core: ClassVar[Any] = None
     """of a bound strategy: the algorithm of evosax"""

@@ -1,16 +1,16 @@
 """The section `strategy` of a YAML file, and the strategy that it describes."""
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from annotated_types import Gt, Interval
+from annotated_types import Gt
 
 from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import genetic
-from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, Evosax
+from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, AlgorithmSettings, Evosax
 from metaevo.evolution.genetic import GeneticProgramming
 from metaevo.evolution.strategy import Strategy
 from purerl.custom import is_custom
@@ -19,7 +19,7 @@ GENETIC_PROGRAMMING = genetic.NAME
 
 
 @dataclass(frozen=True)
-class StrategyConfig:
+class StrategyConfig(AlgorithmSettings):
     """Settings of an evolutionary algorithm.
 
     Examples:
@@ -27,29 +27,8 @@ class StrategyConfig:
         >>> found = metaevo.evolve(problem, strategy=strategy)
     """
 
-    algorithm: str = "Open_ES"
-    """any of evosax's, by its name there, genetic_programming, or a strategy of your own as
-    FILE.py:CLASS or MODULE:CLASS"""
     population_size: Annotated[int, Gt(1)] = 64
     """candidates per generation"""
-    sigma: Annotated[float, Gt(0)] = 0.1
-    """standard deviation of the perturbations at generation 0"""
-    sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on sigma a generation (algorithms that adapt sigma only take its start)"""
-    sigma_limit: Annotated[float, Gt(0)] = 1e-3
-    """sigma does not decay below this"""
-    optimizer: Literal["auto", "adam", "sgd", "rmsprop", "own"] = "auto"
-    """of the mean; auto is adam for Open_ES and PGPE and the algorithm's own for the others"""
-    learning_rate: Annotated[float, Gt(0)] = 0.05
-    """of the mean, for algorithms that take an optimizer"""
-    learning_rate_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on learning_rate a generation"""
-    learning_rate_limit: Annotated[float, Gt(0)] = 1e-4
-    """learning_rate does not decay below this"""
-    fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
-    """auto is the algorithm's own"""
-    settings: dict[str, bool | int | float] = field(default_factory=dict)
-    """more settings of the algorithm's constructor or parameters, by their names there"""
 
     def build(self) -> Strategy:
         """Return the strategy.
