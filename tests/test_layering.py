@@ -1,5 +1,6 @@
 """Rules for the source text of the whole repository."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -98,3 +99,22 @@ def test_set_up_names_no_package_host():
     for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"--(extra-)?index-url|--find-links|--trusted-host|tool\.uv", text)
+
+
+CORE = "evolution", "parts", "tasks", "judging"
+"""Rooms of metaevo that take typed objects; what a YAML file or flags say ends above them."""
+
+
+def test_no_dict_of_settings_enters_core():
+    wrong = []
+    for path in (path for room in CORE for path in (ROOT / "metaevo" / room).rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
+                continue
+            arguments = function.args
+            for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                kind = ast.unparse(each.annotation) if each.annotation else ""
+                is_settings = re.search("settings|config|raw", each.arg) is not None
+                if is_settings and re.search("PlainDict|PlainMapping|dict", kind):
+                    wrong.append(f"{name_of(path)}: {function.name}({each.arg}: {kind})")
+    assert wrong == []

@@ -23,7 +23,7 @@ from metaevo.discovery.targets import TARGETS
 from metaevo.evolution.problem import Contender
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import formula, resolve, saved, seen
+from metaevo.parts import formula, resolve, saved
 from metaevo.parts.optimizer import LearnedOptimizer
 from metaevo.parts.part import LEARNED, Filling, Part, Parts
 from metaevo.reports import page
@@ -170,7 +170,7 @@ def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> No
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
     os.makedirs(own.path, exist_ok=True)
     parts, meta_params = Parts.single(each.part, "formula"), each.part.init(jax.random.key(0))
-    saved.save(own, parts, meta_params, 0, seen.section(to_dict(settings)))
+    saved.save(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
 
 def _judgement(

@@ -23,9 +23,9 @@ class SeenTask(NamedTuple):
     """distributions by name, as in the settings"""
 
 
-def in_settings(settings: PlainMapping) -> list[SeenTask]:
-    """Return the tasks of an evolution from its settings as plain data."""
-    if settings.get("tasks"):
+def in_settings(saved: PlainMapping) -> list[SeenTask]:
+    """Return the tasks of an evolution from what was saved: its settings, or their section."""
+    if saved.get("tasks"):
         return [
             SeenTask(
                 name,
@@ -34,19 +34,13 @@ def in_settings(settings: PlainMapping) -> list[SeenTask]:
                 {each: task[each] for each in ("train", "hyperparams") if task.get(each)},
                 task.get("sample", {}),
             )
-            for name, task in settings["tasks"].items()
+            for name, task in saved["tasks"].items()
         ]
-    task = settings.get("task", {})
+    task = saved.get("task", {})
     env, params = task.get("env", []), task.get("env_params", {})
     if isinstance(env, str):
         return [SeenTask(env, env, params, {}, {})]
     return [SeenTask(name, name, {}, {}, {}) for name in env]  # of published rules
-
-
-def section(settings: PlainMapping) -> PlainDict:
-    """Return the section with the tasks of an evolution: `task` or `tasks`."""
-    name = "tasks" if settings.get("tasks") else "task"
-    return {name: settings[name]}
 
 
 def by_rule(rule: str | Path) -> list[SeenTask]:

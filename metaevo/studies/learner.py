@@ -56,7 +56,8 @@ class LearnerStudy(PartsStudy):
 
     def seen(self) -> PlainDict:
         """Return the section of settings with the tasks of the evolution."""
-        return seen.section(to_dict(self.settings))
+        name = "tasks" if self.settings.tasks else "task"
+        return {name: to_dict(getattr(self.settings, name))}
 
 
 def problem_of(settings: EvolveSettings, run_path: Path | None = None) -> LearnerProblem:

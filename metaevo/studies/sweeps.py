@@ -25,8 +25,7 @@ from metaevo.evolution.settings import StrategyConfig
 from metaevo.studies import registry
 from metaevo.studies.problem import PartsStudy
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.tasks.binding import with_task
-from metaevo.training.settings import with_named_functions
+from metaevo.training.settings import with_named_functions, with_task
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
 from metaevo.tuning.objective import (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from metaevo.config import ConfigError, failure
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict
 from metaevo.parts import learners
 from metaevo.parts.part import Part, Parts, check_scalars
 from metaevo.tasks.bound import Bound
@@ -57,19 +57,6 @@ class TaskConfig:
     """the environment's name"""
     env_params: PlainDict = field(default_factory=dict)
     """overrides of the environment's parameters"""
-
-
-def with_task(settings: PlainMapping) -> PlainDict:
-    """Return settings with `env` and `env_params`, as Python functions take them, in `task`.
-
-    The environment may be a name, a class or an object.
-    """
-    raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
-    if "env" in settings:
-        env = settings["env"]
-        name = env if isinstance(env, list | tuple) else envs.name_of(env)
-        raw["task"] = {"env": name, "env_params": dict(settings.get("env_params") or {})}
-    return raw
 
 
 def learner_sections(learner: str) -> dict[str, type]:

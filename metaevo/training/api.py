@@ -8,7 +8,6 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.runs.progress import Progress
-from metaevo.tasks.binding import with_task
 from metaevo.training.result import (
     TrainingResult,
     check_resources,
@@ -17,7 +16,7 @@ from metaevo.training.result import (
     result_of,
 )
 from metaevo.training.run import run_training
-from metaevo.training.settings import TrainSettings, make_task, training_class
+from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
 from purerl.learners import LearnerEntry
 from purerl.types import Environment
 

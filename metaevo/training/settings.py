@@ -11,7 +11,7 @@ import jax
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.config import ConfigError
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import specialised
 from metaevo.parts import channels, learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
@@ -30,6 +30,7 @@ from metaevo.tasks.binding import (
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tuning.config import MOST
+from purerl import envs
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, PyTree, Slot
 
@@ -94,6 +95,19 @@ class TrainSettings(LearnerSettings, HasRun):
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+
+def with_task(settings: PlainMapping) -> PlainDict:
+    """Return settings with `env` and `env_params`, as Python functions take them, in `task`.
+
+    The environment may be a name, a class or an object.
+    """
+    raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
+    if "env" in settings:
+        env = settings["env"]
+        name = env if isinstance(env, list | tuple) else envs.name_of(env)
+        raw["task"] = {"env": name, "env_params": dict(settings.get("env_params") or {})}
+    return raw
 
 
 def training_class(raw: PlainDict) -> type[TrainSettings]:
