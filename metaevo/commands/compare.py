@@ -36,7 +36,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",
-        help="a name in the records, or evaluation[:VARIANT] for scores of evaluation.json; "
+        help="a name in the records, or evaluation[:VARIANT] for held-out scores; "
         "default: mean return, fitness of the mean, or the best value of a sweep",
     )  # fmt: skip
     parser.add_argument(

@@ -130,7 +130,7 @@ def compare_runs(
         runs: one or several run directories, parent folders, globs,
             `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`. The group of
             the first run is the baseline.
-        metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
+        metric: a name in the records, or `evaluation[:VARIANT]` for held-out scores; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the
             whole curve ("area"), or its best point ("best").

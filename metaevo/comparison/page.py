@@ -37,7 +37,7 @@ def quantity(result: RunComparison) -> str:
     scale = ", scaled on each task from 0 to 1" if len(result.tasks) > 1 else ""
     if chosen.is_evaluation:
         variant = chosen.metric.partition(":")[2]
-        return f"scores of evaluation.json{f' ({variant})' if variant else ''}{scale}"
+        return f"held-out scores{f' ({variant})' if variant else ''}{scale}"
     name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
     how = {
         "final": "mean of the last tenth of a run",

@@ -64,11 +64,6 @@ def estimate(
     return f"{middle} [{', '.join(ends)}]"
 
 
-def score_text(row: PlainMapping, decimals: int | None = None) -> str:
-    """Format the `iqm` and the `interval` of a row, as in evaluation.json, as an `estimate`."""
-    return estimate(row["iqm"], *row["interval"], decimals=decimals)
-
-
 def difference_text(pair: PlainMapping) -> str:
     """Format the `difference` and the `difference_interval` of a judgement: "+4.2 [+1.0, +7.3]"."""
     return estimate(pair["difference"], *pair["difference_interval"], sign=True)

@@ -131,7 +131,7 @@ class Run(Generic[S]):
     ) -> None:
         """Log the final comparison.
 
-        `rows` are rows of evaluation.json and `frames` the environment steps behind each.
+        `rows` have name, iqm and interval, and `frames` are the environment steps behind each.
         """
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
             low, high = row["interval"]

@@ -23,8 +23,8 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig, tracking_uri
 
 ARTIFACTS = (
-    "evaluation.json", "trials.csv", "best.yaml", "learning_curves.csv", "figures", "meta_params",
-    "report.html",
+    "evaluation.json", "scores.npz", "unseen.npz", "trials.csv", "best.yaml",
+    "learning_curves.csv", "figures", "meta_params", "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
 RUN_ID = "metaevo.run_id"

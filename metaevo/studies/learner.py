@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Self
 
-from metaevo.config import to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import classes, learners, resolve, seen
 from metaevo.runs.run_directory import RunDirectory
@@ -77,17 +77,22 @@ def problem_of(settings: EvolveSettings, run_path: Path | None = None) -> Learne
         slot.name: resolve.fill(slot, getattr(settings, slot.name), run_path)
         for slot in fixed_slots(settings)
     }
-    problem = LearnerProblem(
-        settings.learner,
-        list(parts.by_slot.values()),
-        settings.tasks or [Task(settings.task.env, settings.task.env_params)],
-        train=settings.train,
-        hyperparams=settings.hyperparams,
-        fixed=fillings,
-        fitness=settings.fitness,
-        tasks_per_generation=settings.tasks_per_generation,
-        scales=(),
-    )
+    try:
+        problem = LearnerProblem(
+            settings.learner,
+            list(parts.by_slot.values()),
+            settings.tasks or [Task(settings.task.env, settings.task.env_params)],
+            train=settings.train,
+            hyperparams=settings.hyperparams,
+            fixed=fillings,
+            fitness=settings.fitness,
+            tasks_per_generation=settings.tasks_per_generation,
+            scales=(),
+        )
+    except ConfigError as error:
+        if (text := str(error)) != (reason := text.removeprefix("parts: ")):
+            raise ConfigError(f"evolve = {settings.evolve!r}: {reason}") from None
+        raise
     for name, filling in fillings.items():
         reference = getattr(settings, name)
         if reference not in learners.slot_of(settings.learner, name).functions:

@@ -13,7 +13,8 @@ import yaml
 
 from examples import scheduled_adam
 from metaevo.config import from_dict
-from metaevo.studies import settings as study
+from metaevo.studies.learner import problem_of
+from metaevo.studies.settings import experiment_class
 from purerl import ppo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -22,8 +23,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_the_loss_begins_as_squared_error(monkeypatch):
     monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
     raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
-    experiment = study.make_experiment(from_dict(study.experiment_class(raw, None), raw))
-    part = experiment.evolved.by_slot["value_loss"]
+    problem = problem_of(from_dict(experiment_class(raw, None), raw))
+    part = problem.parts.by_slot["value_loss"]
     start = part.init(jax.random.key(0))
 
     def loss(changes: dict[str, float]) -> Any:

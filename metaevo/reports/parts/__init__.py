@@ -30,7 +30,7 @@ def draw(found: Evolved, figures: Path) -> None:
 
 
 def observe(found: Evolved) -> dict[str, float]:
-    """Return numbers that describe an evolved part, to keep in evaluation.json."""
+    """Return numbers that describe an evolved part."""
     module = _of_slot(found.part)
     observe_slot = getattr(module, "observe", None)
     return {} if observe_slot is None else dict(observe_slot(found))

@@ -14,10 +14,8 @@ from metaevo.parts import channels
 from metaevo.parts.channels import ChannelConfig
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_experiment
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
-from tests.metaevo.evolving import settings_of, study_of
 from tests.purerl.messages import message
 
 CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
@@ -60,13 +58,6 @@ def test_a_channel_found_by_a_run_is_heard(talk):
     np.testing.assert_allclose(channel(loaded, heard[:4]), heard[4:], rtol=1e-6)
 
 
-def test_candidates_of_an_evolution_hear_the_channel(talk):
-    raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
-    settings = settings_of(raw)
-    _, env, params = make_experiment(settings).environment
-    assert env.observation_space(params).shape == (7,)
-
-
 def test_invalid_channels_are_refused(talk, tmp_path):
     damaged = RunDirectory(tmp_path / "damaged")
     weights, about = checkpoint.load_tree(talk.meta_params)
@@ -88,13 +79,7 @@ def test_invalid_channels_are_refused(talk, tmp_path):
             channels.hear(name, where, learner)
 
 
-def test_gymnasium_and_unseen_tasks_have_no_channel(refused):
-    raw = {"evolve": "drift", "channel": "noise", "task": {"env": "CartPole-v1"},
-           "evaluation": {"unseen": {"Acrobot-v1": {}}}}  # fmt: skip
-    with pytest.raises(
-        ConfigError, match=r"evaluation\.unseen: no channel is heard in other tasks"
-    ):
-        study_of(raw)
+def test_gymnasium_has_no_channel(refused):
     argv = ["--channel", "noise", "--evaluation.gymnasium", "1"]
     assert "Gymnasium's environment has no channel" in refused(main, argv, description=None)
 

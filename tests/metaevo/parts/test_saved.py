@@ -18,7 +18,7 @@ from metaevo.parts.classes import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_experiment
+from metaevo.studies.learner import problem_of
 from purerl import envs, ppo
 from purerl.parts import losses, optimizers
 from purerl.types import Targets
@@ -110,10 +110,10 @@ def adam(scale, context):
 )  # fmt: skip
 def test_invalid_parts_are_refused_in_one_line(cls, complaint):
     def build():
-        return make_experiment(settings_of({"evolve": reference_of(PART, cls)}))
+        return problem_of(settings_of({"evolve": reference_of(PART, cls)}))
 
     if complaint is None:
-        assert isinstance(build().evolved.by_slot[cls.slot], cls)
+        assert isinstance(build().parts.by_slot[cls.slot], cls)
         return
     with pytest.raises(ConfigError, match=f"^evolve = .*{complaint}") as caught:
         build()
@@ -124,7 +124,7 @@ def test_an_update_rule_with_other_shapes_is_refused():
     cls = part("update_rule", lambda scale, context, rollout: Targets(scale, rollout.reward))
     raw = {"evolve": reference_of(PART, cls), "learner": "lpg", "task": {"env": "GridWorld"}}
     with pytest.raises(ConfigError, match=r"fails in an update of lpg: .*have the shapes \(\), "):
-        make_experiment(settings_of(raw))
+        problem_of(settings_of(raw))
 
 
 @pytest.mark.parametrize(

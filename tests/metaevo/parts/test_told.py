@@ -9,7 +9,7 @@ from metaevo.parts import saved
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_experiment
+from metaevo.studies.learner import problem_of
 from purerl import dqn, envs, ppo
 from purerl.learners import LEARNERS
 from tests.metaevo.evolving import settings_of
@@ -54,9 +54,9 @@ def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings,
     part = part_class("open")()
     saved.save(RunDirectory(tmp_path), Parts.single(part, "open"), drawn(part), 7)
     settings = {key: str(tmp_path) for key in settings}
-    make_experiment(settings_of({**evolve, **settings, "learner": "ppo"}))
+    problem_of(settings_of({**evolve, **settings, "learner": "ppo"}))
     where = "evolve = 'open'" if not settings else "make_optimizer = "
     message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
     with pytest.raises(ConfigError, match=message) as caught:
-        make_experiment(settings_of({**evolve, **settings, "learner": "dqn"}))
+        problem_of(settings_of({**evolve, **settings, "learner": "dqn"}))
     assert "\n" not in str(caught.value)
