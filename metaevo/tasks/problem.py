@@ -105,7 +105,6 @@ class LearnerProblem(MetaProblem):
         self._setup, self._fixed = setup, functions_of(entry, name, self.parts, fixed or {})
         named = named_tasks(tasks)
         self._bind(named, "tasks" if isinstance(tasks, Mapping) or len(named) > 1 else "")
-        self._check_parts(self.experiment)
         count = len(self.bound)
         if count > 1 and scales != ():
             self.use_scales(self.measure_scales() if scales is None else scales)
@@ -121,6 +120,7 @@ class LearnerProblem(MetaProblem):
         for key, task in named.items():
             with naming(f"{where}.{key}: " if where else ""):
                 self._experiments[key] = experiment_of(self._setup, self.parts, self._fixed, task)
+        self._check_parts(self.experiment)
         self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
 
     def on(
