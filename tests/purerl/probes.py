@@ -83,16 +83,6 @@ class Probe(Environment):
         return jnp.logical_and(self.terminates, state.time >= self.length)
 
 
-class ObservedReward(Probe):
-    """One step, the reward is the observation, -1 or 1: so is the value."""
-
-    def show(self, state):
-        return state.x[None]
-
-    def pay(self, state, action, params):
-        return state.x
-
-
 class DelayedReward(Probe):
     """Two steps, reward 1 after the second: the values are gamma and 1.
 
