@@ -16,7 +16,6 @@ __all__ = ["drawn"]
 
 @pytest.fixture
 def tasks(drawn, tmp_path):
-    """A file of tasks whose scores are drawn."""
     path = tmp_path / "tasks.yaml"
     path.write_text(json.dumps({**TASKS, "evaluation": {"seeds": 0}}))
     return path

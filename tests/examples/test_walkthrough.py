@@ -1,5 +1,3 @@
-"""The walkthrough runs from top to bottom, without Jupyter."""
-
 import ast
 import json
 import os

@@ -62,11 +62,11 @@ def finish(process, *codes):
 
 
 def wait_for_generations(process, run_dir, count):
-    """Return as soon as so many generations are logged, while the process goes on."""
+    """Return as soon as so many generations are logged, while the process, if any, goes on."""
     deadline = time.monotonic() + 240
     path = run_dir / "metrics.jsonl"
     while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert process.poll() is None, process.communicate()[1]
+        assert process is None or process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.002)
 
@@ -83,12 +83,10 @@ def metrics(run_dir, kind="generation"):
 
 
 def checkpoints(run_dir):
-    """Their names, oldest first."""
     return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
 
 
 def state(run_dir):
-    """The arrays of the newest checkpoint."""
     (path,) = (run_dir / "checkpoints" / checkpoints(run_dir)[-1]).glob("state*.npz")
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}

@@ -9,7 +9,6 @@ import pytest
 
 from tests.experiments.evolving import (
     GENERATIONS,
-    TINY,
     assert_same_run,
     checkpoints,
     finish,
@@ -19,14 +18,6 @@ from tests.experiments.evolving import (
 )
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A directory with the settings; compiled programs are kept there for the other processes."""
-    path = tmp_path_factory.mktemp("processes")
-    (path / "tiny.yaml").write_text(TINY)
-    return path
 
 
 def start_all(place, run_dir, count, *arguments, new=True):

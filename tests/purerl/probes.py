@@ -1,5 +1,3 @@
-"""Environments with values and policies known in closed form."""
-
 from typing import Any, NamedTuple
 
 import jax

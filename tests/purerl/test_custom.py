@@ -1,5 +1,3 @@
-"""Environments from a file or a module."""
-
 from pathlib import Path
 
 import jax

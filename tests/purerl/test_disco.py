@@ -29,8 +29,6 @@ every_size = pytest.mark.parametrize(
 
 
 class Recorded(probes.Probe):
-    """The spaces of the recorded steps."""
-
     def action_space(self, params=None):
         return spaces.Discrete(A)
 

@@ -1,5 +1,3 @@
-"""GridWorld: moves by hand, frequencies by counting, invalid layouts."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

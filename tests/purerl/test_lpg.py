@@ -110,7 +110,6 @@ def test_a_tabular_update_by_hand(rule):
 
 
 def test_a_rule_sees_the_agents_probabilities_and_predictions():
-    """Probabilities and predictions are those of the agent in the states that it was in."""
     env, env_params = grid_world(slip_probability=0.3)
     learner = lpg.LPG(CONFIG, env)
     state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)

@@ -43,8 +43,6 @@ class Nested(probes.Cycle):
 
 
 class Pair(Nested):
-    """A tuple at the top."""
-
     def show(self, state):
         return state.time % 3, super().show(state)
 
@@ -53,7 +51,6 @@ class Pair(Nested):
 
 
 def gymnasium_vector(env, obs):
-    """The same by Gymnasium."""
     space = spaces.gymnax_space_to_gym_space(env.observation_space())
     return np.float32(gymnasium.spaces.flatten(space, jax.device_get(obs)))
 
@@ -197,8 +194,6 @@ def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):
 
 
 class OwnLimit(NoTime):
-    """No limit, and says so."""
-
     default_params = Unlimited()
 
     def is_truncated(self, state, params):

@@ -1,5 +1,3 @@
-"""The pieces of PPO against independent computations."""
-
 from functools import partial
 
 import jax

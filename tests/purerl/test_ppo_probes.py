@@ -1,5 +1,3 @@
-"""PPO on environments with values and policies known in closed form."""
-
 import dataclasses
 
 import jax

@@ -49,8 +49,6 @@ def test_actions_are_clipped_for_the_environment_only():
     """What is learned from is the action that was drawn: its density is the policy's."""
 
     class Shown(probes.TargetAction):
-        """Pays the action that it receives."""
-
         def pay(self, state, action, params):
             return action[0]
 

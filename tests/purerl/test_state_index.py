@@ -1,5 +1,3 @@
-"""State numbers of environments whose observations are vectors or images."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

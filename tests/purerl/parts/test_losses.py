@@ -1,5 +1,3 @@
-"""Hand-written losses against their papers' equations."""
-
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,3 @@
-"""Depth, role and dormancy of parameters against a network in NumPy."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""Greedy actions: the best one, and any of several equal ones."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

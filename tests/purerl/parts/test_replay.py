@@ -30,7 +30,6 @@ def recorded(rng, length):
 
 
 def filled(layout, steps, writes):
-    """Write the first steps, a phase after another."""
     ring = layout.empty(jnp.zeros(2), "float32")
     per_write = layout.train_interval // N
     write = jax.jit(layout.write)
@@ -183,8 +182,6 @@ def test_priority_exponents_above_one_are_refused():
 
 
 class Shown(probes.Probe):
-    """Three numbers, declared to be in a box."""
-
     def __init__(self, numbers, low, high, dtype=jnp.float32):
         super().__init__()
         self.numbers = jnp.asarray(numbers, dtype)
