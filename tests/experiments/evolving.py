@@ -62,11 +62,11 @@ def finish(process, *codes):
 
 
 def wait_for_generations(process, run_dir, count):
-    """Return as soon as so many generations are logged, while the process, if any, goes on."""
+    """Return as soon as so many generations are logged, while the process goes on."""
     deadline = time.monotonic() + 240
     path = run_dir / "metrics.jsonl"
     while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert process is None or process.poll() is None, process.communicate()[1]
+        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.002)
 

@@ -75,13 +75,6 @@ def test_wrong_settings_end_all_processes(place, tmp_path):
 
 
 @pytest.mark.faults
-def test_four_processes_are_one_run(place, tmp_path):
-    for process in start_all(place, tmp_path / "run", 4):
-        finish(process)
-    assert_same_run(tmp_path / "run", reference(place, 4), GENERATIONS)
-
-
-@pytest.mark.faults
 @pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 0), (4, 2)])
 def test_a_restart_after_a_killed_process_is_the_same_run(place, tmp_path, count, victim):
     run_dir, moment = tmp_path / "run", random.Random(victim).randrange(5, GENERATIONS - 30)

@@ -45,6 +45,8 @@ def test_a2c_against_explicit_sums():
         prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
         next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
     )
+    within = ~(seen.terminated | seen.truncated)[:-1]
+    seen.next_prediction[:-1][within] = seen.prediction[1:][within]
     targets = update_rules.a2c(None, Context(HYPERPARAMS), seen)
     value, following = seen.prediction[..., 0], seen.next_prediction[..., 0]
     advantage = brute_force_of_all(

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.evolving import (
-    GENERATIONS,
-    TINY,
-    assert_same_run,
-    metrics,
-    wait_for_generations,
-)
+from tests.experiments.evolving import GENERATIONS, TINY, assert_same_run, metrics
 
 pytestmark = pytest.mark.slurm
 
@@ -74,8 +68,12 @@ class Job:
         """Return the fields of `scontrol show job`."""
         return dict(re.findall(r"(\w+)=(\S*)", self._call("scontrol", "show", "job", self.id)))
 
-    def cancel(self, *flags):
-        self._call("scancel", *flags, self.id)
+    def send(self, name):
+        """Send a signal to all tasks."""
+        self._call("scancel", f"--signal={name}", self.id)
+
+    def cancel(self):
+        self._call("scancel", self.id)
 
     def wait(self, *states):
         """Return the fields of `scontrol show job` once the job is in one of these states."""
@@ -87,6 +85,12 @@ class Job:
                 self._call("scontrol", "update", f"JobId={self.id}", "StartTime=now")
             time.sleep(0.5)
         return found
+
+    def wait_for_generations(self, run_dir, count):
+        path, deadline = run_dir / "metrics.jsonl", time.monotonic() + 240
+        while not path.exists() or path.read_bytes().count(b"\n") < count:
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.002)
 
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
@@ -103,14 +107,19 @@ def undisturbed(cluster):
     return run_dir, job, dependent
 
 
-def test_a_finished_job_is_one_run_and_starts_its_dependents(undisturbed):
+def test_a_finished_job_succeeds_and_starts_its_dependents(undisturbed):
     run_dir, job, dependent = undisturbed
     found = job.wait(*ENDED)
     assert (found["JobState"], found["ExitCode"]) == ("COMPLETED", "0:0"), job.output
     assert len(metrics(run_dir)) == GENERATIONS
     assert dependent.wait(*ENDED)["JobState"] == "COMPLETED"
     assert "started" in dependent.output
-    # JAX finds the coordinator, the number of processes and its own from SLURM's variables.
+
+
+def test_tasks_of_a_step_are_one_run_without_a_flag(undisturbed):
+    """JAX finds the coordinator, the number of processes and its own from SLURM's variables."""
+    _, job, _ = undisturbed
+    job.wait(*ENDED)
     assert "on 2 devices of 2 processes" in job.output
     assert job.output.count("run directory:") == 1
 
@@ -118,8 +127,8 @@ def test_a_finished_job_is_one_run_and_starts_its_dependents(undisturbed):
 def test_a_stopped_job_is_requeued_and_resumes_bit_for_bit(cluster, undisturbed):
     run_dir = cluster / "stopped"
     job = Job(cluster, run_dir)
-    wait_for_generations(None, run_dir, 10)
-    job.cancel("--signal=TERM")
+    job.wait_for_generations(run_dir, 10)
+    job.send("TERM")
     found = job.wait(*ENDED)
     assert (found["JobState"], found["Restarts"]) == ("COMPLETED", "1"), job.output
     undisturbed[1].wait(*ENDED)
@@ -129,7 +138,7 @@ def test_a_stopped_job_is_requeued_and_resumes_bit_for_bit(cluster, undisturbed)
 def test_a_cancelled_job_is_not_requeued(cluster):
     run_dir = cluster / "cancelled"
     job = Job(cluster, run_dir, arguments=["--generations", 1_000_000])
-    wait_for_generations(None, run_dir, 10)
+    job.wait_for_generations(run_dir, 10)
     job.cancel()
     time.sleep(10)
     found = job.shown()
