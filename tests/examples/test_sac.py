@@ -1,5 +1,3 @@
-"""SAC, a learner outside the package: its numbers and its training."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +34,6 @@ def test_log_densities_of_squashed_actions():
 
 @pytest.mark.long
 def test_targets_by_hand():
-    """Reward and the smaller target critic's value, with the entropy bonus, zero after the end."""
     learner = sac.SAC(small(), probes.TargetAction())
     env_params = learner.env.default_params
     hyperparams = sac.Hyperparams(gamma=0.9)

@@ -1,5 +1,3 @@
-"""Processes that die."""
-
 import contextlib
 
 import pytest
@@ -7,6 +5,14 @@ import pytest
 
 class KilledError(BaseException):
     """What ends a process without warning; nothing in the product catches it."""
+
+
+@pytest.fixture(scope="module")
+def place(request, tmp_path_factory):
+    """A directory with the file's settings; processes keep compiled programs there."""
+    path = tmp_path_factory.mktemp("place")
+    (path / "tiny.yaml").write_text(request.module.TINY)
+    return path
 
 
 @pytest.fixture

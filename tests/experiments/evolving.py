@@ -83,12 +83,10 @@ def metrics(run_dir, kind="generation"):
 
 
 def checkpoints(run_dir):
-    """Their names, oldest first."""
     return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
 
 
 def state(run_dir):
-    """The arrays of the newest checkpoint."""
     (path,) = (run_dir / "checkpoints" / checkpoints(run_dir)[-1]).glob("state*.npz")
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}

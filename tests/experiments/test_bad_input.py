@@ -21,23 +21,13 @@ CASES = {
 }
 
 
-@pytest.fixture
-def error_of(refused, monkeypatch):
-    """Run a command line in this process; the complaint. Building the loop would be too late."""
-    monkeypatch.setattr(runner, "Evolution", None)
-
-    def run(*argv):
-        return refused(main, [str(each) for each in argv], component="value_loss", description="")
-
-    return run
-
-
 @pytest.mark.parametrize("line", CASES)
-def test_the_error_names_the_setting(error_of, line, tmp_path):
+def test_the_error_names_the_setting(line, tmp_path, monkeypatch, refused):
+    monkeypatch.setattr(runner, "Evolution", None)  # building the loop would be too late
     argv = line.split()
     if "--learner" not in argv:
         argv = ["--learner", "ppo", *argv]
     if "--resume" not in argv:
-        argv += ["--run-dir", tmp_path / "run"]
-    assert CASES[line] in error_of(*argv)
+        argv += ["--run-dir", str(tmp_path / "run")]
+    assert CASES[line] in refused(main, argv, component="value_loss", description="")
     assert not (tmp_path / "run").exists()

@@ -1,5 +1,3 @@
-"""experiments/benchmark.py at sizes that measure nothing."""
-
 import argparse
 import json
 import os

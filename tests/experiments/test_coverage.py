@@ -1,5 +1,3 @@
-"""The check of coverage: redraws from a small bank of noise."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""A tiny evolution of an update rule in a distribution of tasks."""
-
 import jax
 import pytest
 

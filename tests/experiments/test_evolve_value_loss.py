@@ -36,29 +36,11 @@ evaluation: {seeds: 0}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A directory with the settings; compiled programs are kept there for the other processes."""
-    path = tmp_path_factory.mktemp("evolve")
-    (path / "tiny.yaml").write_text(TINY)
-    return path
-
-
-def resume(place, run_dir, *arguments, code=0):
-    return finish(start(place, run_dir, *arguments, new=False), code)
-
-
-@pytest.fixture(scope="module")
 def reference(place):
-    """A run that nobody interrupts."""
     run_dir = place / "reference"
     stdout, _ = finish(start(place, run_dir))
     assert f"report: {run_dir / 'report.html'}" in stdout
     return run_dir
-
-
-@pytest.fixture
-def copy(reference, tmp_path):
-    return Path(shutil.copytree(reference, tmp_path / "copy"))
 
 
 def test_a_run_writes_all_files(reference):
@@ -109,13 +91,14 @@ def test_a_stopped_and_killed_run_resumes_exactly(place, reference, tmp_path):
     process.kill()
     finish(process, -signal.SIGKILL)
     assert stopped < (run_dir / "metrics.jsonl").read_bytes().count(b"\n") < GENERATIONS
-    resume(place, run_dir)
+    finish(start(place, run_dir, new=False))
     assert_same_run(run_dir, reference, GENERATIONS)
 
 
-def test_more_generations_and_a_comparison_are_added(place, copy):
+def test_more_generations_and_a_comparison_are_added(place, reference, tmp_path):
+    copy = Path(shutil.copytree(reference, tmp_path / "copy"))
     before = metrics(copy)
-    resume(place, copy, "--generations", "166", "--evaluation.seeds", "4")
+    finish(start(place, copy, "--generations", 166, "--evaluation.seeds", 4, new=False))
     after = metrics(copy)
     assert after[:GENERATIONS] == before
     assert [each["generation"] for each in after] == list(range(166))

@@ -9,7 +9,6 @@ import pytest
 
 from tests.experiments.evolving import (
     GENERATIONS,
-    TINY,
     assert_same_run,
     checkpoints,
     finish,
@@ -19,14 +18,6 @@ from tests.experiments.evolving import (
 )
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A directory with the settings; compiled programs are kept there for the other processes."""
-    path = tmp_path_factory.mktemp("processes")
-    (path / "tiny.yaml").write_text(TINY)
-    return path
 
 
 def start_all(place, run_dir, count, *arguments, new=True):
@@ -81,13 +72,6 @@ def test_wrong_settings_end_all_processes(place, tmp_path):
         assert "population_size" in stderr
         assert "Traceback" not in stderr
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.faults
-def test_four_processes_are_one_run(place, tmp_path):
-    for process in start_all(place, tmp_path / "run", 4):
-        finish(process)
-    assert_same_run(tmp_path / "run", reference(place, 4), GENERATIONS)
 
 
 @pytest.mark.faults

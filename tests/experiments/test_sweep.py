@@ -5,7 +5,6 @@ import json
 import shutil
 
 import jax
-import numpy as np
 import pytest
 
 from metaevo.commands.sweep import main
@@ -57,13 +56,11 @@ def sweep(tmp_path_factory):
         assert main([*argv, "--run-dir", str(path)], description=None) == 0
         return path
 
-    run.config = config
     return run
 
 
 @pytest.fixture(scope="module")
 def finished(sweep, tmp_path_factory):
-    """A sweep of random trials that was never interrupted."""
     return sweep(tmp_path_factory.mktemp("runs") / "finished")
 
 
@@ -76,10 +73,10 @@ def table(path):
     return rows
 
 
-def check_results(path, trials):
+def check_results(path):
     rows, run = table(path), RunDirectory(path)
-    assert [record["trial"] for record in run.read_metrics("trial")] == list(range(trials))
-    assert [int(row["trial"]) for row in rows] == list(range(trials))
+    assert [record["trial"] for record in run.read_metrics("trial")] == list(range(6))
+    assert [int(row["trial"]) for row in rows] == list(range(6))
     assert {row["outcome"] for row in rows} <= {"complete", "pruned"}
     result = json.loads((path / "evaluation.json").read_text())
     assert len(result["variants"][0]["scores"]) == 4
@@ -90,13 +87,12 @@ def check_results(path, trials):
     assert (path / "report.html").exists()
     best = load_yaml(path / "best.yaml")
     assert from_dict(trainee.training_class(best), best).hyperparams.learning_rate > 0
-    evolved = {**best, "evolve": "value_loss"}
-    settings_of(evolved)
+    settings_of({**best, "evolve": "value_loss"})
     return rows, result
 
 
 def test_a_random_sweep_writes_all_files(finished):
-    rows, result = check_results(finished, 6)
+    rows, result = check_results(finished)
     complete = [row for row in rows if row["outcome"] == "complete"]
     assert len(complete) == 6
     for row in rows:
@@ -114,7 +110,7 @@ def test_a_random_sweep_writes_all_files(finished):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
     path = sweep(tmp_path / "run", SCHEDULES[schedule])
-    rows, _ = check_results(path, 6)
+    rows, _ = check_results(path)
     assert (path / "figures" / "optimisation_history.png").read_bytes()[:4] == b"\x89PNG"
     frames = [int(row["frames"]) for row in rows]
     if schedule == "successive_halving":  # 3 updates of 9 for all, the rest for some
@@ -126,12 +122,15 @@ def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
 # --- Interrupted ----------------------------------------------------------------------------------
 
 
-def count_trained(monkeypatch):
-    """Count the trials that are trained from now on."""
+def record_trainings(monkeypatch):
+    """The keys and the number of trials of every training from now on."""
     trained, real = [], Population.init
-    monkeypatch.setattr(
-        Population, "init", lambda self, keys, s: (trained.append(len(s)), real(self, keys, s))[1]
-    )
+
+    def init(self, keys, settings):
+        trained.append((jax.random.key_data(keys).tolist(), len(settings)))
+        return real(self, keys, settings)
+
+    monkeypatch.setattr(Population, "init", init)
     return trained
 
 
@@ -152,9 +151,14 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, ki
     with killed_at(run.Study, "tell", 4):  # in the middle of the second batch
         sweep(path)
     assert len(RunDirectory(path).read_metrics("trial")) == 2
-    trained = count_trained(monkeypatch)
+    trained = record_trainings(monkeypatch)
     sweep(path, resume=True)
-    assert trained == [2, 1, 1, 1]  # the lost one with a new one, the last one, the confirmation
+    assert [count for _, count in trained] == [
+        2,
+        1,
+        1,
+        1,
+    ]  # the lost one with a new one, the last one, the confirmation
     assert table(path) == table(finished)
     for name in ("best.yaml", "evaluation.json"):
         assert (path / name).read_text() == (finished / name).read_text()
@@ -195,14 +199,9 @@ def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
 
 
 def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
-    used, real = [], Population.init
-    monkeypatch.setattr(
-        Population, "init", lambda self, keys, s: (used.append(keys), real(self, keys, s))[1]
-    )
+    trained = record_trainings(monkeypatch)
     sweep(tmp_path / "run", "--sweep.trials 2")
-    search, *confirmation = [
-        {tuple(key) for key in np.asarray(jax.random.key_data(keys)).tolist()} for keys in used
-    ]
+    search, *confirmation = [set(map(tuple, keys)) for keys, _ in trained]
     assert len(search) == 2
     assert [len(keys) for keys in confirmation] == [4, 4]
     assert confirmation[0] == confirmation[1]
@@ -241,15 +240,10 @@ EVOLUTION = (
 )
 
 
-def test_a_sweep_over_evolutions(sweep, tmp_path, caplog, capsys):
+def test_a_sweep_over_evolutions(sweep, tmp_path, caplog):
     space = (
         "{strategy.sigma: {log_uniform: [0.01, 0.3]}, strategy.population_size: {choice: [4, 6]}}"
     )
-    main(
-        ["--config", str(sweep.config), *EVOLUTION.split(), "--space", space, "--dry-run"],
-        description=None,
-    )
-    assert "compilations 2" in " ".join(capsys.readouterr().out.split())
     with jax.log_compiles(), caplog.at_level("WARNING"):
         path = sweep(tmp_path / "run", EVOLUTION, "--space", space)
     # Two population sizes, each with a program that evolves and one that judges: sigma has none.

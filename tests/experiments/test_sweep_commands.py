@@ -72,9 +72,8 @@ def error_of(refused, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, error_of):
-    line, texts = BAD[case]
+@pytest.mark.parametrize(("line", "texts"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(line, texts, config, tmp_path, monkeypatch, error_of):
     monkeypatch.chdir(tmp_path)
     error = error_of("--config", config, *line.split())
     assert all(text in error for text in texts)
@@ -82,7 +81,6 @@ def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, error_of):
 
 @pytest.fixture
 def begun(config, tmp_path, killed_at):
-    """A sweep that was killed after two trials."""
     with killed_at(Population, "init", 2):
         sweep("--config", config, "--run-dir", tmp_path / "begun")
     return tmp_path / "begun"

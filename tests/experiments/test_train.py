@@ -35,7 +35,6 @@ def train(*argv, **changes):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run that was never interrupted."""
     path = tmp_path_factory.mktemp("runs") / "finished"
     assert train("--run-dir", str(path)) == 0
     return path

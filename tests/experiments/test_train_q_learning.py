@@ -17,7 +17,9 @@ SETTINGS = (
 
 
 def train(line, path):
-    return training.main([*line.split(), "--run-dir", str(path)], description=None)
+    """Train; return the rows of its evaluation."""
+    assert training.main([*line.split(), "--run-dir", str(path)], description=None) == 0
+    return json.loads((path / "evaluation.json").read_text())["variants"]
 
 
 def test_learning_curves_are_complete_after_the_longest_episode():
@@ -31,19 +33,16 @@ def test_learning_curves_are_complete_after_the_longest_episode():
 @pytest.mark.long
 def test_a_table_is_drawn_and_filmed(tmp_path):
     path = tmp_path / "run"
-    assert train(SETTINGS + " --evaluation.film true", path) == 0
+    rows = train(SETTINGS + " --evaluation.film true", path)
     assert (path / "figures" / VALUE_MAP).read_bytes()[:4] == b"\x89PNG"
     assert (path / "figures" / FILM).read_bytes()[:4] == b"GIF8"
-    rows = json.loads((path / "evaluation.json").read_text())["variants"]
     assert [(row["name"], row["mean"]) for row in rows[2:]] == [("greedy policy", 1.0)]
     assert (path / "report.html").is_file()
 
 
 @pytest.mark.long
 def test_an_agent_of_state_numbers_plays_in_gymnasium(tmp_path):
-    path = tmp_path / "run"
     line = SETTINGS.replace("GridWorld --task.env_params.size 3", "FrozenLake-misc")
-    assert train(line + " --evaluation.gymnasium 1", path) == 0
-    rows = json.loads((path / "evaluation.json").read_text())["variants"]
+    rows = train(line + " --evaluation.gymnasium 1", tmp_path / "run")
     assert rows[-1]["name"] == "greedy policy in Gymnasium"
     assert [row["seeds"] for row in rows] == [2, 2, 2, 1]

@@ -18,7 +18,6 @@ def chances(own, other):
 
 
 def total(game, own, other):
-    """The discounted sum of the own payoffs."""
     first, transition = chances(own, other)
     return first @ np.linalg.solve(np.eye(4) - game.discount * transition, np.array(game.own))
 

@@ -1,5 +1,3 @@
-"""No implicit broadcasting in the tests of purerl."""
-
 import jax
 import pytest
 

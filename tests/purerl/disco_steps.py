@@ -25,8 +25,6 @@ Arrays = dict[str, np.ndarray]
 
 
 class Sizes(NamedTuple):
-    """Sizes of the rule's networks."""
-
     prediction: int
     hidden: int
     lifetime: int
@@ -77,7 +75,6 @@ def agent_params(sizes: Sizes) -> Arrays:
 
 
 def outputs(rng: np.random.Generator, sizes: Sizes) -> Arrays:
-    """Outputs of an agent's network."""
     shapes = {"logits": (A,), "y": (sizes.prediction,), "z": (A, sizes.prediction)}
     shapes |= {"q": (A, BINS), "aux_pi": (A, A)}
     return {name: 2.0 * rng.normal(size=(T + 1, B, *shape)) for name, shape in shapes.items()}

@@ -1,5 +1,3 @@
-"""Environments with values and policies known in closed form."""
-
 from typing import Any, NamedTuple
 
 import jax
@@ -81,16 +79,6 @@ class Probe(Environment):
 
     def is_terminated(self, state, params):
         return jnp.logical_and(self.terminates, state.time >= self.length)
-
-
-class ObservedReward(Probe):
-    """One step, the reward is the observation, -1 or 1: so is the value."""
-
-    def show(self, state):
-        return state.x[None]
-
-    def pay(self, state, action, params):
-        return state.x
 
 
 class DelayedReward(Probe):

@@ -254,15 +254,6 @@ def test_a_phase_learns_at_the_progress_of_its_beginning(length):
     assert learner.context(state, HYPERPARAMS).progress == 1.0
 
 
-def test_learning_begins_with_the_whole_learning_rate():
-    """Where the first phase learns, it has made no progress."""
-    config = replace(CONFIG, num_envs=8, train_interval=16, num_steps=2, learning_starts=16)
-    learner = dqn.DQN(config, ENV, make_optimizer=remember_time)
-    state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, PARAMS)
-    state, _, _ = jax.jit(learner.update)(state, HYPERPARAMS, None, PARAMS)
-    np.testing.assert_array_equal(state.opt_state, [0.0, 0.0])
-
-
 @pytest.mark.long
 def test_polyak_targets_and_exploration():
     """An update here is one phase of 8 frames; the probability of random actions is linear."""
@@ -287,51 +278,28 @@ def test_random_play_never_becomes_greedy():
     assert abs(action.mean() - 0.5) < 0.1
 
 
-GAMMA = 0.8
-
-
-class Known(probes.Probe):
-    """Two steps; action 1 pays 1 in the first and 2 in the second, action 0 nothing."""
-
-    length = 2
-
-    def show(self, state):
-        return state.time.astype(jnp.float32)[None]
+class Known(probes.DelayedReward):
+    """Action 1 pays 1 in the first step and 2 in the second, action 0 nothing."""
 
     def pay(self, state, action, params):
         return action * (1.0 + state.time)
 
 
-KNOWN = Known(), [0.0, 1.0], [[2 * GAMMA, 1 + 2 * GAMMA], [0.0, 2.0]]
-# Cut by a time limit, and bootstrapped there.
-ENDLESS = probes.EndlessReward(), [0.0], [[1 / (1 - GAMMA)] * 2]
-EVERYTHING = {
-    "double": True, "dueling": True, "replay": "prioritized", "target_update": "polyak"
-}  # fmt: skip
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("env", "obs", "values", "changes"),
-    [
-        pytest.param(*KNOWN, {}, id="plain"),
-        pytest.param(*ENDLESS, EVERYTHING, id="everything"),
-    ],
-)
-def test_known_values(env, obs, values, changes):
+def test_known_values():
     config = dqn.Config(
         total_timesteps=16_000, num_envs=8, num_steps=50, train_interval=8, batch_size=32,
-        buffer_size=800, learning_starts=80, target_interval=160, hidden_sizes=(16,), **changes,
+        buffer_size=800, learning_starts=80, target_update="polyak", hidden_sizes=(16,),
+        double=True, dueling=True, replay="prioritized",
     )  # fmt: skip
-    learner = dqn.DQN(config, env)
-    hyperparams = dqn.Hyperparams(learning_rate=1e-2, final_learning_rate=0.0, gamma=GAMMA,
+    learner = dqn.DQN(config, Known())
+    hyperparams = dqn.Hyperparams(learning_rate=1e-2, final_learning_rate=0.0, gamma=0.8,
                                   epsilon_end=1.0, tau=0.05)  # fmt: skip
-    state = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params).state
-    policy, inputs = learner.policy(state), jnp.array(obs)[:, None]
-    q = learner.values(policy.params, inputs).values
-    np.testing.assert_allclose(q, values, atol=0.25)
-    if isinstance(env, Known):
-        assert acting.act(learner, policy, None, KEY, inputs[0], greedy=True)[0] == 1
+    state = jax.jit(learner.train)(KEY, hyperparams, None, learner.env.default_params).state
+    policy, obs = learner.policy(state), jnp.array([[0.0], [1.0]])
+    q = learner.values(policy.params, obs).values
+    np.testing.assert_allclose(q, [[1.6, 2.6], [0.0, 2.0]], atol=0.25)
+    assert acting.act(learner, policy, None, KEY, obs[0], greedy=True)[0] == 1
 
 
 @pytest.mark.slow

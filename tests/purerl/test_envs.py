@@ -160,6 +160,7 @@ def test_equal_arguments_share_the_environment():
     ("name", "overrides", "message"),
     [
         ("Cartpole-v1", {}, r"unknown environment 'Cartpole-v1'; did you mean CartPole-v1"),
+        ("navix/doorkey-8x8", {}, r"; did you mean .*navix/DoorKey-8x8"),
         ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, GridWorlds, "),
         ("CartPole-v1", {"gravty": 1.0}, r"CartPole-v1 has no parameter 'gravty'; it has: .*gravi"),
         ("CartPole-v1", {"gravity": "9"}, r"parameter gravity = '9' must be of type float"),

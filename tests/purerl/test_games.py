@@ -1,5 +1,3 @@
-"""Exact values of repeated games, against NumPy's discounted sums."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

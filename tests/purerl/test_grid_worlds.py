@@ -25,7 +25,6 @@ def make(**overrides):
 
 @pytest.fixture(scope="module")
 def tasks():
-    """Three hundred tasks on the host, and their environment."""
     env, params = make(size=5, smallest_size=2, walls=0.5, **EXTREMES)
     keys = jax.random.split(KEY, TASKS)
     drawn = jax.jit(jax.vmap(env.sample_params, in_axes=(0, None)))(keys, params)

@@ -1,5 +1,3 @@
-"""Importing `purerl` starts no backend and imports no plotting library."""
-
 import subprocess
 import sys
 

@@ -165,7 +165,6 @@ def test_stopped_and_continued_is_running_through(case):
 
 
 def test_agents_in_a_batch_are_agents_alone(case):
-    """Each has a key and a learning rate of its own."""
     rates = jnp.array([3e-3, 1e-2, 1e-1])
     together = case.train_all(KEYS, rates)
     for index, (key, rate) in enumerate(zip(KEYS, rates, strict=True)):
@@ -219,7 +218,6 @@ PROGRESS = "ppo", "dqn", "q_learning", "lpg"
 @pytest.mark.parametrize("name", PROGRESS)
 @pytest.mark.parametrize("length", [None, 3])
 def test_progress_is_the_share_of_the_updates_that_are_done(name, length):
-    """Whatever is left of `total_timesteps` after whole updates."""
     case = Case(name)
     learner = case.make(dataclasses.replace(case.config, total_timesteps=4 * 32 + 7))
     state = learner.init(KEYS[0], *case.arguments)

@@ -13,6 +13,7 @@ from purerl import envs, lpg
 from purerl.parts import optimizers, update_rules
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+from tests.purerl.parts.test_returns import brute_force_of_all
 from tests.purerl.reference import drawn
 
 KEY = jax.random.key(0)
@@ -34,39 +35,25 @@ def categorical(meta_params, context, trajectory):
     return Targets(jnp.exp(trajectory.log_prob) + context.progress, logits)
 
 
-def trajectory(rng, terminated=0.2, truncated=0.2):
-    return Trajectory(
+def test_a2c_against_explicit_sums():
+    rng = np.random.default_rng(0)
+    seen = Trajectory(
         reward=rng.normal(size=(T, N)).astype(np.float32),
-        terminated=rng.random((T, N)) < terminated,
-        truncated=rng.random((T, N)) < truncated,
+        terminated=rng.random((T, N)) < 0.2,
+        truncated=rng.random((T, N)) < 0.2,
         log_prob=np.log(rng.random((T, N))).astype(np.float32),
         prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
         next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
     )
-
-
-def a2c_by_hand(seen, gamma, decay):
-    """Advantages as explicit sums of what each step brought; and value targets."""
-    value = np.asarray(seen.prediction, np.float64)[..., 0]
-    next_value = np.where(seen.terminated, 0.0, seen.next_prediction[..., 0])
-    surprise = seen.reward + gamma * next_value - value
-    done = seen.terminated | seen.truncated
-    advantage = np.zeros((T, N))
-    for n in range(N):
-        for t in range(T):
-            for later in range(t, T):
-                advantage[t, n] += (gamma * decay) ** (later - t) * surprise[later, n]
-                if done[later, n]:
-                    break
-    return advantage, advantage + value
-
-
-def test_a2c_against_explicit_sums():
-    seen = trajectory(np.random.default_rng(0))
+    within = ~(seen.terminated | seen.truncated)[:-1]
+    seen.next_prediction[:-1][within] = seen.prediction[1:][within]
     targets = update_rules.a2c(None, Context(HYPERPARAMS), seen)
-    advantage, target = a2c_by_hand(seen, 0.9, 0.8)
+    value, following = seen.prediction[..., 0], seen.next_prediction[..., 0]
+    advantage = brute_force_of_all(
+        seen.reward, value, following, seen.terminated, seen.truncated, gamma=0.9, lam=0.8
+    )
     np.testing.assert_allclose(targets.policy, advantage, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(targets.prediction, target, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(targets.prediction, advantage + value, rtol=1e-4, atol=1e-5)
     assert targets.entropy == HYPERPARAMS.entropy_coef
 
 
@@ -108,9 +95,6 @@ def test_a_tabular_update_by_hand(rule):
 
     seen = experience.trajectory
     targets = rule(None, Context(hyperparams, progress=0.5), seen)
-    if rule is update_rules.a2c:  # this one is checked, too
-        advantage, target = a2c_by_hand(jax.tree.map(np.asarray, seen), 0.9, 0.8)
-        targets = Targets(advantage, target)
     tables = [params["params"][f"{name}_head"]["kernel"] for name in ("policy", "prediction")]
     coefficient = 0.2 if rule is update_rules.a2c else 0.0
     expected = tables_after_one_step(tables, experience, targets, coefficient)
@@ -128,7 +112,6 @@ def test_a_tabular_update_by_hand(rule):
 
 
 def test_a_rule_sees_the_agents_probabilities_and_predictions():
-    """Probabilities and predictions are those of the agent in the states that it was in."""
     env, env_params = grid_world(slip_probability=0.3)
     learner = lpg.LPG(CONFIG, env)
     state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)

@@ -12,7 +12,7 @@ from gymnax.environments import spaces
 
 from metaevo.config import ConfigError
 from metaevo.tasks.binding import TaskConfig, make_environment
-from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl import envs, ppo
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
@@ -43,8 +43,6 @@ class Nested(probes.Cycle):
 
 
 class Pair(Nested):
-    """A tuple at the top."""
-
     def show(self, state):
         return state.time % 3, super().show(state)
 
@@ -53,7 +51,6 @@ class Pair(Nested):
 
 
 def gymnasium_vector(env, obs):
-    """The same by Gymnasium."""
     space = spaces.gymnax_space_to_gym_space(env.observation_space())
     return np.float32(gymnasium.spaces.flatten(space, jax.device_get(obs)))
 
@@ -197,8 +194,6 @@ def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):
 
 
 class OwnLimit(NoTime):
-    """No limit, and says so."""
-
     default_params = Unlimited()
 
     def is_truncated(self, state, params):
@@ -212,11 +207,3 @@ def test_an_environment_with_a_limit_of_its_own_needs_no_clock():
         ppo.make_train(config, env), KEY, ppo.Hyperparams(), None, env.default_params
     )
     assert result.metrics["policy_loss"].shape == (1,)
-
-
-@pytest.mark.parametrize("module", [ppo, dqn, lpg, q_learning])
-def test_learners_refuse_nested_observations_in_one_line(module):
-    train, hyperparams = module.make_train, module.Hyperparams()
-    with pytest.raises(ValueError, match=r"Nested: .*Dict") as caught:
-        jax.eval_shape(train(module.Config(), Nested()), KEY, hyperparams, None, probes.Params())
-    assert "\n" not in str(caught.value)

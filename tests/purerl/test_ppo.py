@@ -1,5 +1,3 @@
-"""The pieces of PPO against independent computations."""
-
 from functools import partial
 
 import jax
@@ -194,26 +192,18 @@ def test_rollout_is_a_chain_of_transitions(rollouts):
 
 @pytest.mark.smoke
 def test_episode_sums(rollouts):
-    running = [[] for _ in range(4)]  # rewards of the unfinished episodes, over both updates
-    for t, sums in zip(rollouts.transitions, rollouts.sums, strict=True):
-        finished = []
-        for step in range(16):
-            for n in range(4):
-                running[n].append(float(t.reward[step, n]))
-                if t.terminated[step, n] or t.truncated[step, n]:
-                    finished.append(running[n])
-                    running[n] = []
-        expected = EpisodeSums(
-            episodes=len(finished),
-            returns=sum(sum(rewards) for rewards in finished),
-            lengths=sum(len(rewards) for rewards in finished),
-            rewards=float(t.reward.sum()),
-            steps=64,
-        )
-        np.testing.assert_allclose(np.array(sums), np.array(expected), rtol=1e-4)
-    state = rollouts.states[-1]
-    np.testing.assert_allclose(state.envs.unfinished.returns, [sum(r) for r in running], atol=1e-4)
-    np.testing.assert_array_equal(state.envs.unfinished.lengths, [len(r) for r in running])
+    """Over both updates: what belongs to finished episodes, and what to the unfinished ones."""
+    t, total = rollouts.all_transitions(), jax.tree.map(lambda a, b: a + b, *rollouts.sums)
+    done, unfinished = t.terminated | t.truncated, rollouts.states[-1].envs.unfinished
+    last = [np.flatnonzero(ends)[-1] + 1 for ends in done.T]
+    finished = [rewards[:end].sum() for rewards, end in zip(t.reward.T, last, strict=True)]
+    expected = EpisodeSums(
+        episodes=done.sum(), returns=sum(finished), lengths=sum(last), rewards=t.reward.sum(),
+        steps=2 * 64,
+    )  # fmt: skip
+    np.testing.assert_allclose(np.array(total), np.array(expected), rtol=1e-4)
+    np.testing.assert_allclose(unfinished.returns, t.reward.sum(0) - finished, atol=1e-4)
+    np.testing.assert_array_equal(unfinished.lengths, 32 - np.array(last))
 
 
 def test_batch_holds_standardized_advantages_and_targets(rollouts):
@@ -316,20 +306,12 @@ def test_meta_params_reach_every_slot():
     hyperparams = HYPERPARAMS.replace(entropy_coef=0.0, vf_coef=1.0)
 
     @jax.jit
-    def bias_moves(meta):
+    def moved(meta):
         after, _ = learner.learn(state, batch, hyperparams, meta)
-        moves = jax.tree.map(jnp.subtract, after.params, state.params)["params"]
-        return moves["value_head"]["bias"], moves["policy_head"]["bias"]
+        heads = (after.params["params"][name]["bias"] for name in ("value_head", "policy_head"))
+        before = (params["params"][name]["bias"] for name in ("value_head", "policy_head"))
+        return [jnp.any(a != b) for a, b in zip(heads, before, strict=True)]
 
-    def moved(value, policy, rate):
-        meta = {
-            "value": jnp.float32(value),
-            "policy": jnp.float32(policy),
-            "rate": jnp.float32(rate),
-        }
-        return [bool(np.any(move)) for move in bias_moves(meta)]
-
-    assert moved(1, 1, 0.1) == [True, True]
-    assert moved(0, 1, 0.1) == [False, True]
-    assert moved(1, 0, 0.1) == [True, False]
-    assert moved(1, 1, 0) == [False, False]
+    for value, policy, rate in [(1.0, 1.0, 0.1), (0.0, 1.0, 0.1), (1.0, 0.0, 0.1), (1.0, 1.0, 0.0)]:
+        expected = [value * rate > 0, policy * rate > 0]
+        assert moved({"value": value, "policy": policy, "rate": rate}) == expected

@@ -1,5 +1,3 @@
-"""PPO learns CartPole-v1, and its policies score the same in Gymnasium."""
-
 import jax
 import numpy as np
 import pytest

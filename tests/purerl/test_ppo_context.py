@@ -1,5 +1,3 @@
-"""The training progress that PPO passes to its slots."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,6 @@ from tests.purerl.test_ppo import CONFIG, ENV, HYPERPARAMS, init, problem, repla
 
 
 def start():
-    """The state of a learner, and a batch."""
     learner, params, batch = problem(ENV, np.random.default_rng(0))
     return init(learner).replace(params=params), batch
 

@@ -31,11 +31,8 @@ print("finished", result.episodes.episodes.shape)
 def test_a_population_does_not_deadlock():
     """64 agents on one multi-threaded device; the limit is far beyond what it takes."""
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    if hasattr(os, "sched_getaffinity"):  # few cores are where it would happen
-        cores = sorted(os.sched_getaffinity(0))[:2]
-        limit = f"import os; os.sched_setaffinity(0, {cores})\n"
-    else:
-        limit = ""
+    cores = sorted(os.sched_getaffinity(0))[:2]  # few cores are where it would happen
+    limit = f"import os; os.sched_setaffinity(0, {cores})\n"
     process = subprocess.run(
         [sys.executable, "-c", limit + POPULATION],
         env=environment,
@@ -52,8 +49,6 @@ def test_actions_are_clipped_for_the_environment_only():
     """What is learned from is the action that was drawn: its density is the policy's."""
 
     class Shown(probes.TargetAction):
-        """Pays the action that it receives."""
-
         def pay(self, state, action, params):
             return action[0]
 

@@ -212,13 +212,10 @@ def value_iteration(size, slip, gamma):
 
 def test_values_converge_to_value_iteration(trained):
     expected = value_iteration(4, SLIP, GAMMA)[:-1]  # nothing is learned about the goal itself
-    found = np.asarray(trained[-1].state.q[:, 0, :-1])
+    result = trained[-1]
+    found = np.asarray(result.state.q[:, 0, :-1])
     np.testing.assert_allclose(found.mean(axis=0), expected, atol=0.03)
     assert np.abs(found - expected).mean() < 0.03
-
-
-def test_visits_count_every_step(trained):
-    result = trained[-1]
     assert (result.state.visits.sum(axis=(1, 2)) == 60_000).all()
     assert (result.episodes.steps == 6_000).all()
     assert (result.metrics["visited"][:, -1] == 15 / 16).all()

@@ -1,13 +1,11 @@
 """What learners refuse before anything is compiled, in one line."""
 
+import jax
 import pytest
 
 from purerl import disco, dqn, envs, lpg, ppo, q_learning
 from tests.purerl import probes
-
-
-def vectors():
-    return envs.make("CartPole-v1")[0]
+from tests.purerl.test_nested import Nested
 
 
 def continuous():
@@ -60,6 +58,13 @@ def test_settings_that_do_not_fit(config, settings, message):
     assert "\n" not in str(error.value)
 
 
+def test_observations_that_do_not_fit_their_storage():
+    config = dqn.Config(store_observations="uint8")
+    dqn.DQN(config, envs.make("Breakout-MinAtar")[0])
+    with pytest.raises(ValueError, match="store_observations = uint8: CartPole"):
+        dqn.DQN(config, envs.make("CartPole-v1")[0])
+
+
 @pytest.mark.parametrize("normalize", ["batch", "none"])
 def test_minibatches_of_one_sample_without_statistics_of_their_own(normalize):
     ppo.Config(num_minibatches=512, normalize_advantages=normalize)
@@ -72,10 +77,18 @@ def test_minibatches_of_one_sample_without_statistics_of_their_own(normalize):
         (dqn, probes.GridAction, "GridAction: DQN needs a discrete action space"),
         (dqn, probes.TargetAction, "TargetAction: DQN needs a discrete action space"),
         (lpg, continuous, "Pendulum-v1: LPG needs a discrete action space"),
-        (q_learning, vectors, "CartPole-v1.*discrete observations"),
+        (q_learning, probes.Cycle, "Cycle.*discrete observations"),
         (q_learning, continuous, "Pendulum-v1"),
+        *((module, Nested, r"Nested: .*Dict") for module in (ppo, dqn, lpg, q_learning)),
     ],
 )
 def test_environments_that_do_not_fit(module, make_env, message):
-    with pytest.raises(ValueError, match=message):
-        module.make_train(module.Config(), make_env())
+    with pytest.raises(ValueError, match=message) as error:
+        jax.eval_shape(
+            module.make_train(module.Config(), make_env()),
+            jax.random.key(0),
+            module.Hyperparams(),
+            None,
+            probes.Params(),
+        )
+    assert "\n" not in str(error.value)

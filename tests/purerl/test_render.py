@@ -1,5 +1,3 @@
-"""Rendered frames, recorded episodes and GIF files."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

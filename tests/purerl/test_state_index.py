@@ -1,8 +1,5 @@
-"""State numbers of environments whose observations are vectors or images."""
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from purerl import envs
@@ -10,24 +7,22 @@ from purerl import envs
 KEY = jax.random.key(0)
 
 
-def test_deep_sea_counts_cells_row_by_row():
-    env, params = envs.make("DeepSea-bsuite", observations="index", size=5)
-    assert env.observation_space(params).n == 25
-    obs, state = env.reset(KEY, params)
-    assert obs == 0
-    obs, state, *_ = env.step(KEY, state, 0, params)
-    assert obs == 5 * state.row + state.column
-    assert obs in (5, 6)
-
-
-def test_four_rooms_counts_cells_row_by_row():
-    env, params = envs.make("FourRooms-misc", observations="index")
-    raw, _ = envs.make("FourRooms-misc", observations="raw")
-    keys = jax.random.split(KEY, 64)
-    obs, state = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))(keys, params)
-    positions = np.asarray(state.pos)
-    np.testing.assert_array_equal(obs, positions[:, 0] * 13 + positions[:, 1])
-    assert raw.observation_space(params).shape == (4,)
+@pytest.mark.parametrize(
+    ("name", "options", "columns", "cell"),
+    [
+        ("DeepSea-bsuite", {"size": 5}, 5, lambda state: (state.row, state.column)),
+        ("FourRooms-misc", {}, 13, lambda state: (state.pos[0], state.pos[1])),
+    ],
+)
+def test_cells_are_counted_row_by_row(name, options, columns, cell):
+    env, params = envs.make(name, observations="index", **options)
+    assert env.observation_space(params).n == columns**2
+    _, state = env.reset(KEY, params)
+    step = jax.jit(env.step)
+    for key in jax.random.split(KEY, 16):
+        obs, state, *_ = step(key, state, jax.random.bernoulli(key).astype(int), params)
+        row, column = cell(state)
+        assert obs == columns * row + column
 
 
 def test_a_custom_index():

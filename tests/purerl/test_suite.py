@@ -29,9 +29,6 @@ class Walk(SuiteEnvironment):
 
     suite = "toy"
 
-    def __init__(self, name, pool=None, pool_seed=0):
-        super().__init__(name, pool=pool, pool_seed=pool_seed)
-
     default_params = SuiteParams(max_steps_in_episode=5)
 
     def begin(self, key, params):
@@ -70,7 +67,9 @@ def _toy(monkeypatch):
     kinds = {"walk": Walk, "draw": Draw}
     toy = Suite(
         tuple(kinds),
-        lambda name: lambda pool=None, pool_seed=0: kinds[name](name, pool, pool_seed),
+        lambda name: (
+            lambda pool=None, pool_seed=0: kinds[name](name, pool=pool, pool_seed=pool_seed)
+        ),
     )
     monkeypatch.setitem(registry.SUITES, "toy", toy)
 
@@ -122,13 +121,10 @@ def test_starts_of_a_pool():
     keys = jax.random.split(KEY, 4000)
     obs, state = jax.device_get(jax.jit(jax.vmap(env.reset, (0, None)))(keys, params))
     np.testing.assert_array_equal(obs[:, 0], state.inner["place"])
-    expected = dict.fromkeys(params.starts[0][:, 0], 0)
-    for place in params.starts[0][:, 0]:
-        expected[place] += 500
-    counts = {place: np.sum(obs == place) for place in expected}
-    assert sum(counts.values()) == 4000
-    # 5 standard deviations of a binomial count
-    assert all(abs(counts[place] - expected[place]) < 5 * 23 for place in expected)
+    expected = 500 * np.bincount(np.int32(params.starts[0][:, 0]), minlength=100)
+    counts = np.bincount(np.int32(obs[:, 0]), minlength=100)
+    assert not counts[expected == 0].any()
+    assert np.abs(counts - expected).max() < 5 * 23  # standard deviations of a binomial count
     env, params = envs.make("toy/walk", pool=None)
     assert params.starts is None
     obs, _ = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)
@@ -174,19 +170,3 @@ def test_the_extra_installs_the_version_that_is_wanted(suite):
     assert pyproject["project"]["optional-dependencies"][suite] == [f"{suite}=={version}"]
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert f"{suite}=={version}" in pins
-
-
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [
-        ("ant", "brax/ant"),
-        ("navix/doorkey-8x8", "navix/DoorKey-8x8"),
-        ("Walk", "toy/walk"),
-        ("CartPole", "CartPole-v1"),
-    ],
-)
-def test_an_unknown_name_suggests_near_ones_across_suites(name, close):
-    with pytest.raises(ValueError, match=r"unknown environment .*; did you mean .*") as caught:
-        envs.make(name)
-    assert close in str(caught.value)
-    assert len(str(caught.value)) < 200

@@ -160,7 +160,6 @@ def test_a_task_of_xland_takes_as_many_rules_as_its_depth(depth):
 
 
 def reached(present, rules):
-    """All objects that rules make of those that are present."""
     while True:
         made = set()
         for rule in rules:

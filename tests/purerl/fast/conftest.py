@@ -1,5 +1,3 @@
-"""Fixtures of the tests of `purerl.fast`."""
-
 import pytest
 
 from purerl import fast
@@ -13,7 +11,6 @@ def plain_arithmetic(monkeypatch):
 
 @pytest.fixture
 def gpu_layout():
-    """Trace as for a GPU."""
     fast.trace_for("cuda")
     yield
     fast.trace_for(None)

@@ -1,5 +1,3 @@
-"""A conditional that is evaluated once for a batch where possible."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +20,6 @@ def increment_if(predicate, x):
 
 @pytest.fixture(params=["cpu", "cuda"], autouse=True)
 def platform(request):
-    """Trace for a CPU and as for a GPU."""
     fast.trace_for(request.param)
     yield
     fast.trace_for(None)

@@ -1,5 +1,3 @@
-"""Convolutions as products, against flax's."""
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,6 @@ from purerl.fast.convolutions import conv_general_dilated
 
 
 def layers(**settings):
-    """Return flax's layer with our convolution, and with its own."""
     ours = nn.Conv(5, (3, 2), conv_general_dilated=conv_general_dilated, **settings)
     return ours, nn.Conv(5, (3, 2), **settings)
 

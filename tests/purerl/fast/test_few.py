@@ -1,5 +1,3 @@
-"""Reductions over a short axis, laid out for a GPU, against JAX's."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

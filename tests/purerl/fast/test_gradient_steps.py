@@ -1,5 +1,3 @@
-"""Gradient steps on one parameter vector, against a plain loop."""
-
 import chex
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,3 @@
-"""Orthogonal kernels: orthonormal and uniformly distributed."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

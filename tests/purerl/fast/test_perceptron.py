@@ -1,6 +1,7 @@
 """The kernels of a GPU for small networks; on a CPU, Pallas interprets them."""
 
 import itertools
+from types import SimpleNamespace
 
 import flax
 import jax
@@ -58,8 +59,15 @@ def of_agent(layers, agent):
     return jax.tree.map(lambda leaf: leaf[agent], layers)
 
 
+def actor_critic(sizes=(8, 8)):
+    """A network of CartPole, and its parameters, equal for all agents."""
+    env, _ = envs.make("CartPole-v1")
+    net = networks.actor_critic(env, ppo.Config(hidden_sizes=sizes))
+    params = net.init(jax.random.key(0), jnp.zeros(4))
+    return net, jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
+
+
 def by_hand(layers, x, activation):
-    """The same network in float64."""
     function = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}[activation]
     y = np.asarray(x, np.float64)
     for number, (kernel, bias) in enumerate(layers, start=1):
@@ -183,25 +191,14 @@ def test_nan_is_not_hidden(activation):
     assert np.isfinite(outputs).sum() == outputs.size - 2
 
 
-class Device:
-    platform = "gpu"
-
-    def __init__(self, compute_capability):
-        self.compute_capability = compute_capability
-
-
 @pytest.mark.parametrize(
     ("capability", "expected"), [("9.0", True), ("8.0", True), ("7.5", False), ("gfx942", False)]
 )
 def test_gpus_that_triton_compiles_for(capability, expected, monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda platform=None: [Device(capability)])
-    assert switch.has_triton() == expected
-
-
-def test_a_cpu_chosen_as_the_default_device_has_no_triton(monkeypatch):
     [cpu, *_] = jax.devices("cpu")
-    monkeypatch.setattr(jax, "devices", lambda platform=None: [Device("9.0")])
-    assert switch.has_triton()
+    device = SimpleNamespace(platform="gpu", compute_capability=capability)
+    monkeypatch.setattr(jax, "devices", lambda platform=None: [device])
+    assert switch.has_triton() == expected
     with jax.default_device(cpu):
         assert not switch.has_triton()
 
@@ -237,22 +234,15 @@ def test_ppo_learns_the_same_with_kernels(name, settings, launches, monkeypatch)
 
 @pytest.mark.parametrize("sizes", [(8, 4), (8, 8, 8)])
 def test_parameters_of_another_network_are_refused(sizes):
-    env, _ = envs.make("CartPole-v1")
-    saved = networks.actor_critic(env, ppo.Config(hidden_sizes=(8, 8)))
-    params = saved.init(jax.random.key(0), jnp.zeros(4))
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
-    other = networks.actor_critic(env, ppo.Config(hidden_sizes=sizes))
+    _, stacked = actor_critic()
+    other, _ = actor_critic(sizes)
     with pytest.raises(flax.errors.FlaxError):
         jax.vmap(other.apply)(stacked, inputs(AGENTS, 6, 4))
 
 
 def test_the_outputs_of_layers_can_still_be_read(launches):
-    env, _ = envs.make("CartPole-v1")
-    net = networks.actor_critic(env, ppo.Config())
-    params = net.init(jax.random.key(0), jnp.zeros(4))
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * AGENTS), params)
-    found = jax.vmap(lambda params, obs: parameters.dormancy(net, params, obs, "tanh"))(
-        stacked, inputs(AGENTS, 6, 4)
-    )
+    net, stacked = actor_critic()
+    dormancy = lambda params, obs: parameters.dormancy(net, params, obs, "tanh")  # noqa: E731
+    found = jax.vmap(dormancy)(stacked, inputs(AGENTS, 6, 4))
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, stacked)
     assert not launches

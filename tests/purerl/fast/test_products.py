@@ -1,5 +1,3 @@
-"""Products with custom gradients, against flax and JAX."""
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -59,7 +57,6 @@ def test_second_derivatives(inputs, outputs):
 
 
 def test_products_are_jaxs_by_default(plain_arithmetic):
-    """To the bit, and with derivatives in forward mode too."""
     keys = jax.random.split(jax.random.key(0), 2)
     x, w = jax.random.normal(keys[0], (5, 3)), jax.random.normal(keys[1], (3, 7))
     product = lambda x, w: products.dot_general(x, w, DIMENSIONS)  # noqa: E731

@@ -33,7 +33,6 @@ def layout(request, gpu_layout, monkeypatch):
 
 
 def case(steps, sequences, features, size, seed=0):
-    """A module, its parameters, and inputs."""
     rng = np.random.default_rng(seed)
     inputs, memory = (
         jnp.asarray(rng.normal(size=shape), jnp.float32)

@@ -1,5 +1,3 @@
-"""Random orders."""
-
 import jax
 import numpy as np
 import pytest

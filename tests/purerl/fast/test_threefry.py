@@ -1,5 +1,3 @@
-"""Random numbers without loops equal those of JAX."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""Sums over episodes against loops."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""Scores of policies with known returns, in purerl and in Gymnasium."""
-
 import functools
 
 import gymnasium

@@ -1,5 +1,3 @@
-"""The schedule of epsilon-greedy exploration, by hand."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

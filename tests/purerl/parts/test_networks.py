@@ -1,5 +1,3 @@
-"""Networks: shapes, scales and activations; distributions against SciPy."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""Running statistics against NumPy's mean and variance."""
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -144,7 +144,6 @@ def test_muon():
 def test_the_learning_rate_is_linear_in_time_then_constant(
     annealing_steps, progress, final_fraction, expected
 ):
-    """Training takes 100 environment steps."""
     hyperparams = Hyperparams(
         learning_rate=3.0, final_learning_rate=final_fraction, annealing_steps=annealing_steps
     )

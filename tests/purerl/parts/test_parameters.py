@@ -1,5 +1,3 @@
-"""Depth, role and dormancy of parameters against a network in NumPy."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +5,7 @@ import pytest
 
 from purerl import ppo
 from purerl.parts import networks, parameters
-from tests.purerl.reference import drawn
+from tests.purerl.reference import dense, drawn
 
 OBS = jax.random.normal(jax.random.key(0), (7, 3))
 IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
@@ -29,21 +27,20 @@ def ratio(activity):
 @pytest.mark.parametrize("shared", [True, False])
 def test_dormancy_of_dense_layers(shared):
     network = actor_critic(shared_network=shared)
-    params = drawn(network, OBS)
+    params = jax.device_get(drawn(network, OBS))
     found = dormancy(network, params, OBS, "relu")["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
     for torso in ("critic_torso", "actor_torso")[shared:]:
         x = np.asarray(OBS)
         for layer in ("Dense_0", "Dense_1"):
             weights = params["params"][torso][layer]
-            x = np.maximum(x @ np.asarray(weights["kernel"]) + np.asarray(weights["bias"]), 0)
+            x = np.maximum(dense(weights, x), 0)
             kernel = np.broadcast_to(ratio(x), weights["kernel"].shape)
             np.testing.assert_allclose(found[torso][layer]["kernel"], kernel, rtol=1e-4)
             np.testing.assert_allclose(found[torso][layer]["bias"], ratio(x), rtol=1e-4)
-    head = params["params"]["policy_head"]
-    logits = x @ np.asarray(head["kernel"]) + np.asarray(head["bias"])
-    np.testing.assert_allclose(found["policy_head"]["bias"], ratio(logits), rtol=1e-4)
-    np.testing.assert_allclose(found["policy_head"]["kernel"][2], ratio(logits), rtol=1e-4)
+    logits = ratio(dense(params["params"]["policy_head"], x))
+    np.testing.assert_allclose(found["policy_head"]["bias"], logits, rtol=1e-4)
+    np.testing.assert_allclose(found["policy_head"]["kernel"][2], logits, rtol=1e-4)
     np.testing.assert_allclose(found["value_head"]["kernel"], 1, rtol=1e-6)  # a single unit
 
 
@@ -73,8 +70,7 @@ def test_dormancy_with_layer_norm():
     found = dormancy(network, params, OBS, "relu")["params"]["actor_torso"]
     x = np.asarray(OBS)
     for layer in "01":
-        dense = torso[f"Dense_{layer}"]
-        x = x @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"])
+        x = dense(jax.device_get(torso[f"Dense_{layer}"]), x)
         x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
         norm = torso[f"LayerNorm_{layer}"]
         x = np.maximum(x * np.asarray(norm["scale"]) + np.asarray(norm["bias"]), 0)

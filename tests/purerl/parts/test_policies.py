@@ -1,11 +1,8 @@
-"""Greedy actions: the best one, and any of several equal ones."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import acting, envs, lpg
 from purerl.parts.policies import ActionValues, Categorical, EpsilonGreedy
 
 TIED = jnp.array([1.0, 3.0, -2.0, 3.0, 3.0])
@@ -46,17 +43,3 @@ def test_the_value_of_an_action_is_independent_of_other_actions(bad):
     np.testing.assert_array_equal(values.of(action), [2.0, 3.0])
     slopes = jax.grad(lambda x: values._replace(values=x).of(action).sum())(values.values)
     np.testing.assert_array_equal(slopes, [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-
-
-def test_an_untrained_table_acts_uniformly():
-    """Tables of LPG begin with zeros, so every action is the likeliest one."""
-    env, env_params = envs.make("GridWorld")
-    learner = lpg.LPG(lpg.Config(), env)
-    state = learner.init(KEYS[0], lpg.Hyperparams(), None, env_params)
-
-    def act(key):
-        policy, obs = learner.policy(state), state.envs.obs[0]
-        return acting.act(learner, policy, None, key, obs, greedy=True)[0]
-
-    frequency = np.bincount(jax.vmap(act)(KEYS), minlength=4) / len(KEYS)
-    assert np.abs(frequency - 0.25).max() < 5 * 0.5 / np.sqrt(len(KEYS))

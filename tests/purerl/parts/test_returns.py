@@ -1,5 +1,3 @@
-"""Advantages against their definition, summed term by term."""
-
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -37,7 +35,6 @@ def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
 
 
 def brute_force_of_all(*rollout, gamma, lam):
-    """The same for all environments of a rollout [T, N]."""
     columns = zip(*(np.transpose(each) for each in rollout), strict=True)
     return np.stack([brute_force(*column, gamma, lam) for column in columns], axis=1)
 

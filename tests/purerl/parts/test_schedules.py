@@ -52,7 +52,6 @@ def by_progress(meta_params, context):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_every_update_uses_the_scheduled_values(name):
-    """As a learner without a schedule that is given those settings."""
     entry, env = LEARNERS[name], probes.Cycle()
     config, hyperparams = CONFIGS[name], entry.hyperparams(learning_rate=1e-2)
     scheduled = entry.make(config, env, schedule=by_progress)
