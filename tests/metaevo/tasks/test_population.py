@@ -10,6 +10,7 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
+from tests.metaevo.toy import assert_same
 
 SEEDS = 3
 FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
@@ -65,11 +66,6 @@ def population(task, counting):
 
 def settings(rates):
     return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
-
-
-def assert_same(a, b):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.long
