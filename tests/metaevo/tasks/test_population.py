@@ -114,14 +114,8 @@ def test_other_hyperparams_and_lengths_do_not_recompile(population, counting, ke
 def test_the_chunk_does_not_matter(population, task, keys):
     agents = population.advance(population.init(keys, settings(RATES)), 9)
     for chunk_size, num_devices in ((1, 1), (64, None)):
-        other = Population(
-            task,
-            q_learning.Hyperparams(),
-            None,
-            FITNESS,
-            chunk_size=chunk_size,
-            num_devices=num_devices,
-        )
+        layout = {"chunk_size": chunk_size, "num_devices": num_devices}
+        other = Population(task, q_learning.Hyperparams(), None, FITNESS, **layout)
         again = other.advance(other.init(keys, settings(RATES)), 9)
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
@@ -132,17 +126,9 @@ def test_the_chunk_does_not_matter(population, task, keys):
 @pytest.fixture(scope="module")
 def fixed(task):
     """Five agents with the same settings, dealt to two devices in chunks of two."""
-    return Population(
-        task,
-        q_learning.Hyperparams(),
-        None,
-        FITNESS,
-        agents=5,
-        log_every=7,
-        metrics=True,
-        chunk_size=2,
-        num_devices=2,
-    )
+    layout = {"agents": 5, "chunk_size": 2, "num_devices": 2}
+    given = task, q_learning.Hyperparams(), None, FITNESS
+    return Population(*given, log_every=7, metrics=True, **layout)
 
 
 def test_agents_on_devices_match_single_agents(fixed, task, keys):
