@@ -67,7 +67,9 @@ def test_a_wrong_command_is_one_line():
 
 
 def test_a_platform_that_is_not_there_is_one_line():
-    done = run("train", "--learner", "ppo", JAX_PLATFORMS="nonsense")
+    script = [sys.executable, "experiments/train.py"]
+    env = {**os.environ, "JAX_PLATFORMS": "nonsense"}
+    done = subprocess.run(script, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS = nonsense")
@@ -82,6 +84,8 @@ def test_a_run_of_a_config_with_a_name_beyond_ascii_is_read_again(tmp_path):
         "train: {total_timesteps: 200, num_steps: 100}}"
     )
     posix = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    for argv in (["train", "--config", str(config), "--run-dir", "run"], ["compare", "run"]):
-        done = run(*argv, cwd=tmp_path, **posix)
-        assert done.returncode == 0, done.stderr
+    trained = run("train", "--config", str(config), "--run-dir", "run", cwd=tmp_path, **posix)
+    assert trained.returncode == 0, trained.stderr
+    for environment in (posix, {}):
+        compared = run("compare", "run", cwd=tmp_path, **environment)
+        assert compared.returncode == 0, compared.stderr

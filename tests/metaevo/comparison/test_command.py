@@ -49,7 +49,9 @@ def test_the_first_run_is_the_baseline(make_run):
     assert analyse(high, low.parent).baseline == base.label  # the folder holds both
 
 
-def test_single_seeds_are_undecided(make_run):
+def test_few_seeds_are_undecided(make_run):
+    result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
+    assert result.groups[0].difference.verdict == "undecided"
     single = analyse(make_run("c", seeds=1, learner="dqn"), make_run("d", seeds=1, learner="x"))
     assert [each.difference.verdict for each in single.groups if each.difference] == ["undecided"]
 
@@ -57,6 +59,9 @@ def test_single_seeds_are_undecided(make_run):
 def test_p_values_are_adjusted_for_all_groups(make_run):
     result = analyse(*(make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)))
     assert [each.difference.p for each in result.groups[:2]] == pytest.approx([2 * 2 / 924] * 2)
+    # With 4 seeds each, not even separated scores are significant after 2 comparisons.
+    small = analyse(*(make_run(f"s{i}", 40.0 * i, rate=i / 10, seeds=4) for i in range(3)))
+    assert {each.difference.verdict for each in small.groups[:2]} == {"undecided"}
     many = analyse(*(make_run(f"m{i}", 2.0 * i, rate=i / 10, seeds=9) for i in range(12)))
     order = [each.label for each in many.groups]
     assert order == [f"learning_rate={i / 10:g}" for i in reversed(range(12))]

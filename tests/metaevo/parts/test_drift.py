@@ -19,8 +19,9 @@ UNITS = 16
 
 
 @cache
-def built(part=Drift(UNITS, temporal=True)):  # noqa: B008 - immutable
+def built(config=Drift(UNITS, temporal=True)):  # noqa: B008 - immutable
     """The values and slopes, compiled for batches of 8 at any time, and the part."""
+    part = config
 
     def value_and_slope(meta_params, progress, num_updates, log_ratio, advantage):
         context = Context(HYPERPARAMS, progress, num_updates)

@@ -15,6 +15,10 @@ HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
 
 
+def extra_args(progress):
+    return Context(HYPERPARAMS, jnp.float32(progress), num_updates=8).extra_args()
+
+
 def drawn(made):
     """Weights with normal numbers, which need no compilation."""
     shapes, rng = jax.eval_shape(made.init, jax.random.key(0)), np.random.default_rng(0)
@@ -25,12 +29,7 @@ def run(made, meta_params, steps, size=1.0):
     """The updates of a few steps on random gradients, as vectors."""
     update = made.apply(meta_params, Context(HYPERPARAMS, num_updates=8))
     state, params, found = update.init(PARAMS), PARAMS, []
-
-    @jax.jit
-    def step(*arguments, progress):
-        told = Context(HYPERPARAMS, progress, num_updates=8).extra_args()
-        return update.update(*arguments, **told)
-
+    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **extra_args(progress)))
     for index in range(steps):
         key = jax.random.key(index)
         gradient = jax.tree.map(lambda x: size * jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
@@ -79,12 +78,14 @@ def test_steps_are_bounded_and_finite_for_huge_weights():
 
 def first_step(config, params, gradients, progress=0.0, num_updates=8):
     """The first step of a constant learning rate, without clipping, of drawn weights."""
+    made = config
     hyperparams = HYPERPARAMS.replace(final_learning_rate=1.0, max_grad_norm=1e9)
     context = Context(hyperparams, progress, num_updates)
-    update = config.apply(drawn(config), context)
+    update = made.apply(drawn(made), context)
     params, gradients = {"params": params}, {"params": gradients}
-    steps, _ = update.update(gradients, update.init(params), params, **context.extra_args())
-    return steps["params"]
+    return update.update(gradients, update.init(params), params, **context.extra_args())[0][
+        "params"
+    ]
 
 
 RANDOM = optimizer.LearnedOptimizer(start="random")

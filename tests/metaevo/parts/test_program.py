@@ -192,7 +192,10 @@ def test_agents_learn_as_with_formulas():
 def test_a_policy_loss_and_its_derivatives():
     settings = program.Program(slot="policy_loss", start=("dpo",), length=64, depth=10)
     meta_params = meta_params_of(settings.compiled("dpo"))
+    own = settings.apply
     hand_written = HAND_WRITTEN["policy_loss"]["dpo"]
+    component = hand_written
+    expected_params = component.init(None)
     log_ratio, advantage = np.random.default_rng(0).normal(size=(2, 50)).astype(np.float32)
 
     def twice(function, meta_params):
@@ -202,10 +205,8 @@ def test_a_policy_loss_and_its_derivatives():
         both = jax.vmap(jax.value_and_grad(at)), jax.vmap(jax.grad(jax.grad(at)))
         return jax.jit(lambda *each: [function(*each) for function in both])(log_ratio, advantage)
 
-    (value, slope), curvature = twice(settings.apply, meta_params)
-    (expected, expected_slope), expected_curvature = twice(
-        hand_written.apply, hand_written.init(None)
-    )
+    (value, slope), curvature = twice(own, meta_params)
+    (expected, expected_slope), expected_curvature = twice(component.apply, expected_params)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(slope, expected_slope, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(curvature, expected_curvature, rtol=1e-4, atol=1e-5)

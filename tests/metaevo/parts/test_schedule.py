@@ -21,9 +21,10 @@ CHANGED = "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"
 @cache
 def compiled(config):
     """The schedule of all hyperparams, at every progress."""
+    apply = config.apply
 
     def at(meta_params, hyperparams, progress):
-        return vars(config.apply(meta_params, Context(hyperparams, progress)))
+        return vars(apply(meta_params, Context(hyperparams, progress)))
 
     return jax.jit(jax.vmap(at, in_axes=(None, None, 0)))
 

@@ -21,15 +21,16 @@ number = st.floats(-50, 50, width=32)
 @cache
 def built(config):
     """The part's loss and slope, compiled for batches, and three points of its space."""
+    part = config
     axes = (None, None, 0, 0, 0)
-    loss = jax.jit(jax.vmap(config.apply, in_axes=axes))
-    slope = jax.jit(jax.vmap(jax.grad(config.apply, argnums=2), in_axes=axes))
+    loss = jax.jit(jax.vmap(part.apply, in_axes=axes))
+    slope = jax.jit(jax.vmap(jax.grad(part.apply, argnums=2), in_axes=axes))
     if config.start == "squared":
         count = 1 if config.form == "network" else 3  # distilling is slow
         keys = jax.random.split(jax.random.key(0), count)
-        points = jax.device_get(jax.jit(jax.vmap(config.init))(keys))
+        points = jax.device_get(jax.jit(jax.vmap(part.init))(keys))
         return loss, slope, [jax.tree.map(lambda leaf: leaf[i], points) for i in range(count)]  # noqa: B023
-    shapes = jax.eval_shape(config.init, jax.random.key(0))
+    shapes = jax.eval_shape(part.init, jax.random.key(0))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)
     return loss, slope, [perturbed(zeros, seed) for seed in range(3)]
 

@@ -29,24 +29,30 @@ def trained(key, weights, *, length, learning_rate):
     return jax.tree.map(np.asarray, result.episodes)
 
 
+SAMPLE = {
+    "env_params.length": {"uniform": [0.2, 2.0]},
+    "hyperparams.learning_rate": {"log_uniform": [1e-3, 1e-1]},
+}
+
+
 @pytest.mark.long
 def test_the_fitness_of_an_adversary_is_minus_the_return_of_its_victim():
     """Against a victim that is trained directly, with the parameters that are drawn for it."""
-    sample = {
-        "env_params.length": {"uniform": [0.2, 2.0]},
-        "hyperparams.learning_rate": {"log_uniform": [1e-3, 1e-1]},
-    }
-    adversary = study_of(TALK, sample=sample).problem({})
-    ally = study_of(TALK, role="ally").problem({})
+    adversary, ally = (
+        study_of(TALK, sample=SAMPLE).problem({}),
+        study_of(TALK, role="ally").problem({}),
+    )
     weights = adversary.init(jax.random.key(1))
     evaluate, lengths = jax.jit(adversary.evaluate), set()
     for seed in (5, 6):
         key = jax.random.key(seed)
         values = sampling.draw_all(adversary.sample, jax.random.fold_in(key, TASK))
         lengths.add(float(values["env_params.length"]))
-        rate = values["hyperparams.learning_rate"]
         episodes = trained(
-            key, weights, length=float(values["env_params.length"]), learning_rate=rate
+            key,
+            weights,
+            length=float(values["env_params.length"]),
+            learning_rate=values["hyperparams.learning_rate"],
         )
         found = evaluate(key, weights, 0)
         expected = episodes.returns.sum() / episodes.episodes.sum()

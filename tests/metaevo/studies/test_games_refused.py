@@ -45,7 +45,9 @@ TALK_CASES = {
 }  # fmt: skip
 CASES = [
     pytest.param(base, *case, id=f"{base['study']}: {name}")
-    for base, cases in ((SHAPING, SHAPING_CASES), (TALK, TALK_CASES))
+    for base, cases in (
+        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES)
+    )
     for name, case in cases.items()
 ]  # fmt: skip
 

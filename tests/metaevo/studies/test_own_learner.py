@@ -9,7 +9,7 @@ import pytest
 import metaevo
 from examples import sac
 from metaevo.__main__ import main
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, from_dict
 from metaevo.parts import learners
 from metaevo.training.settings import training_class
 from purerl.learners import LEARNERS
@@ -61,14 +61,25 @@ def test_objects_of_purerl_keep_their_names():
     assert learners.find("examples.sac:sac") is sac.sac
 
 
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        ("poo", "learner = 'poo' is not known.*allowed: ppo, dqn"),
+        (f"{FILE}:SAC", "must be a purerl.learners.LearnerEntry"),
+    ],
+)
+def test_bad_names_are_one_line(learner, message):
+    raw = {"learner": learner}
+    with pytest.raises(ConfigError, match=message) as raised:
+        from_dict(training_class(raw), raw)
+    assert "\n" not in str(raised.value)
+
+
 def test_an_entry_with_an_unknown_function_is_refused():
     with pytest.raises(ValueError, match=r"'value_loss'.*'square' must be one of squared"):
         losses.VALUE_LOSS.comparing("square")
     wrong = sac.sac._replace(slots={"value_loss": ("squared",)})
     with pytest.raises(ConfigError, match=r"slots: must be a tuple of purerl\.types\.Slot"):
         metaevo.LearnerProblem(wrong, "value_loss", ["Pendulum-v1"])
-    for other in (sac, f"{FILE}:SAC"):
-        with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
-            metaevo.LearnerProblem(other, "value_loss", ["Pendulum-v1"])
-    with pytest.raises(ConfigError, match="learner = 'poo' is not known"):
-        training_class({"learner": "poo"})
+    with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
+        metaevo.LearnerProblem(sac, "value_loss", ["Pendulum-v1"])

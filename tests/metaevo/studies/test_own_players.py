@@ -79,22 +79,23 @@ def test_players_are_objects_or_classes_of_files_or_modules(folder, monkeypatch)
         np.testing.assert_array_equal(found.player.init(policy), np.zeros(5))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("my_players.py:jnp", "must be a player with `init"),
-        ("bad.py:Grows", "must be a player with `init"),
-        ("bad.py:Short", "must be a player with `init"),
-        ("bad.py:naive", "naive is another player"),
-    ],
-)
-def test_other_objects_are_refused_as_players(name, message, folder):
+REFUSED = {
+    "no player": ("my_players.py:jnp", "must be a player with `init"),
+    "a state that changes its shape": ("bad.py:Grows", "must be a player with `init"),
+    "a policy of another shape": ("bad.py:Short", "must be a player with `init"),
+    "a name that is taken": ("bad.py:naive", "naive is another player"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_objects_are_refused_as_players(case, folder):
     (folder / "bad.py").write_text(
         "import jax.numpy as jnp\n"
         "from purerl.opponents import Player, naive\n"
         "Grows = Player(lambda p: p, lambda g, r, own, o, s: (own, jnp.append(s, 0.0)))\n"
         "Short = Player(lambda p: (), lambda g, r, own, o, s: (own[:4], s))\n"
     )
+    name, message = REFUSED[case]
     with pytest.raises(ConfigError, match=rf"^opponent\.names: .*{re.escape(message)}") as caught:
         find(name)
     assert "\n" not in str(caught.value)
@@ -120,5 +121,6 @@ def test_a_run_executes_its_player_only_when_named(folder, refused, monkeypatch)
     assert f"add --code {OWN}" in line_of(evaluate, *argv)
     assert main([*resume, "3", "--code", OWN]) == 0
     Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
-    line = line_of(evaluate, *argv, "--opponent.names", OWN)
-    assert f"{OWN} changed since the run began" in line
+    for command in ([*resume, "4"], argv):
+        line = line_of(main if command is not argv else evaluate, *command, "--opponent.names", OWN)
+        assert f"{OWN} changed since the run began" in line

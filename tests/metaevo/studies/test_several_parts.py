@@ -87,11 +87,13 @@ def fresh(monkeypatch):
 
 
 def test_contenders_vary_one_part_at_a_time(folder):
-    _, *others = metaevo.Scores.load(folder / "run" / "scores.npz").contenders
-    assert others == [
-        *("clipped_surrogate + squared", "dpo + squared"),
-        *("clipped_surrogate + clipped_squared", "clipped_surrogate + huber"),
-    ]
+    assert metaevo.Scores.load(folder / "run" / "scores.npz").contenders == (
+        "learned",
+        "clipped_surrogate + squared",
+        "dpo + squared",
+        "clipped_surrogate + clipped_squared",
+        "clipped_surrogate + huber",
+    )
 
 
 def test_a_part_draws_and_describes_itself(folder):
@@ -144,10 +146,16 @@ def test_the_parts_load_with_their_code_only(workspace, tmp_path, monkeypatch):
 
 
 def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
-    resume = ["--resume", "--run-dir", "run"]
-    assert "--code scaled.py" in refused(main, resume)
+    line = refused(main, ["--resume", "--run-dir", "run"])
+    assert "--code scaled.py" in line
     assert not custom.is_loaded("scaled.py")
-    for named in (["--code", "run/code/scaled.py"], ["--config", "tiny.yaml"]):
+    resume = ["--resume", "--run-dir", "run"]
+    ways = (
+        ["--evolve", "[drift,scaled.py]"],
+        ["--code", "run/code/scaled.py"],
+        ["--config", "tiny.yaml"],
+    )
+    for named in ways:
         fresh(monkeypatch)
         assert main([*resume, *named]) == 0
 
@@ -172,8 +180,11 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused, monkeypat
 def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
     raw = load_yaml(workspace / "tiny.yaml")
-    raw |= {"evolve": "drift", "component": {"hidden_size": 4}}
-    raw["value_loss"] = str(workspace / "run")
+    raw |= {
+        "evolve": "drift",
+        "component": {"hidden_size": 4},
+        "value_loss": str(workspace / "run"),
+    }
     settings = settings_of(raw)
     with pytest.raises(ConfigError, match="from outside metaevo"):
         study_of(raw)
@@ -187,8 +198,10 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     study.keep(run, study.measure())
     copy = run.path / "losses" / "value_loss"
     assert (copy / "code" / "scaled.py").read_text() == SCALED
-    moved = LearnerStudy(settings, run.path).learner_problem.experiment.fixed["value_loss"]
-    assert moved(None, *arguments) == function(None, *arguments)
+    moved = LearnerStudy(settings, run.path)
+    assert moved.learner_problem.experiment.fixed["value_loss"](None, *arguments) == function(
+        None, *arguments
+    )
 
 
 @pytest.mark.parametrize(

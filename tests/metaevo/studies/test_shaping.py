@@ -145,9 +145,12 @@ def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path, refused):
     at = result["opponents"].index("tit_for_tat")
     cells = [each["contenders"]["learned"][at] for each in (before, result)]
     np.testing.assert_allclose(*[each["own"] for each in cells], rtol=1e-5)
-    refused(evaluate, [*argv, "2", "--name", found.name], description=None)  # of another one
-    refused(evaluate, [*argv[:2], "--policy.hidden", "3"], description=None)
-    refused(evaluate, [*argv[:2], "--unseen"], description=None)
+    for wrong in (
+        [*argv, "2", "--name", found.name],  # there are results of another one
+        [*argv[:2], "--policy.hidden", "3"],
+        [*argv[:2], "--unseen"],
+    ):
+        refused(evaluate, wrong, description=None)
 
 
 @pytest.mark.long
@@ -168,16 +171,14 @@ def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path, refuse
     refused(main, [*resume, "--game.discount", "0.9"])
 
 
-@pytest.mark.parametrize(
-    ("saved", "complaint"),
-    [
-        (None, "holds no meta-policy"),
-        ((weights_of(0), {"hidden": 5}), "its meta-policy is damaged"),
-        (({"scale": np.ones(3)}, {"parts": {}}), "something else was evolved"),
-    ],
-)
-def test_runs_without_a_meta_policy_are_refused_as_opponents(saved, complaint, tmp_path):
-    if saved:
-        checkpoint.save_tree(tmp_path / "meta_params", *saved)
-    with pytest.raises(ValueError, match=complaint):
-        study_of(SHAPING, opponent={"names": str(tmp_path)})
+def test_runs_without_a_meta_policy_are_refused_as_opponents(tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="holds no meta-policy"):
+        study_of(SHAPING, opponent={"names": str(folder)})
+    checkpoint.save_tree(folder / "meta_params", weights_of(0), {"hidden": 5})
+    with pytest.raises(ValueError, match="its meta-policy is damaged"):
+        study_of(SHAPING, opponent={"names": str(folder)})
+    checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"parts": {}})
+    with pytest.raises(ValueError, match="something else was evolved"):
+        study_of(SHAPING, opponent={"names": str(folder)})

@@ -51,6 +51,10 @@ LEARNS = {
     "hyperparams": {"learning_rate": 1e-2},
 }
 """Trainings that are better than random play."""
+STRATEGY = {"population_size": 4}
+EVOLUTION = {
+    "generations": 2, "validation_seeds": 2, "chunk_size": 1,
+}  # fmt: skip
 
 
 def study_of(**changes):
@@ -174,10 +178,6 @@ def test_scaled_rewards():
         ({"tasks_per_generation": 3}, "tasks_per_generation = 3"),
         ({"tasks": None, "tasks_per_generation": 1}, "tasks_per_generation = 1"),
         ({"tasks": {"CartPol": {}}}, "tasks.CartPol"),
-        (
-            {"tasks": {"DeepSea-bsuite": {"sample": {"env_params.size": {"choice": [4, 5]}}}}},
-            "static",
-        ),
         ({"tasks": {"a/b": {"env": "CartPole-v1"}}}, "a/b"),
         ({"tasks": {"CartPole-v1": {"train": {"num_steps": 1000}}}}, "tasks.CartPole-v1"),
         ({"evaluation": {"seeds": 4, "unseen": {"Catch-bsuite": {}}}}, "evaluation.unseen.Catch"),
@@ -213,14 +213,21 @@ def test_distributions_that_do_not_fit(name, rule, where):
     assert "tasks.poles.sample" in str(error.value)
 
 
-def test_a_task_inside_a_drawn_range_is_seen():
-    def judged_on(length):
-        other = {"env": "CartPole-v1", "env_params": {"length": length}}
-        return study_of(evaluation={"seeds": 4, "unseen": {"other": other}})
+def test_static_parameters_are_refused():
+    tasks = {"sea": {"env": "DeepSea-bsuite", "sample": {"env_params.size": {"choice": [4, 5]}}}}
+    with pytest.raises(ConfigError, match="static"):
+        study_of(tasks=tasks)
 
-    assert judged_on(1.5).unseen.tasks == ["other"]
-    with pytest.raises(ConfigError, match="evolution sees this task"):
-        judged_on(0.5)
+
+@pytest.mark.parametrize(("length", "is_seen"), [(0.5, True), (1.5, False)])
+def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
+    other = {"env": "CartPole-v1", "env_params": {"length": length}}
+    evaluation = {"seeds": 4, "unseen": {"other": other}}
+    if is_seen:
+        with pytest.raises(ConfigError, match="evolution sees this task"):
+            study_of(evaluation=evaluation)
+    else:
+        assert study_of(evaluation=evaluation).unseen.tasks == ["other"]
 
 
 @pytest.mark.long
@@ -251,8 +258,8 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
         "contenders": ["squared"], "space": {"learning_rate": [1e-3, 1e-2]},
         "unseen": {"GridWorlds": {}},
     }  # fmt: skip
-    evolution = {"generations": 3, "validation_seeds": 2, "chunk_size": 2}
-    raw = {**LEARNS, "evolve": "value_loss", "tasks": tasks, "strategy": {"population_size": 4},
+    evolution = {**EVOLUTION, "generations": 3, "chunk_size": 2}
+    raw = {**LEARNS, "evolve": "value_loss", "tasks": tasks, "strategy": STRATEGY,
            "evolution": evolution, "evaluation": judged_on}  # fmt: skip
     settings = evolving.settings_of(raw)
     path = tmp_path / "run"

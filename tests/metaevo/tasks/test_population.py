@@ -10,7 +10,6 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
-from tests.metaevo.toy import assert_same
 
 SEEDS = 3
 FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
@@ -68,6 +67,11 @@ def settings(rates):
     return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
 
 
+def assert_same(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 @pytest.mark.long
 def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
     agents = population.advance(population.init(keys, settings(RATES)), population.num_updates)
@@ -114,8 +118,14 @@ def test_other_hyperparams_and_lengths_do_not_recompile(population, counting, ke
 def test_the_chunk_does_not_matter(population, task, keys):
     agents = population.advance(population.init(keys, settings(RATES)), 9)
     for chunk_size, num_devices in ((1, 1), (64, None)):
-        layout = {"chunk_size": chunk_size, "num_devices": num_devices}
-        other = Population(task, q_learning.Hyperparams(), None, FITNESS, **layout)
+        other = Population(
+            task,
+            q_learning.Hyperparams(),
+            None,
+            FITNESS,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
         again = other.advance(other.init(keys, settings(RATES)), 9)
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
@@ -126,9 +136,17 @@ def test_the_chunk_does_not_matter(population, task, keys):
 @pytest.fixture(scope="module")
 def fixed(task):
     """Five agents with the same settings, dealt to two devices in chunks of two."""
-    layout = {"agents": 5, "chunk_size": 2, "num_devices": 2}
-    given = task, q_learning.Hyperparams(), None, FITNESS
-    return Population(*given, log_every=7, metrics=True, **layout)
+    return Population(
+        task,
+        q_learning.Hyperparams(),
+        None,
+        FITNESS,
+        agents=5,
+        log_every=7,
+        metrics=True,
+        chunk_size=2,
+        num_devices=2,
+    )
 
 
 def test_agents_on_devices_match_single_agents(fixed, task, keys):
