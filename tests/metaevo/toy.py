@@ -68,14 +68,10 @@ class Failing(Quadratic):
         )
 
 
-def vector(meta_params):
-    """The point as one array [4]."""
-    return np.append(meta_params["weights"], meta_params["bias"])
-
-
 def distance(meta_params):
     """How far from the optimum."""
-    return float(np.linalg.norm(vector(meta_params) - OPTIMUM))
+    vector = np.append(meta_params["weights"], meta_params["bias"])
+    return float(np.linalg.norm(vector - OPTIMUM))
 
 
 def evolution(problem=None, config=None, **strategy):
@@ -136,16 +132,10 @@ class Stepper:
     """One algorithm with a compiled generation, in which the fitness can be tampered with."""
 
     def __init__(self, name):
-        settings = {"num_generations": 64} if name == "DiffusionEvolution" else {}
-        strategy = Evosax(
-            algorithm=name,
-            population_size=16,
-            sigma=0.3,
-            learning_rate=0.1,
-            sigma_decay=0.9,
-            settings=settings,
-        )
-        self.strategy = strategy.bind(Point(16))
+        given = {"sigma": 0.3, "learning_rate": 0.1, "sigma_decay": 0.9}
+        if name == "DiffusionEvolution":
+            given["settings"] = {"num_generations": 64}
+        self.strategy = Evosax(algorithm=name, population_size=16, **given).bind(Point(16))
         self.best = jax.jit(self.strategy.best)
 
         def init(key):
@@ -157,14 +147,8 @@ class Stepper:
             # Negative throughout: an unknown fitness of zero would look like the best.
             fitness = -jnp.sum(jnp.square(population - TARGET), axis=1) - 1.0
             bad = jnp.arange(16) % 3 == 0
-            options = jnp.stack(
-                [
-                    fitness,
-                    jnp.full(16, -7.0),
-                    jnp.full(16, jnp.nan),
-                    jnp.where(bad, jnp.array([jnp.nan, jnp.inf, -jnp.inf, jnp.nan] * 4), fitness),
-                ]
-            )
+            some = jnp.where(bad, jnp.array([jnp.nan, jnp.inf, -jnp.inf, jnp.nan] * 4), fitness)
+            options = jnp.stack([fitness, jnp.full(16, -7.0), jnp.full(16, jnp.nan), some])
             evaluation = Evaluation(with_worst_for_failed(options[mode]), {})
             return self.strategy.tell(tell_key, population, evaluation, asked)
 

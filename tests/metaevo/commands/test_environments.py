@@ -63,22 +63,14 @@ def test_speed_is_measured(capsys):
     assert int(line.split()[-1].replace(",", "")) > 0
 
 
-def settings_of(learner):
-    return SimpleNamespace(
-        learner=learner,
-        train=LEARNERS[learner].config(),
-        hyperparams=LEARNERS[learner].hyperparams(),
-    )
-
-
 @pytest.mark.parametrize(
-    ("learner", "env"),
-    [
-        ("dqn", envs.make("Pendulum-v1")[0]),
-        ("ppo", ByParts()),
-    ],
+    ("learner", "env"), [("dqn", envs.make("Pendulum-v1")[0]), ("ppo", ByParts())]
 )
 def test_environments_that_a_learner_cannot_use_are_refused(learner, env):
+    entry = LEARNERS[learner]
+    settings = SimpleNamespace(
+        learner=learner, train=entry.config(), hyperparams=entry.hyperparams()
+    )
     with pytest.raises(ConfigError, match=rf"^task\.env: learner '{learner}' ") as caught:
-        make_learner(settings_of(learner), env, env.default_params)
+        make_learner(settings, env, env.default_params)
     assert "\n" not in str(caught.value)

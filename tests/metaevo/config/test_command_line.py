@@ -1,7 +1,5 @@
 """Command lines: flags, files, settings and mistakes."""
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
 
-def command_line(
-    *argv: str, config: Any = None, quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
+def command_line(*argv, config=None, quick=None):
     """The settings, the flags, and what the class was chosen by."""
     parser = Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
@@ -23,7 +19,7 @@ def command_line(
     parser.add_argument("--generations", type=int)
     seen: dict[str, Any] = {}
 
-    def make_class(raw: dict[str, Any]) -> type[Config]:
+    def make_class(raw):
         seen.update(raw)
         return Config
 
@@ -34,7 +30,7 @@ def command_line(
     return found, args, seen
 
 
-def test_own_flags_and_settings_mix() -> None:
+def test_own_flags_and_settings_mix():
     config, args, raw = command_line(
         "--learner=dqn", "--train.hidden_sizes", "16", "8", "--run-dir", "x", "--resume",
         "--hyperparams.offset", "-1e-3", "--hyperparams.gamma", "0.5", "--env.size", "null",
@@ -50,7 +46,7 @@ def test_own_flags_and_settings_mix() -> None:
     assert raw["learner"] == "dqn"
 
 
-def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
+def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("env: {size: 3, slip: 0.1}\ntrain: {every: 7, num_envs: 8}\n")
     config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", config=path)
@@ -58,7 +54,7 @@ def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
     assert command_line("--env.size", "4", config=path)[0].env == {"size": 4, "slip": 0.1}
 
 
-def test_settings_override_the_file_which_replaces_the_defaults(tmp_path: Path) -> None:
+def test_settings_override_the_file_which_replaces_the_defaults(tmp_path):
     (tmp_path / "a.yaml").write_text("train: {every: 1, num_envs: 16}\n")
     config = command_line("--train.every", "2", config=tmp_path / "a.yaml")[0]
     assert (config.learner, config.train.every, config.train.num_envs) == ("ppo", 2, 16)
@@ -82,18 +78,18 @@ def test_settings_override_the_file_which_replaces_the_defaults(tmp_path: Path) 
         (["--config", "train/ppo_cartpol"], "train/ppo_cartpole"),
     ],
 )
-def test_a_bad_command_line_is_refused_in_one_line(argv: list[str], key: str) -> None:
+def test_a_bad_command_line_is_refused_in_one_line(argv, key):
     with pytest.raises(ConfigError) as caught:
         command_line(*argv)
     assert key in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_quick_does_not_change_settings_of_the_command_line(tmp_path: Path) -> None:
+def test_quick_does_not_change_settings_of_the_command_line(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("train: {num_envs: 16, every: 9}\n")
 
-    def quick(settings: dict[str, Any]) -> dict[str, Any]:
+    def quick(settings):
         return {**settings, "train": {**settings["train"], "num_envs": 2, "every": 1}}
 
     argv = ["--train.every", "7"]

@@ -2,8 +2,6 @@
 
 import contextlib
 import math
-from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,14 +22,14 @@ from metaevo.config import (
 from tests.metaevo.example_config import Config, Hyperparams, Train
 
 
-def refused(data: Any, cls: type = Config) -> str:
+def refused(data, cls=Config):
     with pytest.raises(ConfigError) as caught:
         from_dict(cls, data)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
 
-def test_omitted_keys_keep_their_defaults() -> None:
+def test_omitted_keys_keep_their_defaults():
     assert from_dict(Config, {}) == Config()
     config = from_dict(Config, {"train": {"anneal": True}})
     assert config.train == Train(num_envs=8, hidden_sizes=(32,), anneal=True)
@@ -40,14 +38,14 @@ def test_omitted_keys_keep_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("text", ["500000", "5e5", "'5e5'", "500000.0"])
-def test_numbers_may_be_written_in_any_way(text: str) -> None:
+def test_numbers_may_be_written_in_any_way(text):
     data = {"train": {"every": yaml.safe_load(text)}, "hyperparams": {"learning_rate": 1}}
     config = from_dict(Config, data)
     assert (config.train.every, type(config.train.every)) == (500_000, int)
     assert type(config.hyperparams.learning_rate) is float
 
 
-def test_scalars_of_numpy_and_jax_are_numbers() -> None:
+def test_scalars_of_numpy_and_jax_are_numbers():
     data = {
         "hyperparams": {"learning_rate": np.float32(0.5), "gamma": jnp.float32(0.25)},
         "train": {"every": np.int64(7)},
@@ -79,13 +77,13 @@ def test_scalars_of_numpy_and_jax_are_numbers() -> None:
         ([], "the config"),
     ],
 )
-def test_invalid_values_are_reported_in_one_line(data: Any, key: str) -> None:
+def test_invalid_values_are_reported_in_one_line(data, key):
     assert refused(data).startswith(key)
 
 
 @pytest.mark.parametrize("value", [math.nan, "nan", True, 10**400, [1.0]])
 @pytest.mark.parametrize("key", ["learning_rate", "gamma", "offset"])
-def test_a_float_field_takes_only_numbers(key: str, value: Any) -> None:
+def test_a_float_field_takes_only_numbers(key, value):
     assert refused({"hyperparams": {key: value}}).startswith(f"hyperparams.{key} = ")
 
 
@@ -105,7 +103,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_arbitrary_data_is_accepted_or_refused_in_one_line(data: Any) -> None:
+def test_arbitrary_data_is_accepted_or_refused_in_one_line(data):
     message = "one line"
     try:
         assert isinstance(from_dict(Config, data), Config)
@@ -137,14 +135,14 @@ configs = st.builds(
 
 
 @given(config=configs)
-def test_a_config_survives_yaml(tmp_path_factory: pytest.TempPathFactory, config: Config) -> None:
+def test_a_config_survives_yaml(tmp_path_factory, config):
     path = tmp_path_factory.getbasetemp() / "config.yaml"
     path.write_text(dump_yaml(to_dict(config)), encoding="utf-8")
     # As text, because a NaN inside the free-form dict differs from itself.
     assert repr(from_dict(Config, load_yaml(path))) == repr(config)
 
 
-def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path: Path) -> None:
+def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text(
         "a: 1e-3\nb: [-1.5E+2, .5, 1., -.inf]\nc: off\nd: 1:30\ne: 010\nf: 2026-11-20\ng: 0x1F\n"
@@ -160,7 +158,7 @@ def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "word", ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null", "a\x85", "\u2028"]
 )
-def test_written_text_is_text_to_any_yaml_reader(word: str) -> None:
+def test_written_text_is_text_to_any_yaml_reader(word):
     assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
 
 
@@ -194,7 +192,7 @@ def test_names_that_the_locale_cannot_decode_are_written_readably(name, text):
         (b"a: \xff", ""),
     ],
 )
-def test_a_bad_file_is_named_in_one_line(tmp_path: Path, content: bytes, where: str) -> None:
+def test_a_bad_file_is_named_in_one_line(tmp_path, content, where):
     path = tmp_path / "a.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
@@ -207,16 +205,14 @@ def test_a_bad_file_is_named_in_one_line(tmp_path: Path, content: bytes, where: 
     st.binary(max_size=60)
     | st.text("{}[]:,&*!|>'\"%@`#-?<~01ae.\n \t", max_size=60).map(str.encode)
 )
-def test_arbitrary_files_load_or_raise_config_error(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
+def test_arbitrary_files_load_or_raise_config_error(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     with contextlib.suppress(ConfigError):
         assert isinstance(load_yaml(path), dict)
 
 
-def test_merge_is_deep_and_does_not_modify_its_arguments() -> None:
+def test_merge_is_deep_and_does_not_modify_its_arguments():
     base = {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
     override = {"a": {"c": 4}, "d": {"f": 5}, "e": 6}
     assert merge(base, override) == {"a": {"b": 1, "c": 4}, "d": {"f": 5}, "e": 6}

@@ -21,7 +21,7 @@ class Settings:
     train: Any
 
 
-def test_open_sections_are_validated_and_the_order_is_kept() -> None:
+def test_open_sections_are_validated_and_the_order_is_kept():
     made = specialised(Settings, {"train": Train}, {"name": "a"})
     settings = from_dict(made, {"train": {"num_envs": 6}})
     assert isinstance(settings, Settings)
@@ -40,7 +40,7 @@ def test_open_sections_are_validated_and_the_order_is_kept() -> None:
         (sweep_class({"evolve": "drift"}), EvolutionSweepSettings),
     ],
 )
-def test_generated_classes_match_the_written_ones(made: type, written: type) -> None:
+def test_generated_classes_match_the_written_ones(made, written):
     """Only what belongs to a learner or a component is more than mypy knows."""
     assert issubclass(made, written)
     kinds = {each.name: each.type for each in fields(made)}

@@ -85,13 +85,8 @@ def f(row, shared=()):
 )
 def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
     def on_device(_, num_rows):
-        return map_rows(
-            f,
-            capacity=capacity,
-            num_rows=num_rows,
-            chunk_size=chunk_size,
-            num_devices=num_devices,
-        )
+        sizes = {"capacity": capacity, "chunk_size": chunk_size, "num_devices": num_devices}
+        return map_rows(f, num_rows=num_rows, **sizes)
 
     apply = devices.spread(on_device, in_axes=(0, None), num_devices=num_devices)
     rows = np.arange(capacity)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from evosax.algorithms import CMA_ES
 
 import metaevo
 
@@ -73,21 +72,6 @@ def test_a_problem_is_compiled_once():
     before = len(traces)
     metaevo.evaluate(problem, candidates(8), jax.random.split(jax.random.key(7), 3))
     assert len(traces) == before
-
-
-@pytest.mark.long
-def test_ask_evaluate_tell_with_a_strategy_of_evosax():
-    mean = PROBLEM.init(jax.random.key(0))
-    strategy = CMA_ES(population_size=16, solution=mean)
-    params = strategy.default_params
-    state, start = strategy.init(jax.random.key(1), mean, params), None
-    for generation in range(30):
-        key = jax.random.fold_in(jax.random.key(2), generation)
-        population, state = strategy.ask(key, state, params)
-        found = metaevo.evaluate(PROBLEM, population, KEYS)
-        state, _ = strategy.tell(key, population, -found.fitness, state, params)
-        start = found.fitness.mean() if start is None else start
-    assert found.fitness.mean() > start
 
 
 @pytest.mark.parametrize(

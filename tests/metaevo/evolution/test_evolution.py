@@ -24,20 +24,15 @@ from tests.metaevo.toy import (
     search,
 )
 
-# Generations and settings with which each algorithm comes close from a distance of 1.2.
-FINDS = {
-    "Open_ES": {},
-    "SimpleGA": {"sigma_decay": 0.95},
-}
-
 
 # Every algorithm improves in test_strategy.py; here one with a mean and one without.
 @pytest.mark.long
-@pytest.mark.parametrize("name", FINDS)
-def test_finds_the_optimum(name):
-    problem = Quadratic(0.1)
+@pytest.mark.parametrize(
+    ("name", "settings"), [("Open_ES", {}), ("SimpleGA", {"sigma_decay": 0.95})]
+)
+def test_finds_the_optimum(name, settings):
     config = {"validation_seeds": 2, "validation_every": 10}
-    this = evolution(problem, config, algorithm=name, **FINDS[name])
+    this = evolution(Quadratic(0.1), config, algorithm=name, **settings)
     state, metrics = run(this, 60)
     assert distance(this.result(state)) < 0.35
     assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
@@ -169,30 +164,18 @@ class HalfFailing(Quadratic):
         return evaluation._replace(fitness=fitness)
 
 
-@pytest.fixture(scope="module")
-def half_failing():
-    return evolution(HalfFailing(), sigma=0.5)
-
-
 @pytest.mark.long
-def test_failed_candidates_are_counted_and_avoided(half_failing):
-    this = half_failing
-    state, metrics = run(this, 40)
+def test_failed_candidates_are_counted_avoided_and_left_out_of_quantiles():
+    this = evolution(HalfFailing(), sigma=0.5)
+    start = begun(this)
+    key = jax.random.fold_in(key_for(0, Purpose.EVOLUTION), 0)
+    population, _ = this.strategy.bind(this.problem).ask(jax.random.split(key, 3)[0], search(start))
+    state, metrics = run(this, 40, state=start)
     assert 0 < metrics["diverged"][0] < 16
     assert metrics["diverged"][-5:].sum() < metrics["diverged"][:5].sum()
     assert np.isfinite(metrics["fitness_mean"]).all()
     assert np.isfinite(metrics["fitness_std"]).all()
     assert distance(this.result(state)) < 0.4
-
-
-@pytest.mark.long
-def test_quantiles_leave_out_failed_candidates(half_failing):
-    this = half_failing
-    state = this.start(0)
-    _, metrics = run(this, 1)
-    key = jax.random.fold_in(key_for(0, Purpose.EVOLUTION), 0)
-    strategy = this.strategy.bind(this.problem)
-    population, _ = strategy.ask(jax.random.split(key, 3)[0], state.search)
     evaluate = jax.vmap(this.problem.evaluate, in_axes=(None, 0, None))
     fitness = np.asarray(evaluate(key, population, 0).fitness)
     assert np.isnan(fitness).sum() == metrics["diverged"][0] > 0
@@ -231,13 +214,8 @@ def test_results_do_not_depend_on_the_number_of_generations():
 
 def layout_evolution(num_devices, chunk_size):
     """A population of 10, which most layouts have to pad."""
-    config = {
-        "seeds_per_candidate": 3,
-        "validation_seeds": 5,
-        "validation_every": 2,
-        "chunk_size": chunk_size,
-        "num_devices": num_devices,
-    }
+    config = {"seeds_per_candidate": 3, "validation_seeds": 5, "validation_every": 2}
+    config |= {"chunk_size": chunk_size, "num_devices": num_devices}
     return evolution(Quadratic(0.3), config, population_size=10)
 
 
@@ -262,21 +240,14 @@ def moved(one, other, *blocks):
     return jax.device_get(other.result(state)), metrics
 
 
-def ppo_evolution(num_devices, chunk_size):
-    config = {
-        "num_devices": num_devices,
-        "chunk_size": chunk_size,
-        "validation_seeds": 2,
-        "validation_every": 1,
-    }
-    return evolution(ppo_problem(), config, population_size=4)
-
-
 @pytest.mark.long
 def test_training_hardly_depends_on_the_layout():
     """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
-    results = []
-    evolutions = [ppo_evolution(*layout) for layout in [(1, 1), (2, 2), (4, 1)]]
+    results, layouts = [], [(1, 1), (2, 2), (4, 1)]
+    evolutions = [
+        evolution(ppo_problem(), {"num_devices": n, "chunk_size": size}, population_size=4)
+        for n, size in layouts
+    ]
     for this in evolutions:
         state, metrics = run(this, 2)
         results.append((jax.device_get(this.result(state)), metrics))

@@ -147,15 +147,12 @@ def test_an_error_in_one_process_is_raised_in_all(others):
             run(lambda: 3)
 
 
-def test_all_processes_stop_if_one_should(others):
+def test_all_processes_agree(others):
     answers, _ = others
+    answers[:] = 5, 7
+    assert hosts.agree(3) == 3
+    answers[:] = None, None
     assert hosts.agree_to_stop(None) is None
     answers[1] = signal.SIGTERM
     assert hosts.agree_to_stop(None) == signal.SIGTERM
     assert hosts.agree_to_stop(signal.SIGINT) == signal.SIGINT
-
-
-def test_all_processes_use_the_value_of_the_first(others):
-    answers, _ = others
-    answers[:] = 5, 7
-    assert hosts.agree(3) == 3

@@ -97,12 +97,9 @@ class Deaf(Fixed):
     ],
 )
 def test_invalid_strategies_are_refused_before_compilation(changed, message):
-    def check():
-        strategy = StrategyConfig(**{"population_size": 4} | changed).build()
-        check_evolution(Quadratic(), strategy, metaevo.EvolutionConfig())
-
+    config = StrategyConfig(**{"population_size": 4} | changed)
     with pytest.raises(ConfigError, match=message) as raised:
-        check()
+        check_evolution(Quadratic(), config.build(), metaevo.EvolutionConfig())
     assert "\n" not in str(raised.value)
 
 

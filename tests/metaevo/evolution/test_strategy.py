@@ -110,17 +110,9 @@ def test_higher_fitness_is_better():
 
 
 def test_schedules_are_geometric_in_the_generation():
-    strategy = Evosax(
-        population_size=8,
-        sigma=0.5,
-        sigma_decay=0.5,
-        sigma_limit=0.1,
-        optimizer="sgd",
-        learning_rate=1.0,
-        learning_rate_decay=0.5,
-        learning_rate_limit=0.2,
-    )
-    strategy = strategy.bind(Point(3))
+    sigma = {"sigma": 0.5, "sigma_decay": 0.5, "sigma_limit": 0.1}
+    rate = {"learning_rate": 1.0, "learning_rate_decay": 0.5, "learning_rate_limit": 0.2}
+    strategy = Evosax(population_size=8, optimizer="sgd", **sigma, **rate).bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
 
     @jax.jit
@@ -187,11 +179,8 @@ def test_settings_reach_constructor_and_parameters():
 
 @pytest.mark.long
 def test_only_diffusion_evolution_ends():
-    def checked(**changed):
-        strategy = Evosax(**changed)
-        strategy.check(Point(4), 128)
-        strategy.check(Point(4), 129)
-
-    checked()
+    Evosax().check(Point(4), 129)
+    diffusion = Evosax(algorithm="DiffusionEvolution")
+    diffusion.check(Point(4), 128)
     with pytest.raises(ConfigError, match=r"generations = 129: DiffusionEvolution runs for 128"):
-        checked(algorithm="DiffusionEvolution")
+        diffusion.check(Point(4), 129)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax
@@ -31,7 +30,7 @@ class Pair(NamedTuple):
     second: Any
 
 
-def make_tree() -> dict[str, Any]:
+def make_tree():
     return {
         "strategy": State(mean=jnp.arange(3.0), key=jax.random.key(7)),
         "keys": jax.random.split(jax.random.key(1, impl="rbg"), 2),
@@ -41,8 +40,8 @@ def make_tree() -> dict[str, Any]:
     }
 
 
-def same_bits(one: Any, other: Any) -> bool:
-    def raw(leaf: Any) -> tuple[Any, ...]:
+def same_bits(one, other):
+    def raw(leaf):
         if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return str(leaf.dtype), np.asarray(jax.random.key_data(leaf)).tobytes()
         array = np.asarray(leaf)
@@ -53,18 +52,18 @@ def same_bits(one: Any, other: Any) -> bool:
     return structure == other_structure and list(map(raw, leaves)) == list(map(raw, others))
 
 
-def flip(path: Path, position: int = -30) -> None:
+def flip(path, position=-30):
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
 
 
-def names(directory: Path) -> list[str]:
+def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_a_tree_comes_back_bit_for_bit(tmp_path: Path, abstract: bool) -> None:
+def test_a_tree_comes_back_bit_for_bit(tmp_path, abstract):
     tree = make_tree()
     save(tmp_path, 12, tree, metadata={"frames": 99, 1: (2,)})
     tree["count"] = np.asarray(3)
@@ -96,7 +95,7 @@ trees = st.recursive(
 
 @settings(max_examples=50, deadline=None)
 @given(tree=trees)
-def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+def test_any_tree_comes_back(tmp_path_factory, tree):
     directory = tmp_path_factory.mktemp("checkpoint")
     save(directory, 0, tree)
     assert same_bits(restore(directory, tree).tree, tree)
@@ -106,7 +105,7 @@ def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, tree: Any
     assert metadata == {"a": 1}
 
 
-def test_saving_removes_other_checkpoints(tmp_path: Path) -> None:
+def test_saving_removes_other_checkpoints(tmp_path):
     (tmp_path / ".unfinished-000001-x").mkdir(parents=True)
     (tmp_path / ".unfinished-000001-x" / "state.npz").touch()
     for index in (1, 10, 20, 30):
@@ -134,7 +133,7 @@ def test_saving_removes_other_checkpoints(tmp_path: Path) -> None:
         ({"a": jax.random.key(0, impl="rbg")}, r"not key<rbg>\[\]"),
     ],
 )
-def test_another_structure_is_refused(tmp_path: Path, template: Any, reason: str) -> None:
+def test_another_structure_is_refused(tmp_path, template, reason):
     save(tmp_path, 1, {"a": jnp.ones(2)})
     with (
         pytest.warns(UserWarning, match=reason),
@@ -143,7 +142,7 @@ def test_another_structure_is_refused(tmp_path: Path, template: Any, reason: str
         restore(tmp_path, template)
 
 
-def test_no_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
+def test_no_checkpoint_is_a_clear_error(tmp_path):
     (tmp_path / "notes").mkdir()
     for directory in (tmp_path, tmp_path / "none"):
         with pytest.raises(CheckpointError, match="there is no checkpoint in"):
@@ -151,15 +150,13 @@ def test_no_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leaf", ["text", object(), np.array([None]), np.array(["a"])])
-def test_only_arrays_of_numbers_are_saved(tmp_path: Path, leaf: Any) -> None:
+def test_only_arrays_of_numbers_are_saved(tmp_path, leaf):
     with pytest.raises(TypeError, match=r"\['a'\] is no array of numbers"):
         save(tmp_path, 1, {"a": leaf})
     assert names(tmp_path) == []
 
 
-def test_a_failed_save_leaves_the_old_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     save(tmp_path, 1, jnp.ones(2))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
@@ -169,7 +166,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(
     assert restore(tmp_path, jnp.ones(2)).index == 1
 
 
-def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path: Path) -> None:
+def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
     program = (
         "import sys, numpy as np; from pathlib import Path\n"
         "from metaevo.runs.checkpoint import save\n"
@@ -198,6 +195,6 @@ def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path: Path
 
 
 @pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
-def test_other_containers_are_refused(tmp_path: Path, tree: Any) -> None:
+def test_other_containers_are_refused(tmp_path, tree):
     with pytest.raises(TypeError, match="a saved tree"):
         save_tree(tmp_path / "tree", tree)

@@ -6,8 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +18,16 @@ from metaevo.runs.run_directory import RunDirectory
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
+def run(tmp_path):
     return RunDirectory.create(tmp_path / "run", "experiment")
 
 
-def generation(index: int, **more: Any) -> dict[str, Any]:
+def generation(index, **more):
     record = {"kind": "generation", "generation": index, "frames": 8, "seconds": 0.5}
     return {**record, **more}
 
 
-def test_names_are_unique_and_no_run_is_overwritten(tmp_path: Path, run: RunDirectory) -> None:
+def test_names_are_unique_and_no_run_is_overwritten(tmp_path, run):
     runs = [RunDirectory.create(None, "evolve", root=tmp_path / "runs") for _ in range(3)]
     assert len({run.path for run in runs}) == 3
     assert all(run.path.parent == tmp_path / "runs" / "evolve" for run in runs)
@@ -40,7 +38,7 @@ def test_names_are_unique_and_no_run_is_overwritten(tmp_path: Path, run: RunDire
 
 
 @pytest.mark.parametrize("name", ["file", "file/run", "bad\0name"])
-def test_an_impossible_directory_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_impossible_directory_is_refused(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
         RunDirectory.create(tmp_path / name, "experiment")
@@ -48,7 +46,7 @@ def test_an_impossible_directory_is_refused(tmp_path: Path, name: str) -> None:
         RunDirectory.create(None, "experiment", root=tmp_path / name)
 
 
-def test_opening_needs_a_run(tmp_path: Path, run: RunDirectory) -> None:
+def test_opening_needs_a_run(tmp_path, run):
     for path in (tmp_path / "none", run.path):
         with pytest.raises(ConfigError, match="holds no run"):
             RunDirectory.open(path)
@@ -56,7 +54,7 @@ def test_opening_needs_a_run(tmp_path: Path, run: RunDirectory) -> None:
     assert RunDirectory.open(run.path).metrics_path == run.path / "metrics.jsonl"
 
 
-def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) -> None:
+def test_a_second_process_is_refused_until_the_first_is_gone(run):
     program = (
         "import sys; from pathlib import Path\n"
         "from metaevo.runs.run_directory import RunDirectory\n"
@@ -88,7 +86,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) 
         FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
     ],
 )
-def test_a_failing_disk_is_reported_with_a_remedy(run: RunDirectory, error: OSError) -> None:
+def test_a_failing_disk_is_reported_with_a_remedy(run, error):
     if error.filename:
         error.filename = error.filename.format(run=run.path)
     with pytest.raises(DiskError) as caught, run.held("go on later"):
@@ -100,7 +98,7 @@ def test_a_failing_disk_is_reported_with_a_remedy(run: RunDirectory, error: OSEr
         pass
 
 
-def test_other_errors_are_left_alone(run: RunDirectory) -> None:
+def test_other_errors_are_left_alone(run):
     for error in (FileNotFoundError(2, "no", "/elsewhere"), OSError("odd"), KeyError("a")):
         with pytest.raises(type(error)) as caught, run.held("go on later"):
             raise error
@@ -110,7 +108,7 @@ def test_other_errors_are_left_alone(run: RunDirectory) -> None:
         pass
 
 
-def test_leftovers_of_killed_writes_are_removed(run: RunDirectory) -> None:
+def test_leftovers_of_killed_writes_are_removed(run):
     run.figures.mkdir()
     left = [run.path / ".config.yaml.12.tmp", run.figures / ".scores.png.1234.tmp"]
     kept = [run.figures / "scores.png", run.figures / ".mine.tmp"]
@@ -122,7 +120,7 @@ def test_leftovers_of_killed_writes_are_removed(run: RunDirectory) -> None:
     assert all(path.exists() for path in kept)
 
 
-def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
+def test_the_config_comes_back_with_its_environment(run):
     config = {"task": {"env": "CartPole-v1", "rate": 1e-5, "clip": math.inf}, "words": ["1e-3"]}
     run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)})
     content = RunDirectory.open(run.path).read_config()
@@ -143,7 +141,7 @@ def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
     assert again["config"] == {"a": 2}
 
 
-def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
+def test_metrics_are_valid_json_whatever_is_logged(run):
     record = {
         "kind": "something", "something": jnp.int32(3), "nan": np.float32(np.nan),
         "inf": math.inf, "array": np.array([1.0, -np.inf]), "mean": jnp.float32(0.5), "text": "é",
@@ -158,7 +156,7 @@ def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
     assert list(run.read_metrics("something")) == [parsed]
 
 
-def test_records_after_the_checkpoint_are_dropped(run: RunDirectory) -> None:
+def test_records_after_the_checkpoint_are_dropped(run):
     run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
     evaluation = {"kind": "evaluation", "evaluation": 9}
@@ -175,9 +173,7 @@ def test_records_after_the_checkpoint_are_dropped(run: RunDirectory) -> None:
     assert [each["generation"] for each in run.read_metrics("generation")] == [0, 1, 2]
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     write_json_atomic(path, {"a": np.float32(np.nan), "b": (1, 2)})
     assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}

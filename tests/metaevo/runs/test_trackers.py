@@ -179,6 +179,8 @@ def test_a_service_that_is_lost_costs_one_warning_and_no_other_service(
 @pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow
 @pytest.mark.parametrize("fault", ["dead", "no key", "locked", "no database"])
 def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(trackers, "_START_SECONDS", 2.0)
+    monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 2)
     for name in [name for name in os.environ if name.startswith("WANDB")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))

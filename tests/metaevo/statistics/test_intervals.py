@@ -37,11 +37,7 @@ def test_iqm_is_the_trimmed_mean_of_rliable(runs):
 
 def test_non_finite_scores_are_counted_in_the_refusal():
     scores = [1.0, np.nan, 3.0, -np.inf]
-    for function in (
-        statistics.iqm,
-        statistics.strata_of,
-        statistics.summarise,
-    ):
+    for function in (statistics.iqm, statistics.strata_of, statistics.summarise):
         with pytest.raises(ValueError, match="2 of 4 scores are not finite"):
             function(scores)
 

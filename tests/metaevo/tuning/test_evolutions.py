@@ -26,34 +26,31 @@ def test_only_sigma_and_the_learning_rate_share_a_program():
     assert len(set(keys)) == 3
 
 
-EVOLUTION = {
-    "strategy": {"population_size": 4},
-    "evolution": {"generations": 2, "validation_seeds": 4},
-}
-OTHERS = {
-    "shaping": {"game": {"steps": 5}},
-    "cheap_talk": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
-}
-TRIED = {
-    "shaping": "opponent.learning_rate",
-    "cheap_talk": "channel.scale",
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_studies_can_be_swept_over(name):
+@pytest.mark.parametrize(
+    ("name", "tried", "sizes"),
+    [
+        ("shaping", "opponent.learning_rate", {"game": {"steps": 5}}),
+        (
+            "cheap_talk",
+            "channel.scale",
+            {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+        ),
+    ],
+)
+def test_other_studies_can_be_swept_over(name, tried, sizes):
     raw = {
         "study": name,
-        **EVOLUTION,
-        **OTHERS[name],
+        "strategy": {"population_size": 4},
+        "evolution": {"generations": 2, "validation_seeds": 4},
         "run": {"seed": 3},
-        "space": {TRIED[name]: {"choice": [0.5, 2.0]}},
+        "space": {tried: {"choice": [0.5, 2.0]}},
+        **sizes,
     }
     trials = make_objective(from_dict(sweep_class(raw), raw))
     plan = trials.plan()
     assert plan.groups == 2
-    settings = trials.settings_of({TRIED[name]: 2.0})
-    section, _, setting = TRIED[name].partition(".")
+    settings = trials.settings_of({tried: 2.0})
+    section, _, setting = tried.partition(".")
     evolution = settings.of_evolution()
     assert evolution.study == name
     assert evolution.evaluation.seeds == 0
