@@ -8,6 +8,7 @@ import numpy as np
 from metaevo.config import merge
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
+from metaevo.parts.channels import NONE
 from metaevo.tasks.binding import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.memory import check_training
@@ -139,6 +140,8 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         best_evolve.yaml is the same without them.
         """
         everything = super().configs(params)["best.yaml"]
+        if everything["channel"] == NONE:  # which evolutions do not have
+            del everything["channel"]
         learner = self.settings.learner
         slots = learners.find(learner).slots
         chosen = {slot: everything.pop(slot.name) for slot in slots}
