@@ -1,9 +1,9 @@
 """Compare recorded runs: scores of groups of seeds, and their differences from a baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -15,23 +15,11 @@ from metaevo.comparison.selection import Selection, select
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.numbers import counted
-from metaevo.statistics import Estimate, FloatArray, Verdict
+from metaevo.statistics import Comparison, Estimate
 
 Scores = dict[SeedRun, float]
 COMPARED = "difference", "verdict", "probability_of_improvement", "p"
-"""Columns of a table with the fields of a `Difference`."""
-
-
-class Difference(NamedTuple):
-    """A group compared with the baseline, on the tasks that both have."""
-
-    value: Estimate
-    """difference in interquartile mean"""
-    verdict: Verdict
-    probability: Estimate
-    """probability that a seed of the group is better than a seed of the baseline"""
-    p: float
-    """adjusted by Holm's method for all groups"""
+"""Columns of a table about the comparison with the baseline."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +27,9 @@ class GroupResult(Group):
     """Statistics of a group; over several tasks, of the scaled scores."""
 
     iqm: Estimate
-    difference: Difference | None = None
-    """None for the baseline, and for a group that shares no task with it"""
+    comparison: Comparison | None = None
+    """with the baseline on the tasks that both have, p adjusted by Holm's method for all groups;
+    None for the baseline, and for a group that shares no task with it"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,11 @@ class RunComparison:
 
     def _row(self, each: GroupResult) -> PlainDict:
         row: PlainDict = {"group": each.label, "seeds": len(each.seeds), "iqm": each.iqm}
-        if each.difference is not None:
-            row |= zip(COMPARED, each.difference, strict=True)
+        if (found := each.comparison) is not None:
+            difference = Estimate(found.difference, found.difference_interval)
+            probability = Estimate(found.probability_of_improvement, found.probability_interval)
+            values = difference, found.conclusion, probability, found.p
+            row |= zip(COMPARED, values, strict=True)
         else:
             row |= dict.fromkeys(COMPARED)
             row["verdict"] = "baseline" if each.label == self.baseline else None
@@ -212,42 +204,41 @@ def _scale(scores: Mapping[str, Scores], higher: float) -> Scores:
     return scaled
 
 
-def _strata(seeds: Iterable[SeedRun], scaled: Scores) -> dict[str, FloatArray]:
-    """Return the scaled scores of seeds by task."""
-    found: dict[str, list[float]] = {}
-    for seed in sorted(seeds, key=lambda seed: seed.task):
-        found.setdefault(seed.task, []).append(scaled[seed])
-    return {task: np.array(values) for task, values in found.items()}
-
-
 def _results(
     groups: Sequence[Group], baseline: Group, scaled: Scores, sign: int, *, decidable: bool
 ) -> list[GroupResult]:
     """Return the statistics of groups; without `decidable`, all verdicts are undecided."""
-    strata = {each.label: _strata(each.seeds, scaled) for each in groups}
+    tasks = sorted({seed.task for seed in scaled})
+    strata = {
+        each.label: {
+            task: np.array([scaled[seed] for seed in seeds])
+            for task in tasks
+            if (seeds := each.on(task))
+        }
+        for each in groups
+    }
     base = strata[baseline.label]
-    found: dict[str, statistics.Comparison] = {}
+    found: dict[str, Comparison] = {}
     for label, own in strata.items():
-        tasks = [task for task in own if task in base]
-        if tasks and label != baseline.label:
-            both = ([each[task] for task in tasks] for each in (own, base))
+        shared = [task for task in own if task in base]
+        if shared and label != baseline.label:
+            both = ([each[task] for task in shared] for each in (own, base))
             found[label] = statistics.compare_strata(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
-    differences = {
-        label: Difference(
-            _signed(Estimate(each.difference, each.difference_interval), sign),
-            statistics.verdict(each, p) if decidable else "undecided",
-            Estimate(each.probability_of_improvement, each.probability_interval),
-            p,
+    for (label, each), p in zip(list(found.items()), adjusted, strict=True):
+        shown = _signed(Estimate(each.difference, each.difference_interval), sign)
+        found[label] = each._replace(
+            conclusion=statistics.verdict(each, p) if decidable else "undecided",
+            difference=shown.value,
+            difference_interval=shown.interval,
+            p=p,
         )
-        for (label, each), p in zip(found.items(), adjusted, strict=True)
-    }
     return [
         GroupResult(
             each.label,
             each.seeds,
             _signed(statistics.estimate(list(strata[each.label].values())), sign),
-            differences.get(each.label),
+            found.get(each.label),
         )
         for each in groups
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from metaevo.comparison.seed_run import SEED_KEYS, SeedRun
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_value
+from metaevo.config.plain import short_names
 
 ABSENT = "(not set)"
 _LONGEST = 60
@@ -74,7 +75,7 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
 def _labels(
     keys: Sequence[str], rows: Sequence[tuple[str, ...]], shown: Sequence[str]
 ) -> list[str]:
-    names = {key: _short_name(key, shown) for key in shown}
+    names = short_names(shown)
     return [
         ", ".join(
             f"{names[key]}={value}" for key, value in zip(keys, row, strict=True) if key in names
@@ -110,16 +111,6 @@ def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
         f"--group-by {key}: no run has such a key{hint}; "
         f"the runs differ in: {', '.join(shown[:12])}"
     )
-
-
-def _short_name(key: str, keys: Sequence[str]) -> str:
-    """Return the last part of a key, or as many parts as are unique among all keys."""
-    parts = key.split(".")
-    for count in range(1, len(parts)):
-        ending = ".".join(parts[-count:])
-        if sum(f".{other}".endswith(f".{ending}") for other in keys) == 1:
-            return ending
-    return key
 
 
 def _rank(value: str) -> tuple[bool, float, str]:

@@ -136,20 +136,19 @@ def draw_curves(result: RunComparison) -> go.Figure:
 
 def draw_scores(result: RunComparison) -> go.Figure:
     """Draw the score of every group, and its difference from the baseline, with intervals."""
-    compared = any(each.difference for each in result.groups)
+    rows = result.rows()
+    compared = any(row["difference"] for row in rows)
     titles = ["score", f"difference from {_text(result.baseline)}"][: 1 + compared]
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles)
-    for each in reversed(result.groups):  # the first one on top
-        color = colors(result)[each.label]
-        values = [each.iqm, each.difference.value if each.difference else None]
-        for column, value in enumerate(values[: len(titles)], start=1):
-            if value is None:
+    for row in reversed(rows):  # the first one on top
+        for column, name in enumerate(("iqm", "difference"), start=1):
+            if row[name] is None:
                 continue
-            low, high = value.interval
+            value, (low, high) = row[name]
             figure.add_scatter(
-                x=[value.value], y=[_text(each.label)], mode="markers", showlegend=False,
-                marker={"size": 10, "color": color}, row=1, col=column,
-                error_x={"array": [high - value.value], "arrayminus": [value.value - low],
+                x=[value], y=[_text(row["group"])], mode="markers", showlegend=False,
+                marker={"size": 10, "color": colors(result)[row["group"]]}, row=1, col=column,
+                error_x={"array": [high - value], "arrayminus": [value - low],
                          "symmetric": False, "thickness": 3, "width": 0},
             )  # fmt: skip
     if compared:

@@ -1,6 +1,5 @@
 """Reading run directories, finished or half-written."""
 
-import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +27,7 @@ _DEPTH = 3
 _OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
 """Metrics of an update that are defined for a diverged agent, too."""
 _POSITIONS = {"kind", "update", "frames", "seconds", "returns"}
-_TOTALS = {
-    "update": "train.total_timesteps",
-    "generation": "evolution.generations",
-    "trial": "sweep.trials",
-}
+_KINDS = "update", "generation", "trial"
 
 
 def find(path: Path, depth: int = _DEPTH) -> list[Path]:
@@ -59,11 +54,10 @@ def read(path: Path) -> Source:
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
-    found = run.read_kinds(_TOTALS)
-    kind = next((kind for kind in _TOTALS if found[kind]), None)
+    found = run.read_kinds(_KINDS)
+    kind = next((kind for kind in _KINDS if found[kind]), None)
     notes: list[str] = []
     seeds: list[SeedRun] = []
-    progress: float | None = 0.0
     if kind is not None:
         records = found[kind]
         if kind == "trial":
@@ -74,9 +68,8 @@ def read(path: Path) -> Source:
             if "steps" not in seed.axes:
                 raise ConfigError(f"{run.metrics_path}: no record has frames")
             seeds = _agents(seed, records, notes) if kind == "update" else [seed]
-            progress = _progress(config, kind, seed, len(records))
     seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
-    return Source(str(run.path), seeds, _state(run), progress, notes)
+    return Source(str(run.path), seeds, os.path.isfile(run.report_path), notes)
 
 
 def _agents(run: SeedRun, records: Records, notes: list[str]) -> list[SeedRun]:
@@ -154,30 +147,3 @@ def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:
         return {}
     rows = files.read_json(run.evaluation_path, Evaluation)["variants"]
     return {row["name"]: numbers(row["scores"]) for row in rows}
-
-
-def _progress(config: PlainDict, kind: str, seed: SeedRun, records: int) -> float | None:
-    """Return the finished share of the run, if the settings contain its length."""
-    total = config.get(_TOTALS[kind])
-    done = seed.axes["steps"][-1] if kind == "update" else records
-    return min(1.0, done / total) if isinstance(total, int | float) and total > 0 else None
-
-
-def _state(run: RunDirectory) -> str:
-    if os.path.isfile(run.report_path):
-        return "finished"
-    return "still going on" if _is_locked(run.path / ".lock") else "stopped"
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether another process writes to the run. The shared lock can only delay a start."""
-    try:
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        raise files.unreadable(path, error) from None
-    return False

@@ -134,27 +134,13 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A run with its seeds and its progress."""
+    """A run with its seeds."""
 
     name: str
     seeds: list[SeedRun]
-    state: str
-    """finished, still going on, stopped, failed, ..."""
-    progress: float | None = None
-    """in [0, 1], if known"""
+    complete: bool
+    """whether the run is finished"""
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def status(self) -> str:
-        """The state, with the progress of an unfinished run."""
-        if self.complete or self.progress is None:
-            return self.state
-        return f"{self.state}: {self.progress:.0%}"
-
-    @property
-    def complete(self) -> bool:
-        """Whether the run is finished."""
-        return self.state == "finished"
 
 
 # --- From records -------------------------------------------------------------------------------

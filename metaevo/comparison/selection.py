@@ -66,7 +66,7 @@ def select(
         ConfigError: a run lacks the metric or the axis, or no run has any records yet.
     """
     notes += [f"{source.name}: {note}" for source in sources for note in source.notes]
-    notes += [f"{source.name}: {source.status}" for source in sources if not source.complete]
+    notes += [f"{source.name}: is not finished" for source in sources if not source.complete]
     chosen = metric or _default(sources, notes)
     seeds: list[SeedRun] = []
     for source in sources:

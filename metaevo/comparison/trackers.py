@@ -20,8 +20,6 @@ _TIMEOUT = 120
 """Seconds for wandb's reader of one offline run."""
 _MOST_RUNS = 50_000
 """Runs that MLflow returns at once."""
-_STATES = {"finished": "finished", "running": "still going on", "scheduled": "still going on",
-           "failed": "failed", "killed": "stopped"}  # fmt: skip
 
 
 def read(text: str) -> list[Source]:
@@ -62,11 +60,11 @@ def _source(
     config: PlainMapping,
     rows: Sequence[PlainMapping],
     identity: str,
-    state: str,
+    complete: bool,
 ) -> Source:
     settings = {key: _literal(value) for key, value in flatten(dict(config)).items()}
     seed = seed_run(name, settings, rows, identity)
-    return Source(name, [seed] if seed else [], _STATES.get(state.lower(), state))
+    return Source(name, [seed] if seed else [], complete)
 
 
 def _literal(value: Any) -> Any:
@@ -97,7 +95,7 @@ def _read_wandb(text: str) -> list[Source]:
     for run in [api.run(where)] if len(parts) == 3 else api.runs(where):
         name = f"{WANDB}{parts[0]}/{parts[1]}/{run.id}"
         rows = list(run.scan_history())
-        found.append(_source(name, run.config, rows, run.id, run.state))
+        found.append(_source(name, run.config, rows, run.id, run.state == "finished"))
     return found
 
 
@@ -114,7 +112,7 @@ def _offline(path: Path) -> list[Source]:
 def _from_file(path: Path) -> Source:
     config: PlainDict = {}
     rows: list[PlainDict] = []
-    state = "still going on or killed"  # the state of an offline run is recorded at its end
+    complete = False
     for record in _records(path):
         match record["type"]:
             case "run":
@@ -124,9 +122,9 @@ def _from_file(path: Path) -> Source:
             case "history":
                 rows.append(record["history"].get("item", {}))
             case "exit":
-                state = "failed" if record["exit"].get("exit_code", 0) else "finished"
+                complete = not record["exit"].get("exit_code", 0)
     name, identity = f"{WANDB}{path.parent}", path.stem.removeprefix("run-")
-    return _source(name, config, rows, identity, state)
+    return _source(name, config, rows, identity, complete)
 
 
 def _records(path: Path) -> Iterator[PlainDict]:
@@ -193,4 +191,4 @@ def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
         name = f"{parent.info.run_name}/{name}"
     name = f"{MLFLOW}{experiment}/{name}"
     ordered = [rows[step] for step in sorted(rows)]
-    return _source(name, config, ordered, run.info.run_id, run.info.status)
+    return _source(name, config, ordered, run.info.run_id, run.info.status == "FINISHED")

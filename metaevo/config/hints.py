@@ -42,11 +42,11 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     if not section and name in COMMANDS:
         return f" (a setting of `metaevo {COMMANDS[name]}`; is this a config for it?)"
     by_name: dict[str, list[str]] = {}
-    for dotted in _dotted(root):
-        by_name.setdefault(dotted.rpartition(".")[2], []).append(dotted)
+    for path in dotted(root):
+        by_name.setdefault(path.rpartition(".")[2], []).append(path)
     meant = by_name.get(name, [])
     if not meant:
-        own = {dotted.rpartition(".")[2]: [dotted] for dotted in siblings}
+        own = {path.rpartition(".")[2]: [path] for path in siblings}
         short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
         close = difflib.get_close_matches(name, own, n=1)
         close += difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)
@@ -73,10 +73,11 @@ def of_path(path: str) -> str:
     return f" (did you mean {paths[close[0]]}?)" if close else ""
 
 
-def _dotted(cls: Any, prefix: str = "") -> Iterator[str]:
+def dotted(cls: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of all settings and sections of a dataclass."""
     if dataclasses.is_dataclass(cls):
         kinds = get_type_hints(cls)
         for field in dataclasses.fields(cls):
             if field.init:
                 yield prefix + field.name
-                yield from _dotted(kinds[field.name], f"{prefix}{field.name}.")
+                yield from dotted(kinds[field.name], f"{prefix}{field.name}.")

@@ -1,4 +1,4 @@
-"""The figures of a sweep: history, importance, slice, contour, parallel axes.
+"""The figures of a sweep: history, importance, slice, contour, rungs.
 
 Optuna draws them; they get the look of our other figures afterwards.
 """
@@ -15,6 +15,7 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from optuna.trial import TrialState
 
 from metaevo.config import files
+from metaevo.config.plain import short_names
 from metaevo.reports import plots
 from metaevo.tuning.results import importance, varying_settings
 
@@ -25,7 +26,6 @@ CAPTIONS = {
     "(fANOVA, Hutter et al. 2014): mostly chance if there are few trials.",
     "slice.png": "The objective against each setting alone.",
     "contour.png": "The objective over pairs of the most important settings.",
-    "parallel_coordinate.png": "Every trial as a line through its settings.",
     "rungs.png": "The objective of every trial at the rungs of its bracket.",
 }
 MOST_SETTINGS = 4
@@ -47,7 +47,6 @@ def draw(study: optuna.Study, directory: Path) -> None:
         save("optimisation_history", visual.plot_optimization_history)
     if len(complete) > 1 and varying:
         save("slice", visual.plot_slice, params=varying)
-        save("parallel_coordinate", visual.plot_parallel_coordinate, params=varying)
     if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
         save("rungs", visual.plot_intermediate_values)
     if len(varying) > 1 and (important := list(importance(study))):
@@ -56,17 +55,9 @@ def draw(study: optuna.Study, directory: Path) -> None:
 
 
 def with_short_names(study: optuna.Study) -> optuna.Study:
-    """Return a copy with short names of the settings (the last part), which fit on an axis.
-
-    A setting keeps its whole name if its last part is ambiguous.
-    """
+    """Return a copy with short names of the settings, which fit on an axis."""
     trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
-    names = {name for trial in trials for name in trial.params}
-    parts = [name.rpartition(".")[2] for name in names]
-    short = {
-        name: last if parts.count(last) == 1 else name
-        for name, last in zip(names, parts, strict=True)
-    }
+    short = short_names({name for trial in trials for name in trial.params})
     for trial in trials:  # copies
         trial.params = {short[name]: value for name, value in trial.params.items()}
         trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
@@ -87,10 +78,7 @@ def _save(plot: Callable[[], object], path: Path) -> None:
         for each in figure.axes:
             for side in ("left", "center"):
                 each.set_title("", loc=side)
-            if path.stem == "parallel_coordinate":  # several axes in the same place
-                each.set_facecolor("none")
-                each.grid(visible=False)
-            elif each.get_label() != "<colorbar>":
+            if each.get_label() != "<colorbar>":
                 shown = each.get_xlim()
                 plots.style_axes(each, each.get_xlabel(), each.get_ylabel())
                 each.set_xlim(shown)

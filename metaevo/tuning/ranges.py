@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
 
 
@@ -23,41 +17,17 @@ class Choice:
 
     values: tuple[Any, ...]
 
+    def kept(self) -> list[Any]:
+        """Return the values as Optuna keeps them: it takes scalars only, so lists become text."""
+        is_text = any(isinstance(value, list | dict) for value in self.values)
+        return [json.dumps(value) for value in self.values] if is_text else list(self.values)
+
 
 Range = FloatDistribution | IntDistribution
 """Numbers between two bounds, both of which belong to it."""
 Entry = Range | Choice
 Params = PlainDict
 """Values by the dotted names of settings"""
-
-
-def distribution_of(entry: Entry) -> BaseDistribution:
-    """Return an entry for Optuna."""
-    if isinstance(entry, Choice):
-        return CategoricalDistribution([encode(entry, value) for value in entry.values])
-    return entry
-
-
-def encode(entry: Entry, value: Any) -> Any:
-    """Return a value as Optuna keeps it: it takes scalars only, so lists become text."""
-    return json.dumps(value) if _is_text(entry) else value
-
-
-def decode(entry: Entry, value: Any) -> Any:
-    """Return a value that Optuna kept.
-
-    Raises:
-        ConfigError: if it is none of a choice, as of the study of another space.
-    """
-    value = json.loads(value) if _is_text(entry) else value
-    if isinstance(entry, Choice) and value not in entry.values:
-        raise ConfigError(f"{show(value)}: the study has a value that the space does not have")
-    return value
-
-
-def _is_text(entry: Entry) -> bool:
-    values = entry.values if isinstance(entry, Choice) else ()
-    return any(isinstance(value, list | dict) for value in values)
 
 
 def count(entry: Entry) -> int | None:

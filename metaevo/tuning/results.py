@@ -90,29 +90,24 @@ def write_trials(path: Path, space: Space, records: Sequence[Record], seeds: int
 
 
 def confirmation(
-    scores: dict[str, np.ndarray],
-    diverged: dict[str, int],
-    settings: dict[str, Params],
-    best: Record,
-    frames: int,
+    scores: dict[str, np.ndarray], diverged: dict[str, int], best: Record, frames: int
 ) -> PlainDict:
     """Return the content of evaluation.json.
 
     Args:
-        scores: [seeds] scores of every variant, the winner first, the settings before last.
-        diverged: number of diverged agents of every variant.
-        settings: settings chosen by the sweep for every variant.
+        scores: [seeds] scores of the winner, and of the settings before the sweep.
+        diverged: number of diverged agents of both.
         best: the best trial of the search.
         frames: environment steps of the whole search.
     """
-    rows = []
+    rows: list[PlainDict] = []
     for name, filled in statistics.fill_missing(scores).items():
         summary = statistics.summarise(filled)
         rows.append(
             {
                 "name": name,
-                "settings": settings[name],
-                "tuning_frames": frames if settings[name] else 0,
+                "settings": best.params if not rows else {},
+                "tuning_frames": frames if not rows else 0,
                 "seeds": summary.seeds,
                 "scores": filled.tolist(),
                 "iqm": summary.iqm,
@@ -121,14 +116,12 @@ def confirmation(
                 "diverged": diverged[name],
             }
         )
-    pairs: list[PlainDict] = []
-    for row in rows[1:]:
-        compared = statistics.compare(rows[0]["scores"], row["scores"])
-        pairs.append({"learned": rows[0]["name"], "other": row["name"], **compared._asdict()})
+    winner, before = rows
+    compared = statistics.compare(winner["scores"], before["scores"])
     return {
         "variants": rows,
-        "pairs": pairs,
-        "conclusion": pairs[-1]["conclusion"],
+        "pairs": [{"learned": winner["name"], "other": before["name"], **compared._asdict()}],
+        "conclusion": compared.conclusion,
         "best_trial": best.number,
         "search_value": best.value,
     }

@@ -210,7 +210,7 @@ def _confirm(
         watch = _watch(this, bar)
         for name, params in finalists.items():
             scores[name], diverged[name] = objective.confirm(params, seeds, watch)
-    result = results.confirmation(scores, diverged, finalists, best, search_frames)
+    result = results.confirmation(scores, diverged, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(this.run.directory.evaluation_path, result)
     rows = result["variants"]

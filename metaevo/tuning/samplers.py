@@ -9,7 +9,7 @@ from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler,
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
 from metaevo.tuning.config import MOST, PRUNED, SweepConfig
-from metaevo.tuning.ranges import Choice, encode
+from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 
 
@@ -42,11 +42,7 @@ def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | N
     """
     match config.sampler:
         case "grid":
-            axes = space.axes(config.grid_points).items()
-            values = {
-                key: [encode(space.entries[key], each) for each in axis] for key, axis in axes
-            }
-            return GridSampler(values, seed)
+            return GridSampler(space.axes(config.grid_points), seed)
         case "random":
             return RandomSampler(own_seed)
         case "sobol":

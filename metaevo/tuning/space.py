@@ -9,15 +9,13 @@
 All user errors in the section are reported before training starts.
 """
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from annotated_types import Gt, MinLen
-from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, hints, merge, show
 from metaevo.config.plain import PlainMapping
@@ -62,7 +60,10 @@ class Space:
         Values of `traced` settings never recompile; the name of a section ends with a point.
         """
         self.entries, self.fixed, self.traced = entries, fixed, traced
-        self.distributions = {key: ranges.distribution_of(entry) for key, entry in entries.items()}
+        self.distributions = {
+            key: CategoricalDistribution(entry.kept()) if isinstance(entry, Choice) else entry
+            for key, entry in entries.items()
+        }
         self.static = tuple(key for key in entries if not self.is_traced(key))
 
     def is_traced(self, key: str) -> bool:
@@ -75,9 +76,24 @@ class Space:
         return _nested({**self.fixed, **params})
 
     def decode(self, params: Params) -> Params:
-        """Return values that Optuna kept, in the order of the space."""
-        known = {key: entry for key, entry in self.entries.items() if key in params}
-        return {key: ranges.decode(entry, params[key]) for key, entry in known.items()}
+        """Return values that Optuna kept, in the order of the space.
+
+        Raises:
+            ConfigError: if a value is none of a choice, as of the study of another space.
+        """
+        found: Params = {}
+        for key, entry in self.entries.items():
+            if key not in params:
+                continue
+            found[key] = params[key]
+            if isinstance(entry, Choice):
+                kept = entry.kept()
+                if params[key] not in kept:
+                    raise ConfigError(
+                        f"space.{key}: the study has {show(params[key])}, no value of it"
+                    )
+                found[key] = entry.values[kept.index(params[key])]
+        return found
 
     def num_static(self) -> int | None:
         """Return the number of combinations of static values; None if it has no bound."""
@@ -91,15 +107,18 @@ class Space:
             key: ranges.points(self.entries[key], min(count, limit) if count else FEW)
             for key, count in counts.items()
         }
-        return _product(axes, limit)
+        combinations = itertools.islice(itertools.product(*axes.values()), limit)
+        return [dict(zip(axes, values, strict=True)) for values in combinations]
 
     def axes(self, points: int) -> dict[str, list[Any]]:
-        """Return the values of every setting in a grid; at most `points` for a range."""
-        return {key: ranges.points(entry, points) for key, entry in self.entries.items()}
+        """Return the values of every setting in a grid, as Optuna keeps them.
 
-    def grid(self, points: int) -> list[Params]:
-        """Return all combinations of `axes`; the last setting changes fastest."""
-        return _product(self.axes(points), None)
+        A range has at most `points` of them.
+        """
+        return {
+            key: entry.kept() if isinstance(entry, Choice) else ranges.points(entry, points)
+            for key, entry in self.entries.items()
+        }
 
     def to_plain(self) -> Params:
         """Return the space as a YAML has it; two spaces are the same if these are."""
@@ -115,9 +134,7 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
         settings_class: the dataclass of the settings that it is about.
         raw_settings: plain data of these settings, to which the values of a trial are added.
     """
-    names = list(_searchable(settings_class))
-    for key in raw_space:
-        _check_name(key, names, settings_class)
+    _check_names(raw_space, settings_class)
     space = free_space(raw_space)
     _check_values(space, settings_class, raw_settings)
     return space
@@ -158,32 +175,29 @@ def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def _searchable(cls: type, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all settings that may be searched."""
-    kinds = get_type_hints(cls)
-    for each in dataclasses.fields(cls):
-        name, kind = prefix + each.name, kinds[each.name]
-        if not each.init or name in NOT_SEARCHABLE:
-            continue
-        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            yield from _searchable(kind, name + ".")
-        elif name + "." != FREE:
-            yield name
-
-
-def _check_name(key: str, names: list[str], cls: type) -> None:
+def _check_names(raw_space: Params, cls: type) -> None:
     """Raise if a setting cannot be searched."""
-    is_free = key.startswith(FREE) and key.count(".") == FREE.count(".")
-    if key in names or is_free:
-        return
-    section = key.split(".")[0]
-    if section in NOT_SEARCHABLE:
-        raise ConfigError(f"space.{key}: {section!r} belongs to the whole sweep, not to a trial")
-    hint = hints.of_key(key, names, cls)
-    raise ConfigError(
-        f"unknown setting {show(f'space.{key}')}{hint}; "
-        f"allowed: {', '.join([*sorted(names), FREE + '*'])}"
-    )
+    dotted = list(hints.dotted(cls))
+    sections = {FREE[:-1], *(key.rpartition(".")[0] for key in dotted)}
+    for key in raw_space:
+        section = key.split(".")[0]
+        if section in NOT_SEARCHABLE:
+            raise ConfigError(
+                f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
+            )
+        is_free = key.startswith(FREE) and key.count(".") == FREE.count(".")
+        if is_free or (key in dotted and key not in sections):
+            continue
+        names = [
+            name
+            for name in dotted
+            if name not in sections and name.split(".")[0] not in NOT_SEARCHABLE
+        ]
+        hint = hints.of_key(key, names, cls)
+        raise ConfigError(
+            f"unknown setting {show(f'space.{key}')}{hint}; "
+            f"allowed: {', '.join([*sorted(names), FREE + '*'])}"
+        )
 
 
 # --- Rules ----------------------------------------------------------------------------------------
@@ -272,11 +286,6 @@ def _problem(cls: type, base: Params, params: Params) -> str | None:
     except ConfigError as error:
         return str(error)
     return None
-
-
-def _product(axes: dict[str, list[Any]], limit: int | None) -> list[Params]:
-    combinations = itertools.islice(itertools.product(*axes.values()), limit)
-    return [dict(zip(axes, values, strict=True)) for values in combinations]
 
 
 def _nested(params: Params) -> Params:

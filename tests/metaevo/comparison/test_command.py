@@ -24,10 +24,10 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     best, base = result.groups
     assert (best.label, base.label) == ("learning_rate=0.5", "learning_rate=0.1")
     assert result.baseline == base.label
-    assert base.difference is None
-    assert best.difference.verdict == "better"
-    assert best.difference.value.value == pytest.approx(40, abs=0.1)
-    assert best.difference.p == pytest.approx(2 / 924)  # 6 against 6, separated
+    assert base.comparison is None
+    assert best.comparison.conclusion == "better"
+    assert best.comparison.difference == pytest.approx(40, abs=0.1)
+    assert best.comparison.p == pytest.approx(2 / 924)  # 6 against 6, separated
     scores = pd.DataFrame(result.table("scores"))
     assert scores.groupby("group").score.mean().round().to_dict() == {
         "learning_rate=0.1": 100.0, "learning_rate=0.5": 140.0,
@@ -43,33 +43,35 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
 def test_the_first_run_is_the_baseline(make_run):
     low, high = make_run("a", 100.0), make_run("b", 140.0, rate=0.5)
     base, worse = analyse(high, low).groups
-    assert base.difference is None
-    assert worse.difference.verdict == "worse"
-    assert worse.difference.value.value == pytest.approx(-40, abs=0.1)
+    assert base.comparison is None
+    assert worse.comparison.conclusion == "worse"
+    assert worse.comparison.difference == pytest.approx(-40, abs=0.1)
     assert analyse(high, low.parent).baseline == base.label  # the folder holds both
 
 
 def test_few_seeds_are_undecided(make_run):
     result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
-    assert result.groups[0].difference.verdict == "undecided"
+    assert result.groups[0].comparison.conclusion == "undecided"
     single = analyse(make_run("c", seeds=1, learner="dqn"), make_run("d", seeds=1, learner="x"))
-    assert [each.difference.verdict for each in single.groups if each.difference] == ["undecided"]
+    assert [each.comparison.conclusion for each in single.groups if each.comparison] == [
+        "undecided"
+    ]
 
 
 def test_p_values_are_adjusted_for_all_groups(make_run):
     result = analyse(*(make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)))
-    assert [each.difference.p for each in result.groups[:2]] == pytest.approx([2 * 2 / 924] * 2)
+    assert [each.comparison.p for each in result.groups[:2]] == pytest.approx([2 * 2 / 924] * 2)
     # With 4 seeds each, not even separated scores are significant after 2 comparisons.
     small = analyse(*(make_run(f"s{i}", 40.0 * i, rate=i / 10, seeds=4) for i in range(3)))
-    assert {each.difference.verdict for each in small.groups[:2]} == {"undecided"}
+    assert {each.comparison.conclusion for each in small.groups[:2]} == {"undecided"}
     many = analyse(*(make_run(f"m{i}", 2.0 * i, rate=i / 10, seeds=9) for i in range(12)))
     order = [each.label for each in many.groups]
     assert order == [f"learning_rate={i / 10:g}" for i in reversed(range(12))]
-    verdicts = [each.difference.verdict for each in many.groups[:-1]]
+    verdicts = [each.comparison.conclusion for each in many.groups[:-1]]
     assert (verdicts[0], verdicts[-1]) == ("better", "undecided")
     # Holm's method leaves the largest p-value as it is.
     second, base = ([many.scores[seed] for seed in each.seeds] for each in many.groups[-2:])
-    assert many.groups[-2].difference.p == pytest.approx(rank_test([second], [base]))
+    assert many.groups[-2].comparison.p == pytest.approx(rank_test([second], [base]))
 
 
 def test_runs_of_different_length_are_scored_at_their_common_end(make_run):
@@ -95,12 +97,12 @@ def test_tasks_are_strata(make_run):
     assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert result.table()[0]["Pendulum-v1"] == pytest.approx(-200, abs=1)
     assert 0.9 < result.groups[0].iqm.value <= 1  # scaled to the worst and best of each task
-    worse = result.groups[1].difference
-    assert worse.verdict == "worse"
+    worse = result.groups[1].comparison
+    assert worse.conclusion == "worse"
     # 4 against 4 separated on both tasks: 2 of 70 x 70 permutations.
     assert worse.p < 0.002
     alone = analyse(paths[0], paths[3])
-    assert [each.difference for each in alone.groups] == [None, None]
+    assert [each.comparison for each in alone.groups] == [None, None]
     assert sorted(row["verdict"] or "" for row in alone.table()) == ["", "baseline"]
 
 
@@ -152,9 +154,9 @@ def test_the_figures_show_the_table(make_run):
     assert shown[best.label, "x"].x == (best.iqm.value,)
     assert shown[base.label, "x"].x == (base.iqm.value,)
     difference = shown[best.label, "x2"]
-    assert difference.x == (best.difference.value.value,)
+    assert difference.x == (best.comparison.difference,)
     high = difference.x[0] + difference.error_x.array[0]
-    assert high == pytest.approx(best.difference.value.interval[1])
+    assert high == pytest.approx(best.comparison.difference_interval[1])
     assert (base.label, "x2") not in shown
 
 

@@ -65,14 +65,14 @@ def trainings(tmp_path):
 def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
     result = compare_runs(trainings, metric="value_loss")
     assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
-    assert result.groups[1].difference.verdict == "undecided"
+    assert result.groups[1].comparison.conclusion == "undecided"
     diverged = [result.scores[seed] for seed in result.groups[1].seeds]
     assert diverged == [1.0, 1.1] + [pytest.approx(5.9)] * 8
 
 
 def test_missing_values_without_a_direction_are_undecided(trainings):
     result = compare_runs(trainings, metric="entropy")
-    assert result.groups[1].difference.verdict == "undecided"
+    assert result.groups[1].comparison.conclusion == "undecided"
     assert {row.label: len(row.seeds) for row in result.groups} == {
         "learning_rate=0.1": 10, "learning_rate=0.5": 2,
     }  # fmt: skip
@@ -88,10 +88,10 @@ def test_a_lower_loss_is_better(tmp_path):
     result = compare_runs(paths, metric="value_loss")
     best, base = result.groups
     assert (best.label, base.label) == ("learning_rate=0.5", result.baseline)
-    assert best.difference.verdict == "better"
-    assert best.difference.value.value == pytest.approx(-3, abs=0.01)
-    assert best.difference.probability.value == 1.0
-    assert best.difference.value.interval[1] < 0
+    assert best.comparison.conclusion == "better"
+    assert best.comparison.difference == pytest.approx(-3, abs=0.01)
+    assert best.comparison.probability_of_improvement == 1.0
+    assert best.comparison.difference_interval[1] < 0
     assert base.iqm.value == pytest.approx(5.025)
     best = compare_runs(paths, metric="value_loss", score="best")
     assert best.groups[0].iqm.value == pytest.approx(2.025)
@@ -124,8 +124,8 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     paths = [evolution(tmp_path / "a", 0.1, low, 99.0), evolution(tmp_path / "b", 0.5, high, 1.0)]
     result = compare_runs(paths)
     best = result.groups[0]
-    assert (best.label, best.difference.verdict) == ("sigma=0.5", "better")
-    assert best.difference.value.value == pytest.approx(10)
+    assert (best.label, best.comparison.conclusion) == ("sigma=0.5", "better")
+    assert best.comparison.difference == pytest.approx(10)
     assert [len(row.seeds) for row in result.groups] == [8, 8]
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
     result = compare_runs(paths)
