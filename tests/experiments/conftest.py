@@ -2,6 +2,8 @@ import contextlib
 
 import pytest
 
+from tests.experiments.evolving import TINY
+
 
 class KilledError(BaseException):
     """What ends a process without warning; nothing in the product catches it."""
@@ -11,7 +13,7 @@ class KilledError(BaseException):
 def place(request, tmp_path_factory):
     """A directory with the file's settings; processes keep compiled programs there."""
     path = tmp_path_factory.mktemp("place")
-    (path / "tiny.yaml").write_text(request.module.TINY)
+    (path / "tiny.yaml").write_text(getattr(request.module, "TINY", TINY))
     return path
 
 
