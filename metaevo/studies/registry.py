@@ -39,7 +39,7 @@ def find(raw: PlainMapping) -> type[Study]:
         ConfigError: for an unknown study.
     """
     name = raw.get("study", LEARNER)
-    if name in SHIPPED:
+    if isinstance(name, str) and name in SHIPPED:
         raise ConfigError(f"study = {name!r}: {name} is a part of a learner: evolve: {name}")
     found: type[Study] = resolve(STUDY, name)
     return found
