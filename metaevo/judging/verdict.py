@@ -43,8 +43,8 @@ class Verdict:
             return f"{self.name} against {self.baseline}: undecided, {numbers} {tried}."
         if self.word == "too few to conclude":
             return f"{self.name} against {self.baseline}: {numbers} {tried}, {self.word}."
-        than = f" by {self.margin:g}" if self.word == "not worse" else ""
-        return f"{self.name} is {self.word}{than} than {self.baseline}: {numbers} {tried}."
+        by = f" (margin {self.margin:g})" if self.word == "not worse" else ""
+        return f"{self.name} is {self.word} than {self.baseline}{by}: {numbers} {tried}."
 
 
 def judged(
