@@ -44,7 +44,7 @@ class Found:
 
     Examples:
         >>> value_loss, meta_params = found.part("value_loss")
-        >>> found.save("runs/my_loss")
+        >>> found.save("runs/found")
     """
 
     meta_params: MetaParams

@@ -37,8 +37,9 @@ def train(
     Examples:
         >>> result = metaevo.train("ppo", env="CartPole-v1", hyperparams={"learning_rate": 3e-3})
         >>> result.scores.mean()
-        >>> metaevo.train("ppo", make_optimizer="zoo:ppo-optimizer", run_dir="runs/zoo")
-        >>> metaevo.train("ppo", value_loss=metaevo.load("runs/my_loss"))
+        >>> options = {"make_optimizer": "zoo:ppo-optimizer", "run_dir": "runs/zoo"}
+        >>> metaevo.train("ppo", env="CartPole-v1", **options)
+        >>> metaevo.train("ppo", env="CartPole-v1", value_loss=metaevo.load("runs/my_loss"))
 
     Args:
         learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.

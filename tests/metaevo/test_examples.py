@@ -42,6 +42,7 @@ def workspace(tmp_path_factory):
         (path / "tasks.yaml").write_text(PROGRAM)
         options = {"generations": 2, "strategy": {"population_size": 8}}
         found = metaevo.evolve(problem, run_dir="runs/evolve_value_loss/my_run", **options)
+        found.save("runs/my_loss")
         rivals = [found, *problem.contenders()]
         metaevo.judge(rivals, metaevo.Budget(seeds=4)).save("scores.npz")
         train = {"total_timesteps": 128, "num_envs": 2, "num_steps": 16, "hidden_sizes": (4,),
