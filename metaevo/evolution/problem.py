@@ -91,6 +91,14 @@ class MetaProblem:
         return len(self.tasks)
 
     @property
+    def description(self) -> Any:
+        """What scores depend on, as plain data; an interrupted judgement goes on with the same.
+
+        By default the name of the class.
+        """
+        return type(self).__qualname__
+
+    @property
     def working_set_bytes(self) -> int:
         """Bytes that one evaluation walks over, by which the chunks of agents are sized."""
         return 128 * 2**10

@@ -27,9 +27,10 @@ from metaevo.evolution.problem import Contender, frames_per_generation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
-from metaevo.judging.scores import Scores
+from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.progress import Progress as Bar
 from metaevo.tasks.agents import Trained
+from metaevo.tasks.arguments import digest
 from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
@@ -128,9 +129,13 @@ class Judgement:
 
     @property
     def identity(self) -> str:
-        """What a judgement that goes on must have in common with its beginning."""
-        contenders = [(one.name, one.group, _digest(one.meta_params)) for one in self.contenders]
-        return json.dumps([contenders, self.tasks, self.seed, self.purpose.name, self.frames])
+        """Digest of what a judgement that goes on must have in common with its beginning."""
+        contenders = [
+            (each.name, each.group, digest(each.meta_params), each.problem.description)
+            for each in self.contenders
+        ]
+        about = [contenders, self.tasks, self.seed, self.purpose.name, self.frames]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     @property
     def _is_scaled(self) -> bool:
@@ -185,19 +190,15 @@ class Judgement:
         """Read the scores so far of the same judgement.
 
         Raises:
-            ConfigError: if the file is of other contenders, tasks, settings or budgets.
+            ConfigError: if the file is of other contenders, tasks, settings or budgets, or damaged.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                saved = {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}") from None
-        shapes = {name: array.shape for name, array in self._arrays.items()}
-        same = {name: saved.get(name, np.zeros(0)).shape for name in shapes} == shapes
+        saved, kept = read_arrays(path), {"settings": self._settings, **self._arrays}
+        shapes = {name: array.shape for name, array in kept.items()}
+        same = {name: saved[name].shape for name in shapes if name in saved} == shapes
         same = same and np.array_equal(saved["settings"], self._settings, equal_nan=True)
         if not same or str(saved.get("identity")) != self.identity:
             raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
-        self._arrays = {name: saved[name] for name in shapes}
+        self._arrays = {name: saved[name] for name in self._arrays}
         self.done = int(saved["done"])
 
     def settings_of(self, contender: int, index: int) -> dict[str, float]:
@@ -320,12 +321,6 @@ class Judgement:
 def _scores(trained: Trained) -> np.ndarray:
     """Return scores [settings, keys]; NaN where an agent diverged."""
     return np.where(trained.diverged, np.nan, trained.scores)
-
-
-def _digest(tree: Any) -> str:
-    """Return the SHA-256 of the values of a pytree."""
-    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
-    return hashlib.sha256(b"".join(leaves)).hexdigest()
 
 
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:

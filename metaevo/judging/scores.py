@@ -1,7 +1,9 @@
 """The result of a judgement: the scores of every agent that it trained."""
 
+import io
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -11,12 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, files
 from metaevo.judging import figure, resampling
 from metaevo.judging.resampling import Curve, Tuning, View, interval
 from metaevo.judging.verdict import Verdict, judged
 from metaevo.statistics.intervals import Estimate
 from metaevo.statistics.scores import FloatArray
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file by their names.
+
+    Raises:
+        ConfigError: if it cannot be read, or is damaged.
+    """
+    try:
+        with np.load(io.BytesIO(files.read(Path(path))), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
 
 
 class UnfinishedError(ConfigError):
@@ -303,10 +318,8 @@ class Scores:
     def save(self, path: str | os.PathLike) -> Path:
         """Write all arrays and names to an .npz file, replaced atomically."""
         path = Path(path)
-        partial = path.with_name(f"{path.name}.partial")
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             np.savez_compressed(file, **self.arrays())
-        os.replace(partial, path)
         return path
 
     def arrays(self) -> dict[str, Any]:
@@ -323,14 +336,14 @@ class Scores:
             UnfinishedError: if it is of a judgement that is not finished.
         """
         names = [each.name for each in fields(cls)]
+        saved = read_arrays(path)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                values = {name: file[name] for name in names if name in file.files}
-                finished = "done" not in file.files or file["done"] == file["total"]
+            finished = "done" not in saved or saved["done"] == saved["total"]
+            values: dict[str, Any] = {name: saved[name] for name in names if name in saved}
             for name in ("contenders", "groups", "tasks", "hyperparams"):
                 values[name] = tuple(values[name].tolist())
             found = cls(**{**values, "frames": int(values["frames"])})
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         if not finished:
             raise UnfinishedError(f"{path}: is of a judgement that is not finished")

@@ -24,7 +24,6 @@ class LearnerStudy(PartsStudy):
         Raises:
             ConfigError: if a part or a task cannot be built.
         """
-        self.run_path = run_path
         problem, tasks = problem_of(settings, run_path), settings.evaluation.unseen
         elsewhere = None
         if tasks:

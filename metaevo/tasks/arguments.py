@@ -1,20 +1,23 @@
 """The arguments of `LearnerProblem`: settings, parts, functions and tasks, as users give them."""
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.parts import learners, resolve
 from metaevo.parts.classes import part_class
-from metaevo.parts.part import Filling, HandWritten, Part, Parts
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.task import Task
 from purerl import envs
 from purerl.learners import LearnerEntry
+from purerl.types import Slot
 
 
 class Setup(NamedTuple):
@@ -60,17 +63,17 @@ def parts_of(learner: str, given: Any) -> Parts:
     return Parts(by_slot)
 
 
-def functions_of(
+def fillings_of(
     entry: LearnerEntry, learner: str, parts: Parts, given: Mapping[str, Any]
-) -> dict[str, Callable[..., Any]]:
-    """Return the functions of the slots that are not evolved."""
+) -> dict[str, Filling]:
+    """Return what fills the slots that are not evolved."""
     slots = {slot.name: slot for slot in entry.slots if slot.name not in parts.by_slot}
     if unknown := sorted(set(given) - set(slots)):
         raise ConfigError(
             f"fixed: {learner} has no slot {unknown[0]!r} that is not evolved; allowed: "
             f"{', '.join(slots) or 'none'}"
         )
-    functions = {}
+    fillings = {}
     for name, slot in slots.items():
         filling = given.get(name, slot.compared[0])
         if isinstance(filling, Filling):
@@ -81,8 +84,28 @@ def functions_of(
             filling = Filling(HandWritten(name, filling), None)
         else:
             filling = resolve.fill(slot, str(filling))
-        functions[name] = filling.function
-    return functions
+        fillings[name] = filling
+    return fillings
+
+
+def describe(slot: Slot, part: Part, meta_params: Any = None) -> Any:
+    """Return what a part in a slot computes, as plain data; functions have their names there."""
+
+    def name_of(function: Any) -> str:
+        known = (name for name, each in slot.functions.items() if each is function)
+        return next(known, getattr(function, "__qualname__", type(function).__qualname__))
+
+    if isinstance(part, OneOf):
+        return [name_of(each) for each in part.functions]
+    if isinstance(part, HandWritten):
+        return name_of(part.function)
+    return type(part).__qualname__, to_dict(part), digest(meta_params)
+
+
+def digest(tree: Any) -> str:
+    """Return the SHA-256 of the values of a pytree."""
+    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+    return hashlib.sha256(b"".join(leaves)).hexdigest()
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners
@@ -26,8 +26,9 @@ from metaevo.runs.progress import Progress
 from metaevo.tasks import sampling
 from metaevo.tasks.arguments import (
     Setup,
+    describe,
     experiment_of,
-    functions_of,
+    fillings_of,
     named_tasks,
     naming,
     parts_of,
@@ -102,9 +103,13 @@ class LearnerProblem(MetaProblem):
         )
         self.learner, self.parts = name, parts_of(name, parts)
         self.weights = settings_of(FitnessConfig, fitness, "fitness")
-        self._setup, self._fixed = setup, functions_of(entry, name, self.parts, fixed or {})
+        self._setup, self._fixed = setup, fillings_of(entry, name, self.parts, fixed or {})
         named = named_tasks(tasks)
         self._bind(named, "tasks" if isinstance(tasks, Mapping) or len(named) > 1 else "")
+        for part in self.parts.by_slot.values():
+            if not jax.tree.leaves(jax.eval_shape(part.init, jax.random.key(0))):
+                where = f"parts: {type(part).__name__}"
+                raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
         count = len(self.bound)
         if count > 1 and scales != ():
             self.use_scales(self.measure_scales() if scales is None else scales)
@@ -119,7 +124,8 @@ class LearnerProblem(MetaProblem):
         self.named, self._experiments = named, {}
         for key, task in named.items():
             with naming(f"{where}.{key}: " if where else ""):
-                self._experiments[key] = experiment_of(self._setup, self.parts, self._fixed, task)
+                functions = {slot: each.function for slot, each in self._fixed.items()}
+                self._experiments[key] = experiment_of(self._setup, self.parts, functions, task)
         self._check_parts(self.experiment)
         self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
 
@@ -167,13 +173,23 @@ class LearnerProblem(MetaProblem):
             of_learner = learners.slot_of(setup.learner, slot)
             shapes = check(where, part, of_learner, setup.hyperparams)
             check_part(where, part, shapes, setup, experiment.environment)
-            if not jax.tree.leaves(shapes):
-                raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
 
     @property
     def experiment(self) -> Experiment:
         """The learner with its parts on the first task."""
         return next(iter(self._experiments.values()))
+
+    @property
+    def description(self) -> Any:
+        """The learner with its settings, parts and tasks, as plain data."""
+        setup = self._setup
+        slots = {slot.name: slot for slot in learners.find(self.learner).slots}
+        return [
+            (self.learner, to_dict(setup.train), to_dict(setup.hyperparams), to_dict(self.weights)),
+            [(name, describe(slots[name], part)) for name, part in self.parts.by_slot.items()],
+            [(name, describe(slots[name], *each)) for name, each in self._fixed.items()],
+            [(name, to_dict(task)) for name, task in self.named.items()],
+        ]
 
     @property
     def tasks(self) -> list[str]:  # type: ignore[override]

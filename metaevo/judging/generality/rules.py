@@ -1,13 +1,9 @@
 """Rules to benchmark, by name: hand-written functions, zoo entries and evolved parts."""
 
-import hashlib
 import inspect
 import os
 from pathlib import Path
 from typing import NamedTuple
-
-import jax
-import numpy as np
 
 from metaevo.config import ConfigError, code, files, show, to_dict
 from metaevo.config.hints import of_path, of_value
@@ -16,6 +12,7 @@ from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, published, resolve, seen, zoo
 from metaevo.parts.part import Filling, HandWritten
 from metaevo.parts.published import Published
+from metaevo.tasks import arguments
 from purerl.custom import is_custom
 from purerl.learners import LEARNERS, LearnerEntry
 from purerl.types import Slot
@@ -106,7 +103,6 @@ def _key_of_part(text: str, filling: Filling) -> str:
     part, meta_params = filling
     if isinstance(part, HandWritten):
         return digest(f"{part.slot} {text}")
-    numbers = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(meta_params))
-    weights = hashlib.sha256(numbers).hexdigest()[:16]
+    weights = arguments.digest(meta_params)[:16]
     source = code.digest_of(text) if code.is_name(text) else None
     return digest(str([type(part).__name__, to_dict(part), weights, source]))

@@ -67,8 +67,6 @@ VICTIMS = Format(
 class CheapTalk(MetaProblem):
     """A `MetaProblem`: train a victim that hears a candidate."""
 
-    """False, because actions are sampled"""
-
     def __init__(self, settings: CheapTalkSettings):
         """Build the victim.
 

@@ -153,3 +153,44 @@ def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
         metaevo.judge(rivals, BUDGET, space={"gamm": [0.9]})
     with pytest.raises(ValueError, match="seeds = 0"):
         metaevo.Budget(seeds=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hyperparams": {"gamma": 0.5}},
+        {"fitness": {"mean_return": 0.0, "reward_per_step": 2.0}},
+        {"tasks": [metaevo.Task("GridWorld", {"size": 3, "slip_probability": 0.5})]},
+        {"tasks": [metaevo.Task("GridWorld", {"size": 3}, hyperparams={"gamma": 0.5})]},
+        {"parts": ValueLossNetwork(hidden_sizes=(2,), zero_at_zero=True)},
+        {"fixed": {"make_optimizer": "sgd"}},
+    ],
+)
+def test_a_judgement_goes_on_with_the_same_settings_only(changes, tmp_path):
+    """The frames, the names and the meta-parameters are the same."""
+    learner = "dqn" if "fixed" in changes else "q_learning"
+    given = {
+        "parts": ValueLossNetwork(hidden_sizes=(2,)),
+        "tasks": [metaevo.Task("GridWorld", {"size": 3})],
+        "train": {"total_timesteps": 2000, "num_steps": 100},
+    }
+    given["train"] |= {"learning_starts": 200} if learner == "dqn" else {}
+    numbers = metaevo.LearnerProblem(learner, **given).init(jax.random.key(0))
+
+    def judgement(**others):
+        problem = metaevo.LearnerProblem(learner, **{**given, **others})
+        rivals = [Contender("learned", problem, numbers, "learned"), *problem.contenders()]
+        return Judgement(rivals, metaevo.Budget(seeds=4))
+
+    judgement().save(tmp_path / "scores.npz")
+    judgement().restore(tmp_path / "scores.npz")
+    with pytest.raises(ConfigError, match="other contenders or settings"):
+        judgement(**changes).restore(tmp_path / "scores.npz")
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", None])
+def test_a_damaged_file_is_refused_in_one_line(damage, tmp_path):
+    path = metaevo.Scores.of({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(tmp_path / "scores.npz")
+    path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
+    with pytest.raises(ConfigError, match=r"scores\.npz: cannot be read"):
+        metaevo.Scores.load(path)

@@ -64,6 +64,7 @@ def test_valid_files_are_read(tmp_path):
         ("evaluation", "variants.0.name", None),
         ("evaluation", "variants.0.scores", [[]]),
         ("evaluation", "variants.0.scores", ["1"]),
+        ("evaluation", "variants.0.scores", [10**400]),
     ],
 )
 def test_a_value_of_another_kind_is_refused_in_one_line(tmp_path, name, path, value):

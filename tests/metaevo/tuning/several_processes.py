@@ -66,14 +66,18 @@ def output_of(directory):
     return (directory / "output").read_text()
 
 
-def check_all_trials(directory, url, processes):
-    """Each was evaluated once, by any process; return the records."""
+def check_all_trials(directory, url, processes, repeated=0):
+    """Each was evaluated once, by any process; return the records.
+
+    Optuna fails trials of a dead process and then queues their repetitions. A process that counts
+    in between asks for others in their place.
+    """
     lines = (directory / "evaluated").read_text().splitlines()
     study = open_study(directory, url)
     records = study.records()
     assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in records]
-    # Processes that ask for the last batch of two at the same time get one each.
-    assert TRIALS <= len(records) <= TRIALS + 2 * (processes - 1)
+    # Processes that ask for the last one at the same time get one each.
+    assert TRIALS <= len(records) < TRIALS + processes + repeated
     assert len({record.params[RATE] for record in records}) == len(records)
     assert all(trial.state.is_finished() for trial in study.optuna_study.trials)
     assert study.best().value == -min(record.params[RATE] for record in records)
@@ -90,7 +94,7 @@ def check_that_a_killed_process_loses_nothing(directory, url):
     victim.wait()
     for each in others:
         assert each.wait(timeout=120) == 0, output_of(directory)
-    study, records = check_all_trials(directory, url, 2)
+    study, records = check_all_trials(directory, url, 2, repeated=2)
     evaluated = {record.number: record.params[RATE] for record in records}
     for number in map(int, (directory / "hung").read_text().split()):
         assert number not in evaluated  # a repetition has a new number
