@@ -12,6 +12,7 @@ from pathlib import Path
 from metaevo.config import from_dict
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
+from metaevo.judging import figure
 from metaevo.judging.scores import Scores
 from metaevo.reports.numbers import cells, estimate
 from metaevo.reports.page import Table
@@ -86,7 +87,7 @@ def _contenders(scores: Scores) -> Table:
     table = tables.contenders(scores, f"{scores.seeds} held-out seeds")
     if not scores.tried:
         return table
-    tuned = scores.rows(scores.tasks[0])
+    tuned = figure.rows(scores, scores.tasks[0])
     rows = [[*row, tuned[row[0]].winner if row[0] in tuned else ""] for row in table.rows]
     return replace(table, columns=[*table.columns, "tuned to"], rows=rows)
 

@@ -72,6 +72,6 @@ def test_quick_keeps_settings_of_the_command_line():
     settings = settings_of(_parse(argv, None, None)["settings"])
     assert settings.run.quick
     assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
-    assert (settings.strategy.population_size, settings.evaluation.screening_seeds) == (8, 2)
+    assert (settings.strategy.population_size, settings.evaluation.selection_seeds) == (8, 2)
     of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], "value_loss", None)["settings"])
     assert (of_ppo.evaluation.settings, of_ppo.evaluation.finalists) == (1, 2)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import record
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
@@ -123,6 +124,20 @@ def test_a_run_ends_with_judgements(evolved):
     figures = {path.name for path in (evolved / "figures").iterdir()}
     assert figures >= {"scores.png", "learning_curves.png"}
     assert (evolved / "report.html").is_file()
+
+
+@pytest.mark.long
+def test_a_run_is_recorded_for_the_documentation(evolved):
+    """docs/record.py: the contenders with their tuned settings, and the unseen tasks."""
+    found = record.of_run(evolved)
+    scores = Scores.load(evolved / "scores.npz")
+    assert found["verdict"] == scores.verdict().word
+    own, unseen = found["tables"]
+    assert [row[0] for row in own["rows"]] == list(scores.contenders)
+    winner = scores.winner("squared")
+    rate = f"learning_rate {scores.settings[1, winner, 0]:.3g}" if winner else "untuned"
+    assert own["rows"][1][-1].startswith(rate)
+    assert [row[0] for row in unseen["rows"]] == ["GridWorld", "corridor", "all, scaled"]
 
 
 @pytest.mark.long
