@@ -10,16 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from metaevo.config import from_dict
-from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.judging import figure
 from metaevo.judging.scores import Scores
 from metaevo.reports.numbers import cells, estimate
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies import registry, tables
+from metaevo.studies import kinds, tables
 from metaevo.studies.evolutions import Evolutions
-from metaevo.studies.games.comparison import PAIRS, GameResult, GameStudy
 from metaevo.studies.verdict import NOT_WORSE
 
 
@@ -62,16 +60,11 @@ def _command(line: str) -> str:
 
 def _tables(path: Path, config: PlainDict, scores: dict[str, Scores]) -> list[Table]:
     """Return the tables of a report: of several evolutions, contenders, and tasks."""
-    kind = registry.find(config)
-    settings = from_dict(kind.settings_class(config), config)
+    settings = from_dict(kinds.settings_class(config), config)
     shown = []
     if sum(map(bool, next(iter(scores.values())).groups)) > 1:
         shown.append(Evolutions(path, settings).table(scores))
     own, unseen = scores.get(SCORES), scores.get(UNSEEN)
-    if own is not None and issubclass(kind, GameStudy):
-        study, pairs = kind.make(settings), read_json(path / PAIRS)
-        study.judged = GameResult(own, pairs["opponents"], pairs["contenders"])
-        return shown + study.tables()
     if own is not None and len(own.tasks) > 1:
         shown.append(tables.by_task(own, f"Own tasks, {own.seeds} seeds each", is_unseen=False))
     elif own is not None:

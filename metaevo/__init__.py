@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import evolve as evolve
     from metaevo.studies.settings import RunConfig as RunConfig
-    from metaevo.studies.study import Study as Study
-    from metaevo.studies.study import StudySettings as StudySettings
     from metaevo.studies.sweeps import sweep as sweep
     from metaevo.tasks.problem import LearnerProblem as LearnerProblem
     from metaevo.tasks.task import Task as Task
@@ -58,8 +56,6 @@ _HOMES = {
     "Scores": "metaevo.judging.scores",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.settings",
-    "Study": "metaevo.studies.study",
-    "StudySettings": "metaevo.studies.study",
     "SweepConfig": "metaevo.tuning.config",
     "Task": "metaevo.tasks.task",
     "judge": "metaevo.judging.judge",

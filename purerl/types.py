@@ -143,10 +143,6 @@ Schedule = Callable[[MetaParams, Context], Hyperparams]
 """`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""
 
 
-Channel = Callable[[MetaParams, jax.Array], jax.Array]
-"""`(meta_params, observation) -> message` [width] in [-1, 1], for `purerl.envs.Talking`."""
-
-
 class Transition(NamedTuple):
     """One step of every environment; a rollout stacks them to [T, N, ...]."""
 

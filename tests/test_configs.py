@@ -7,7 +7,7 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.judging.verdict import FEWEST_SETTINGS
 from metaevo.runs.quick import quickened
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.studies.sweeps import make_objective, sweep_class
 from purerl.envs.registry import SUITES
 
@@ -40,9 +40,8 @@ def test_an_evolution_preset_fits_together(path):
     skip_without_suite(raw)
     folder = path.parent.name
     component = folder.removeprefix("evolve_") if folder.startswith("evolve_") else None
-    study = registry.find(raw)
-    settings = from_dict(study.settings_class(raw, component), raw)
-    study.make(settings).check()
+    settings = from_dict(kinds.settings_class(raw, component), raw)
+    kinds.study_of(settings).check()
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
     small = quick(settings)

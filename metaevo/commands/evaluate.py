@@ -27,7 +27,7 @@ from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.evaluation import QUICK_HELP, resized
@@ -117,10 +117,9 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
     """Return a name for settings that differ from a run's: the changed ones."""
     found = changed_keys(_judged_on(before), _judged_on(settings))
     if not found:
-        free = registry.find(to_dict(settings)).free
         raise ConfigError(
             f"this is what the report of the run itself judges; change a setting that begins with "
-            f"{', '.join((*free, 'evaluation.'))}"
+            f"{', '.join((*kinds.free(settings), 'evaluation.'))}"
         )
     names = [
         f"{key}={new}".replace("/", "_")
@@ -161,8 +160,7 @@ def judge(
         raise ConfigError(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
         )
-    kind = registry.find(to_dict(settings))
-    study = kind.make(settings, run_dir)
+    study = kinds.study_of(settings, run_dir)
     study.check()
     meta_params = _found(study, run_dir)
     run = RunDirectory(run_dir / "transfer" / name)

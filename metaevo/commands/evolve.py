@@ -13,7 +13,7 @@ from metaevo.evolution import hosts
 from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.studies.run import run_evolutions
 
@@ -52,11 +52,10 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         data = given["settings"]
         run_dir = given["run_dir"]
         hosts.raise_on_all(lambda: code.use(given["code"], data))
-        kind = registry.find(data)
-        settings = from_dict(kind.settings_class(data, component), data)
+        settings = from_dict(kinds.settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
-        study = hosts.raise_on_all(lambda: kind.make(settings, run_path if resume else None))
+        study = hosts.raise_on_all(lambda: kinds.study_of(settings, run_path if resume else None))
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
@@ -67,7 +66,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         """Return the saved settings of a resumed run, or a preset for a new run."""
         if args.resume:
             return settings_to_resume("evolve", args, overrides)
-        if overrides.get("study", registry.LEARNER) != registry.LEARNER:
+        if "problem" in overrides:
             return {}
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
@@ -79,7 +78,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        return registry.find(raw).settings_class(raw, component)
+        return kinds.settings_class(raw, component)
 
     parser = run_parser("evolve", description)
     for flag, (section, name, text) in SHORT.items():

@@ -312,23 +312,36 @@ class RowMap:
     """
 
     def __init__(
-        self, f: Callable[[PyTree], PyTree], *, chunk_size: int, num_devices: int | None = None
+        self,
+        f: Callable[..., PyTree],
+        *,
+        chunk_size: int,
+        num_devices: int | None = None,
+        shared: int = 0,
     ):
+        """Bind `f(row, *arguments)`, with a number of `shared` arguments after the row."""
         self.num_devices = len(select(num_devices, local=True))
         self.chunk_size = chunk_size
-        self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
+        in_axes = (0, *[None] * shared)
+        self._apply = spread(
+            jax.vmap(f, in_axes), in_axes=in_axes, num_devices=num_devices, local=True
+        )
 
-    def __call__(self, rows: PyTree, progress: Callable[[int], Any] | None = None) -> PyTree:
+    def __call__(
+        self, rows: PyTree, progress: Callable[[int], Any] | None = None, *, shared: tuple = ()
+    ) -> PyTree:
         """Return the results of rows, arrays [rows, ...], as NumPy arrays [rows, ...].
 
-        `progress` is called with the number of rows just finished.
+        `progress` is called with the number of rows just finished; `shared` are the arguments that
+        all rows have in common.
         """
         total = len(jax.tree.leaves(rows)[0])
         # Few rows are spread over all devices in smaller chunks: one more compilation at most.
         chunk_size = min(self.chunk_size, -(-total // self.num_devices))
         results = []
         for chunk in chunks(total, chunk_size, self.num_devices):
-            results.append(jax.device_get(self._apply(deal(rows, chunk, self.num_devices))))
+            dealt = deal(rows, chunk, self.num_devices)
+            results.append(jax.device_get(self._apply(dealt, *shared)))
             if progress is not None:
                 progress(min(chunk.stop, total) - chunk.start)
         return collect(results, total)

@@ -43,7 +43,9 @@ class Evaluations:
         ]
 
 
-def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> Evaluations:
+def evaluate(
+    problem: MetaProblem, candidates: MetaParams, keys: jax.Array, *, task: int = 0
+) -> Evaluations:
     """Evaluate many candidates of a problem on the same keys, spread over all devices.
 
     The first call compiles; later calls with the same problem reuse the program.
@@ -57,6 +59,7 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
         problem: a `metaevo.MetaProblem`.
         candidates: meta-parameters, each leaf [candidates, ...].
         keys: [keys] random keys, shared by all candidates (common random numbers).
+        task: number of the task in `problem.tasks`.
 
     Raises:
         ConfigError: if candidates or keys have other shapes, or the problem does not return an
@@ -84,14 +87,16 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
             shapes,
         ),
     }
-    found = _program(problem)(rows)
+    found = _program(problem)(rows, shared=(np.int32(task),))
     grid = jax.tree.map(lambda leaf: leaf.reshape(count, len(keys)), found)
     return Evaluations(grid.fitness, grid.metrics)
 
 
-def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
-    """Evaluate one candidate, on a task that depends on the key."""
-    return problem.evaluate(key, meta_params, problem.draw_task(task_key(key), 0))
+def evaluate_alone(
+    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, task: jax.Array | int = 0
+) -> Evaluation:
+    """Evaluate one candidate on a task, which may depend on the key."""
+    return problem.evaluate(key, meta_params, problem.draw_task(task_key(key), task))
 
 
 def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
@@ -119,11 +124,11 @@ def _program(problem: MetaProblem) -> devices.RowMap:
             return program
     check_evaluation(problem)
 
-    def row(inputs: PlainDict) -> Any:
+    def row(inputs: PlainDict, task: jax.Array) -> Any:
         key = jax.random.wrap_key_data(inputs["key"])
-        return evaluate_alone(problem, key, inputs["meta_params"])
+        return evaluate_alone(problem, key, inputs["meta_params"], task)
 
     chunk_size = devices.choose_chunk_size(2**30, problem.working_set_bytes)
-    program = devices.RowMap(row, chunk_size=chunk_size)
+    program = devices.RowMap(row, chunk_size=chunk_size, shared=1)
     _compiled.append((problem, program))
     return program

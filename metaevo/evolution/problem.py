@@ -1,7 +1,9 @@
 """`MetaProblem`, the base class of what is evolved, and its points and results."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,8 +84,10 @@ class MetaProblem:
 
     tasks: Sequence[str] = ("task",)
     """names of the tasks; the strategy's best point is validated on all of them"""
-    programs: Programs | None = None
+    programs: ClassVar[Programs | None] = None
     """behaviour of the meta-parameters, if they are programs"""
+    captions: ClassVar[Mapping[str, str]] = {}
+    """captions of the pictures that `draw` makes, by file name"""
 
     @property
     def tasks_per_generation(self) -> int:
@@ -94,9 +98,9 @@ class MetaProblem:
     def description(self) -> Any:
         """What scores depend on, as plain data; an interrupted judgement goes on with the same.
 
-        By default the name of the class.
+        By default the name of the class and, of a dataclass, its fields.
         """
-        return type(self).__qualname__
+        return repr(self) if dataclasses.is_dataclass(self) else type(self).__qualname__
 
     @property
     def working_set_bytes(self) -> int:
@@ -112,7 +116,21 @@ class MetaProblem:
         raise NotImplementedError
 
     def contenders(self) -> Sequence[Contender]:
-        """Return hand-written points to compare with; by default none."""
+        """Return hand-written points to compare with; by default none, and no comparison."""
+        return ()
+
+    def unseen(self) -> "MetaProblem | None":
+        """Return the problem on tasks that evolution does not see, for a second comparison."""
+        return None
+
+    def draw(self, meta_params: MetaParams, folder: Path) -> None:
+        """Draw a point as PNG files, for the report and its film; in at most a second.
+
+        By default nothing; the report then shows up to 64 numbers as bars.
+        """
+
+    def findings(self, meta_params: MetaParams) -> Sequence[str]:
+        """Return sentences for the report that describe a point; by default none."""
         return ()
 
     def draw_task(self, key: jax.Array, index: jax.Array | int) -> PyTree:
@@ -143,6 +161,11 @@ def frames_per_generation(problem: MetaProblem) -> int:
 
     Where they depend on what is drawn, it is an example.
     """
+    return sum(frames_of_tasks(problem)[: problem.tasks_per_generation])
+
+
+def frames_of_tasks(problem: MetaProblem) -> list[int]:
+    """Return the environment steps of one evaluation on each task, as an example of a draw."""
     key = task_key(jax.random.key(0))
-    drawn = (problem.draw_task(key, index) for index in range(problem.tasks_per_generation))
-    return sum(int(problem.frames(task)) for task in drawn)
+    drawn = (problem.draw_task(key, index) for index in range(len(problem.tasks)))
+    return [int(problem.frames(task)) for task in drawn]

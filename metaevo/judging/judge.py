@@ -23,7 +23,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.config import ConfigError, files
 from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.problem import Contender, frames_per_generation
+from metaevo.evolution.problem import Contender, frames_of_tasks
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
@@ -79,7 +79,7 @@ class Judgement:
         _check(self.contenders, is_tuned=bool(space))
         first = self.contenders[0].problem
         self._learner = first if isinstance(first, LearnerProblem) else None
-        self.tasks = list(first.tasks) if self._learner else [type(first).__name__]
+        self.tasks = list(first.tasks)
         names = dict.fromkeys(space or {})
         for each in self.contenders if space else ():
             names |= dict.fromkeys(each.ranges)
@@ -110,8 +110,8 @@ class Judgement:
     def frames(self) -> int:
         """Environment steps of the whole judgement."""
         if self._learner is None:
-            each = frames_per_generation(self.contenders[0].problem)
-            return each * len(self.contenders) * self.budget.seeds
+            each = frames_of_tasks(self.contenders[0].problem)
+            return sum(each) * len(self.contenders) * self.budget.seeds
         configs = [one.learner.config for one in self._learner.bound]
         steps = sum(config.num_updates * config.frames_per_update for config in configs)
         agents = len(self.contenders) * self.budget.agents
@@ -139,7 +139,8 @@ class Judgement:
 
     @property
     def _is_scaled(self) -> bool:
-        return len(self.tasks) > 1 and any(not each.group for each in self.contenders)
+        several = self._learner is not None and len(self.tasks) > 1
+        return several and any(not each.group for each in self.contenders)
 
     def steps(self, progress: Progress | None = None) -> Iterator[int]:
         """Take the steps that are missing; yield the number of those that are done.
@@ -234,7 +235,7 @@ class Judgement:
         held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
         at, arrays = (contender, task), self._arrays
         if self._learner is None:
-            arrays["held_out"][at] = self._evaluate(contender, held_out, progress)
+            arrays["held_out"][at] = self._evaluate(contender, task, held_out, progress)
             return
 
         def train(settings: Sequence[int], keys: jax.Array) -> Trained:
@@ -253,13 +254,15 @@ class Judgement:
         curves = mean_returns(sums)
         arrays["curves"][at][:, : curves.shape[1]] = curves
 
-    def _evaluate(self, contender: int, keys: jax.Array, progress: Progress | None) -> np.ndarray:
+    def _evaluate(
+        self, contender: int, task: int, keys: jax.Array, progress: Progress | None
+    ) -> np.ndarray:
         """Return the scores [1, keys] of a point of a problem that is not a learner's."""
         each = self.contenders[contender]
         point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
-        found = evaluate(each.problem, point, keys).scores
+        found = evaluate(each.problem, point, keys, task=task).scores
         if progress is not None:
-            progress(frames_per_generation(each.problem) * len(keys))
+            progress(frames_of_tasks(each.problem)[task] * len(keys))
         return found
 
     def _measure_scale(self, task: int, progress: Progress | None) -> None:

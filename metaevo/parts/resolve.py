@@ -5,7 +5,6 @@ fill(slot, "my_loss.py:Tilted"), fill(slot, "breakout_OPEN.npy")
 """
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,22 +137,9 @@ def seen_by(slot: Slot, reference: str, run_path: Path | None = None) -> list[Se
     return seen.by_rule(copy_or(slot.name, reference, run_path))
 
 
-OTHERS = {"channel": "metaevo.parts.channels", "hidden": "metaevo.parts.players"}
-"""Modules of what can be evolved and loaded in addition to parts, by a key of its metadata."""
-
-
-def other_of(about: Any) -> Any:
-    """Return the module of saved meta-parameters that are no part, from their metadata; or None."""
-    for key in OTHERS.keys() & about.keys() if isinstance(about, dict) else ():
-        module = import_module(OTHERS[key])
-        if module.recognises(about):
-            return module
-    return None
-
-
 def is_loadable(about: Any) -> bool:
-    """Whether `load` knows what to do with saved meta-parameters, from their metadata."""
-    return (isinstance(about, dict) and "parts" in about) or other_of(about) is not None
+    """Whether saved meta-parameters are parts of a learner, from their metadata."""
+    return isinstance(about, dict) and "parts" in about
 
 
 def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any:
@@ -170,9 +156,7 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
         run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
             to stderr. Or `zoo:NAME`, an entry of the zoo; or a file of published weights
             (`metaevo.parts.published`); or a part's file, which is executed and has the
-            meta-parameters that its `init` draws. Of cheap talk, a channel
-            for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
-            `purerl.games`.
+            meta-parameters that its `init` draws.
         slot: that the function is to fill; needed if several parts were evolved.
         code: files or classes of the parts, if they are not metaevo's. They must be unchanged; the
             directory's copies (`code/NAME.py`) may be named too.
@@ -187,10 +171,7 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
     if not (is_name(str(run_dir)) or published.is_file_name(run_dir)):
         run = saved.opened(run_dir)
         about = saved.about_of(run)
-        other = other_of(about)
-        if other is not None and slot in (None, other.SETTING):
-            return other.function(str(run_dir))
-        if slot is None and about is not None and "parts" not in about and "generation" in about:
+        if slot is None and about is not None and not is_loadable(about):
             return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     part, meta_params = part_of(run_dir, slot)
     return part.apply, meta_params

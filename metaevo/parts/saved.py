@@ -6,7 +6,6 @@ with the digest that was recorded.
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,33 +130,6 @@ def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
         f"does not run; to run it, add --code {where} (in Python: code={where!r}), or name the "
         f"run's copy: --code {copy}"
     )
-
-
-def load_other(
-    name: str, copy: Path | None, *, noun: str, allowed: str, recognises: Callable[[Any], bool]
-) -> tuple[Any, PlainDict]:
-    """Return meta-parameters that are no part of a learner, and their metadata.
-
-    Args:
-        name: of an entry of the zoo, or a run's directory.
-        copy: where an existing run has its copy.
-        noun: what they are, for error messages.
-        allowed: all possible names, for error messages.
-        recognises: from the metadata of meta-parameters, whether they are of this kind.
-
-    Raises:
-        ConfigError: if they are of another kind, or there are none.
-    """
-    run = opened(name, copy)
-    if not os.path.isdir(run.path):
-        raise ConfigError(f"must be one of {allowed}")
-    path = run.meta_params
-    if not os.path.isdir(path):
-        raise ConfigError(f"holds no {noun} (no {path.name}/ in it)")
-    meta_params, about = load_tree(path)
-    if not recognises(about):
-        raise ConfigError(f"holds no {noun}: something else was evolved")
-    return meta_params, about
 
 
 def keep(name: str, copy: Path) -> None:

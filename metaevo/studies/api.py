@@ -24,18 +24,9 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolutions import members_of
 from metaevo.studies.problem import PartsStudy
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import EvolutionSettings, RunConfig
-from metaevo.studies.study import ProblemStudy, Study
+from metaevo.studies.settings import EvolutionSettings, ProblemSettings, RunConfig
+from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
-
-
-@dataclass(frozen=True)
-class ProblemSettings(EvolutionSettings):
-    """Content of config.yaml for a run started from Python."""
-
-    strategy: StrategyConfig
-    evolution: EvolutionConfig
-    run: RunConfig
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,11 +209,9 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
 def _study_of(
     problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
 ) -> tuple[Study, EvolutionSettings]:
-    if isinstance(problem, Study):
-        return problem.study(strategy, evolution, run)
     check_problem(problem, "problem")
-    settings = ProblemSettings(strategy, evolution, run)
-    kind = PartsStudy if isinstance(problem, LearnerProblem) else ProblemStudy
+    settings = ProblemSettings(strategy=strategy, evolution=evolution, run=run)
+    kind = PartsStudy if isinstance(problem, LearnerProblem) else Study
     return kind(problem, settings), settings
 
 

@@ -11,12 +11,12 @@ from metaevo.config.plain import PlainDict
 from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.studies.settings import EvolutionSettings
 
 S = TypeVar("S", bound=EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
-"""Settings that may differ for every study, in addition to `Study.free`."""
+"""Settings that may differ for every study, in addition to `kinds.free`."""
 
 
 def settings_of_run(
@@ -47,19 +47,17 @@ def settings_of_run(
         run = RunDirectory.open(run_dir)
         content = run.read_config()
         saved.update(content["config"])
-        if not {"evolve", "study"} & saved.keys():
+        if not {"evolve", "problem"} & saved.keys():
             raise ConfigError(f"{run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
 
-    settings, args = parse_command_line(
-        parser, argv, lambda raw: registry.find(raw).settings_class(raw), defaults
-    )
+    settings, args = parse_command_line(parser, argv, kinds.settings_class, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = from_dict(type(settings), saved)
-    free = (*registry.find(saved).free, *FREE, *also)
+    free = (*kinds.free(settings), *FREE, *also)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
     if changed:
         allowed = ", ".join(free)

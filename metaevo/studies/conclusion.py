@@ -32,8 +32,8 @@ CAPTIONS = {
     FITNESS: "Fitness over the generations; the best candidate is the luckiest one.",
     PICTURES[SCORES]: "Interquartile mean on held-out seeds with 95% intervals, and the score to "
     "expect of fewer settings.",
-    PICTURES[UNSEEN]: "The same over all unseen tasks, scaled: 0 is random play, 1 the tuned "
-    "reference.",
+    PICTURES[UNSEEN]: "The same over all unseen tasks (scaled, if they are several of a learner: 0 "
+    "is random play, 1 the tuned reference).",
     CURVES: "Learning curves on held-out seeds: mean return of the episodes that finished.",
 }
 FITNESS_OF_SEVERAL = (
@@ -139,8 +139,7 @@ def write_report(
     chosen = directory if evolutions is None else evolutions.chosen.directory
     strategy_results.draw(chosen, directory.figures)
     findings = _findings(study, saved, found, outcome)
-    shown = (study.tables() if scores else []) + _tables(outcome)
-    shown += strategy_results.tables(chosen)
+    shown = [*_tables(outcome), *strategy_results.tables(chosen)]
     if evolutions is not None:
         findings = [evolutions.text(), *findings]
     first: list[Any] = [layout.Banner("quick", QUICK, "", [NOTE])] if quick else _verdicts(outcome)
@@ -214,10 +213,11 @@ def _tables(outcome: _Outcome) -> list[page.Table]:
     scores, evolutions = outcome.scores, outcome.evolutions
     found = [] if evolutions is None else [evolutions.table(scores)]
     if (own := scores.get(SCORES)) is not None:
-        several = len(own.tasks) > 1 and own.scale is not None
         title = "Tasks of the evolution"
         found.append(
-            tables.by_task(own, title, is_unseen=False) if several else tables.contenders(own)
+            tables.by_task(own, title, is_unseen=False)
+            if len(own.tasks) > 1
+            else tables.contenders(own)
         )
     if (unseen := scores.get(UNSEEN)) is not None:
         found.append(tables.by_task(unseen, "Unseen tasks", is_unseen=True))

@@ -1,7 +1,6 @@
 """Study of learned parts of a learner, built from the settings of `metaevo evolve`."""
 
 from pathlib import Path
-from typing import Any, Self
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
@@ -9,7 +8,7 @@ from metaevo.parts import classes, learners, resolve, seen
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import unseen
 from metaevo.studies.problem import PartsStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class, fixed_slots
+from metaevo.studies.settings import EvolveSettings, fixed_slots
 from metaevo.tasks.binding import check_part
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Task
@@ -36,17 +35,6 @@ class LearnerStudy(PartsStudy):
         super().__init__(
             problem, settings, references, evaluation=settings.evaluation, unseen=elsewhere
         )
-
-    @classmethod
-    def settings_class(cls, raw: PlainDict, component: str | None = None) -> type[EvolveSettings]:
-        """Return the class of the settings, which do not name this study."""
-        raw.pop("study", None)
-        return experiment_class(raw, component)
-
-    @classmethod
-    def make(cls, settings: Any, run_path: Path | None = None) -> Self:
-        """Return the study of the settings."""
-        return cls(settings, run_path)
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy parts evolved by other runs."""

@@ -1,6 +1,6 @@
 """Study of a `LearnerProblem`: its parts are saved, drawn, described and judged."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.references import reference_of, short_name
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import Contender, MetaProblem
-from metaevo.evolution.seeding import Purpose
-from metaevo.judging.judge import Judgement, run
-from metaevo.judging.scores import Scores
+from metaevo.judging.judge import Judgement
 from metaevo.parts import saved
 from metaevo.parts.classes import PART
 from metaevo.parts.part import LEARNED, Parts
@@ -21,7 +19,7 @@ from metaevo.reports import parts
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evaluation import EvaluationConfig
 from metaevo.studies.inspector import PartInspector
-from metaevo.studies.study import TRAINING, Study
+from metaevo.studies.study import PURPOSES, Study
 from metaevo.tasks.memory import check_agents, check_training
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
@@ -30,8 +28,6 @@ from purerl.types import MetaParams
 
 class PartsStudy(Study):
     """Parts of a learner are evolved and reported; with an `evaluation` they are judged."""
-
-    free = (*TRAINING, "fitness.")
 
     def __init__(
         self,
@@ -120,7 +116,6 @@ class PartsStudy(Study):
         if config is None or not config.seeds:
             return {}
         problems = {UNSEEN: self.unseen, SCORES: self.learner_problem}
-        purposes = {UNSEEN: Purpose.UNSEEN, SCORES: Purpose.HELD_OUT}
         found = {}
         for name, problem in problems.items():
             if problem is None:
@@ -133,28 +128,11 @@ class PartsStudy(Study):
                     config.budget,
                     space=config.space,
                     seed=self.settings.run.seed,
-                    purpose=purposes[name],
+                    purpose=PURPOSES[name],
                 )
             except ConfigError as error:
                 raise ConfigError(f"evaluation.{error}") from None
         return found
-
-    def compare(
-        self,
-        learned: Mapping[str, MetaParams],
-        path: Path,
-        *,
-        check_stop: Callable[[], None],
-        only_unseen: bool = False,
-    ) -> dict[str, Scores]:
-        """Judge the parts against hand-written ones, on unseen tasks first."""
-        judgements = self.judgements(learned)
-        names = [UNSEEN] if only_unseen else list(judgements)
-        titles = {UNSEEN: "judging on unseen tasks", SCORES: "judging"}
-        return {
-            name: run(judgements[name], path / f"{name}.npz", titles[name], check_stop=check_stop)
-            for name in names
-        }
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""

@@ -52,6 +52,26 @@ class EvolutionSettings(HasRun):
     run: RunConfig
 
 
+@dataclass(frozen=True)
+class HeldOutConfig:
+    """Settings of the judgement of a problem."""
+
+    seeds: Annotated[int, Interval(ge=0, le=100_000)] = 128
+    """held-out seeds of every contender; 0 for no judgement"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemSettings(EvolutionSettings):
+    """Settings of an evolution of any problem; those of its class are added."""
+
+    problem: str = ""
+    """the class of the problem: FILE.py:NAME or MODULE:NAME"""
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings(LearnerSettings, EvolutionSettings):
     """Settings of an evolution of a part of a learner."""

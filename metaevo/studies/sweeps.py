@@ -22,7 +22,7 @@ from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.studies.problem import PartsStudy
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.training.settings import with_named_functions, with_task
@@ -57,7 +57,7 @@ class EvolutionSweepSettings(SearchSettings):
     def of_evolution(self) -> EvolutionSettings:
         """Return the settings of the evolution of a trial, without a comparison."""
         given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
-        made: type[EvolutionSettings] = registry.find(given).settings_class(given)
+        made: type[EvolutionSettings] = kinds.settings_class(given)
         own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
         return from_dict(made, {**given, **own})
 
@@ -81,7 +81,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
         of_evolution = settings.of_evolution()
-        study = registry.find(to_dict(of_evolution)).make(of_evolution)
+        study = kinds.study_of(of_evolution)
         if isinstance(study, PartsStudy) and len(study.learner_problem.tasks) > 1:
             raise ConfigError("tasks: must be a single one in a sweep")
         study.check()
@@ -222,8 +222,8 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     Raises:
         ConfigError: for an unknown learner, part or study.
     """
-    if "evolve" in raw or "study" in raw:
-        made = registry.find(raw).settings_class(raw)
+    if "evolve" in raw or "problem" in raw:
+        made = kinds.settings_class(raw)
         return without(made, ("run", "evaluation"), EvolutionSweepSettings)
     return with_named_functions(SweepSettings, raw, ("learner",))
 

@@ -48,7 +48,7 @@ def by_task(scores: Scores, heading: str, *, is_unseen: bool) -> page.Table:
     names, rows = names_of(scores), []
     is_pooled = len(scores.tasks) > 1 and bool(scores.pooled)
     for task in (*scores.tasks, *[None] * is_pooled):
-        cells = [task or "all, scaled"]
+        cells = [task or ("all" if scores.scale is None else "all, scaled")]
         for name in names:
             score = scores.iqm(name, task)
             cells.append(estimate(score.value, *score.interval))
@@ -60,7 +60,7 @@ def by_task(scores: Scores, heading: str, *, is_unseen: bool) -> page.Table:
             cells.append(f"{judged.word}: {difference} against {judged.baseline}")
         rows.append(cells)
     note = "Interquartile mean, with its 95% interval."
-    if len(scores.tasks) > 1:
+    if scores.scale is not None:
         note += " Scaled: 0 is the mean of random play, 1 of the tuned reference, on other seeds."
     if left_out := [task for task in scores.tasks if task not in scores.pooled]:
         note += (

@@ -11,8 +11,8 @@ to 1 (the tuned reference)."""
 
 
 def margin_of(scores: Scores, *, is_unseen: bool) -> float:
-    """Return the loss below which a contender is not worse; scores of a single task have none."""
-    return NOT_WORSE if is_unseen and len(scores.tasks) > 1 else 0.0
+    """Return the loss below which a contender is not worse; scores without a scale have none."""
+    return NOT_WORSE if is_unseen and scores.scale is not None else 0.0
 
 
 def verdict_of(
@@ -29,7 +29,7 @@ def verdict_of(
 def banner(scores: Scores, *, is_unseen: bool = False) -> layout.Banner:
     """Return the verdict as a coloured box."""
     where = f"{len(scores.pooled)} unseen tasks" if is_unseen else ""
-    if not is_unseen and len(scores.tasks) > 1 and scores.scale is not None:
+    if not is_unseen and len(scores.tasks) > 1:
         where = f"{len(scores.pooled)} tasks of the evolution"
     found = verdict_of(scores, is_unseen=is_unseen)
     if isinstance(found, str):

@@ -24,6 +24,9 @@ from purerl.types import (
     Slot,
 )
 
+TRAINING = ("task.", "train.", "hyperparams.")
+"""Beginnings of the settings of trained agents."""
+
 
 class LearnerConfig(Protocol):
     """The section `train` of any learner."""

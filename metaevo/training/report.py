@@ -12,7 +12,6 @@ from metaevo.config.files import plain, replacing, write_json_atomic, write_text
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.parts.channels import NONE
 from metaevo.reports import page as report
 from metaevo.reports import plots, value_maps
 from metaevo.runs.progress import Progress
@@ -48,11 +47,6 @@ def check(settings: TrainSettings, task: Bound) -> None:
         return
     if not settings.evaluation.episodes:
         raise ConfigError(f"evaluation.gymnasium = {wanted}: needs evaluation.episodes > 0")
-    if settings.channel != NONE:
-        raise ConfigError(
-            f"evaluation.gymnasium = {wanted}: Gymnasium's environment has no channel to hear "
-            f"(channel = {settings.channel!r})"
-        )
     try:
         make_in_gymnasium(env_name).close()
     except ValueError as error:

@@ -16,7 +16,7 @@ import numpy as np
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.parts import channels, learners, resolve
+from metaevo.parts import learners, resolve
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
@@ -86,7 +86,6 @@ def _start(run: Run[TrainSettings], task: Bound, meta_params: PlainDict) -> Popu
         )
     for slot in learners.find(settings.learner).slots:
         resolve.keep(run.directory.path, slot, getattr(settings, slot.name))
-    channels.keep(run.directory.path, settings.channel)
     run.start(
         {
             **resolved,

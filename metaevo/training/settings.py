@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Interval
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import specialised
-from metaevo.parts import channels, learners, resolve
+from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
@@ -87,9 +87,6 @@ class TrainSettings(LearnerSettings, HasRun):
     seeds: Annotated[int, Gt(0)] = 8
     """agents, which differ in their random keys only"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    channel: str = "none"
-    """input appended to observations: none, silence, constant, random, noise, the directory of a
-    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
@@ -158,8 +155,7 @@ def make_task(
         ConfigError: if one of them cannot be built.
     """
     environment = make_environment(settings.task, settings.learner)
-    heard = channels.hear(settings.channel, environment, settings.learner, run_path)
-    env_name, env, env_params = heard
+    env_name, env, env_params = environment
     if sampler(env) is not None and not distributions:
         raise ConfigError(
             f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "
@@ -175,7 +171,7 @@ def make_task(
             filling = resolve.fill(slot, reference, run_path)
         part, meta_params[name] = filling
         if reference not in slot.functions:
-            check_part(f"{name} = {reference!r}", part, meta_params[name], settings, heard)
+            check_part(f"{name} = {reference!r}", part, meta_params[name], settings, environment)
         functions[name] = of_key(name, part.apply)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Bound(env_name, learner, env_params), meta_params

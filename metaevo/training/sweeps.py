@@ -8,7 +8,6 @@ import numpy as np
 from metaevo.config import merge
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
-from metaevo.parts.channels import NONE
 from metaevo.tasks.binding import LearnerConfig, LearnerSettings, TaskConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.memory import check_training
@@ -30,9 +29,6 @@ class SweepSettings(SearchSettings, LearnerSettings):
 
     learner: str
     task: TaskConfig = field(default_factory=TaskConfig)
-    channel: str = "none"
-    """messages added to observations: none, silence, constant, random, noise, the directory of a
-    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
@@ -140,8 +136,6 @@ class Trainings(SettingsObjective[SweepSettings, Population]):
         best_evolve.yaml is the same without them.
         """
         everything = super().configs(params)["best.yaml"]
-        if everything["channel"] == NONE:  # which evolutions do not have
-            del everything["channel"]
         learner = self.settings.learner
         slots = learners.find(learner).slots
         chosen = {slot: everything.pop(slot.name) for slot in slots}

@@ -3,6 +3,5 @@
 from purerl.envs import gymnax_import  # noqa: F401 - before all that imports gymnax
 from purerl.envs.registry import make, name_of, names, suite_names
 from purerl.envs.state_index import StateIndex
-from purerl.envs.talking import Talking
 
-__all__ = ["StateIndex", "Talking", "make", "name_of", "names", "suite_names"]
+__all__ = ["StateIndex", "make", "name_of", "names", "suite_names"]

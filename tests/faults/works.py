@@ -49,7 +49,7 @@ space:
 sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
 SHAPING = """
-study: shaping
+problem: experiments.shaping.matrix_games:MatrixGame
 opponent: {names: [lola, naive]}
 game: {steps: 50}
 policy: {hidden: 8}
@@ -58,10 +58,12 @@ evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, vali
 evaluation: {seeds: 0}
 """
 CHEAP_TALK = """
-study: cheap_talk
+problem: experiments.cheap_talk.problem:CheapTalk
 channel: {hidden_sizes: [8]}
-train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
-        hidden_sizes: [8]}
+victims:
+  PPO:
+    train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
+            hidden_sizes: [8]}
 strategy: {population_size: 16, sigma: 0.1}
 evolution: {generations: 60, validation_every: 10, validation_seeds: 4}
 evaluation: {seeds: 0}

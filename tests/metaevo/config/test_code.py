@@ -9,19 +9,12 @@ from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
 from metaevo.config import ConfigError, code
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import learners, players
+from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import registry
+from metaevo.studies import kinds
 from metaevo.tasks.binding import TaskConfig, make_environment
-from purerl.games import Game
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-GAME = Game.of([[-1, -3], [0, -2]], None, 0.96)
-PLAYER = """
-class Still:
-    init = staticmethod(lambda policy: ())
-    step = staticmethod(lambda game, rate, own, other, state: (own, state))
-"""
 
 
 def find_strategy(name):
@@ -32,8 +25,7 @@ KINDS = {
     "environment": ("corridor.py", "Corridor", lambda n: make_environment(TaskConfig(n), "ppo")),
     "learner": ("sac.py", "sac", learners.find),
     "strategy": ("random_search.py", "RandomSearch", find_strategy),
-    "study": ("my_study.py", "Throwing", lambda name: registry.find({"study": name})),
-    "player": (None, "Still", lambda name: players.find([name], "opponent.names", GAME)),
+    "problem": ("throw.py", "Throw", lambda name: kinds.settings_class({"problem": name})),
 }
 
 
@@ -41,7 +33,7 @@ KINDS = {
 def test_names_that_cannot_be_loaded(kind, tmp_path):
     example, name, find = KINDS[kind]
     path = tmp_path / "custom.py"
-    path.write_text((EXAMPLES / example).read_text() if example else PLAYER)
+    path.write_text((EXAMPLES / example).read_text())
     find(f"{path}:{name}")
     for wrong in (f"{path}:{name[:-1]}", f"nowhere.py:{name}", f"no_such_package.a:{name}"):
         with pytest.raises(ConfigError) as error:
@@ -52,7 +44,7 @@ def test_names_that_cannot_be_loaded(kind, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"study": "a.py:B"},
+        {"problem": "a.py:B"},
         {"learner": "a.py:B", "run": {"wandb_project": "not:code"}},
         {"task": {"env": "a.py:B"}},
         {"tasks": {"a.py:B": {}}},

@@ -274,7 +274,6 @@ def test_a_learner_is_tuned_and_scored():
     [
         ("adm", "did you mean adam?"),
         ("frist", "did you mean first?"),
-        ("zoo:mfos-ipd", "holds no part"),
         ("adam --tasks cartpol", "did you mean cartpole?"),
         ("adam --learning_rates 1", "must be 4 positive numbers"),
         ("adam --learning_rates 1 2 3 nan", "must be 4 positive numbers"),

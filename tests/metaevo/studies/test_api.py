@@ -30,10 +30,6 @@ class Quadratic(metaevo.MetaProblem):
 def test_other_objects_are_refused_as_problems():
     with pytest.raises(ConfigError, match="problem = 3"):
         metaevo.evaluate(3, jnp.zeros((2, 3)), jax.random.split(jax.random.key(0), 2))
-    with pytest.raises(ConfigError, match="has no make_problem"):
-        metaevo.Study()
-    with pytest.raises(ConfigError, match=r"make_problem\(settings\) = None"):
-        type("Own", (metaevo.Study,), {"make_problem": lambda self, settings: None})()
 
 
 def evolve(path, generations, **options):
@@ -173,17 +169,8 @@ def measuring(metrics):
     return own(evaluate=lambda self, key, x, task: metaevo.Evaluation(jnp.sum(x["x"]), metrics))
 
 
-class AsStudy(metaevo.Study):
-    def make_problem(self, settings):
-        return Quadratic()
-
-    def contenders(self):
-        return {"zeros": {"y": jnp.zeros(3)}}
-
-
-class NamedLearned(AsStudy):
-    def contenders(self):
-        return {"learned": {"x": jnp.zeros(3)}}
+def compared(name, point):
+    return own(contenders=lambda self: [metaevo.Contender(name, self, point)])
 
 
 @pytest.mark.parametrize(
@@ -198,9 +185,9 @@ class NamedLearned(AsStudy):
         (measuring({"each": jnp.zeros(3)}), r"evaluate: each.*\(3,\)"),
         (measuring({"fitness_mean": jnp.zeros(())}), "evaluate: metrics.*'fitness_mean'"),
         (measuring(None), "evaluate: metrics = None"),
-        (AsStudy(), r"contenders\['zeros'\].*'y'.*'x'"),
-        (NamedLearned(), r"contenders\['learned'\].*rename"),
-        (AsStudy, "problem = .*AsStudy.*must be an object"),
+        (compared("zeros", {"y": jnp.zeros(3)}), "contenders: zeros.*'y'.*'x'"),
+        (compared("learned", {"x": jnp.zeros(3)}), "contenders: 'learned'.*rename"),
+        (Quadratic, "problem = .*Quadratic.*must be an object"),
     ],
 )
 def test_invalid_problems_are_refused_before_writing(problem, complaint, tmp_path):

@@ -29,17 +29,16 @@ def test_only_sigma_and_the_learning_rate_share_a_program():
 @pytest.mark.parametrize(
     ("name", "tried", "sizes"),
     [
-        ("shaping", "opponent.learning_rate", {"game": {"steps": 5}}),
         (
-            "cheap_talk",
-            "channel.scale",
-            {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+            "experiments.shaping.matrix_games:MatrixGame",
+            "opponent.learning_rate",
+            {"game": {"steps": 5}},
         ),
     ],
 )
-def test_other_studies_can_be_swept_over(name, tried, sizes):
+def test_other_problems_can_be_swept_over(name, tried, sizes):
     raw = {
-        "study": name,
+        "problem": name,
         "strategy": {"population_size": 4},
         "evolution": {"generations": 2, "validation_seeds": 4},
         "run": {"seed": 3},
@@ -52,7 +51,7 @@ def test_other_studies_can_be_swept_over(name, tried, sizes):
     settings = trials.settings_of({tried: 2.0})
     section, _, setting = tried.partition(".")
     evolution = settings.of_evolution()
-    assert evolution.study == name
+    assert evolution.problem == name
     assert evolution.evaluation.seeds == 0
     assert evolution.run.seed == 3
     assert getattr(getattr(evolution, section), setting) == 2.0

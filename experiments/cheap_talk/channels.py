@@ -1,4 +1,4 @@
-"""Channels, which append messages to observations; see `purerl.envs.Talking`.
+"""Channels, which append messages to observations; see `experiments.cheap_talk.talking`.
 
 `Messenger.message` is the channel of a network. Silence, a constant and a random function are the
 same network with other weights, so one compiled program serves them all. `speak` also supports
@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from flax import struct
 
 from purerl.parts.networks import LECUN_NORMAL, Torso
-from purerl.types import Channel
+
+Channel = Callable[[Any, jax.Array], jax.Array]
+"""`(meta_params, observation) -> message` [width] in [-1, 1]."""
 
 Weights = Any
 """Weights of a network of messages."""

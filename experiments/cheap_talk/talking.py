@@ -1,13 +1,16 @@
 """An adapter that appends messages to observations: cheap talk (Lu et al. 2023)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
+from experiments.cheap_talk.channels import Channel
 from purerl.envs.adapter import Parameterised
-from purerl.types import Channel, EnvParams, MetaParams
+from purerl.types import EnvParams
 
 
 class TalkParams(struct.PyTreeNode):
@@ -15,7 +18,7 @@ class TalkParams(struct.PyTreeNode):
 
     env: EnvParams
     """parameters of the environment"""
-    channel: MetaParams
+    channel: Any
     """parameters of the channel"""
     scale: jax.Array | float = 1.0
     """factor on messages"""

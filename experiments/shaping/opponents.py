@@ -1,20 +1,19 @@
 """Players of games between learners: naive learners, LOLA, best responses, fixed strategies.
 
 In every joint move, a player chooses a new policy from the policies of both players
-(`purerl.games`). Like an optimizer of optax, it is a pair of functions, `init` and `step`, and may
-have a state, such as a momentum.
+(`experiments.shaping.games`). Like an optimizer of optax, it is a pair of functions, `init` and
+`step`, and may have a state, such as a momentum.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.games import LOGITS, Game, values
-from purerl.types import PyTree
+from experiments.shaping.games import LOGITS, Game, values
 
 RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
@@ -36,9 +35,9 @@ class Player(NamedTuple):
         >>> momentum = Player(init, step)
     """
 
-    init: Callable[[jax.Array], PyTree]
+    init: Callable[[jax.Array], Any]
     """`first policy [5] -> state`; the state is any pytree of arrays"""
-    step: Callable[[Game, Rate, jax.Array, jax.Array, PyTree], tuple[jax.Array, PyTree]]
+    step: Callable[[Game, Rate, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     """`(game, learning rate, own policy, other policy, state) -> (next policy, next state)`; the
     game is from the player's point of view, policies are logits [5], each from its owner's"""
 
@@ -104,8 +103,8 @@ def stateless(choose: Callable[[Game, Rate, jax.Array, jax.Array], jax.Array]) -
     """Return a player without a state, from `(game, rate, own, other) -> next policy`."""
 
     def step(
-        game: Game, rate: Rate, own: jax.Array, other: jax.Array, state: PyTree
-    ) -> tuple[jax.Array, PyTree]:
+        game: Game, rate: Rate, own: jax.Array, other: jax.Array, state: Any
+    ) -> tuple[jax.Array, Any]:
         return choose(game, rate, own, other), state
 
     return Player(lambda policy: (), step)
@@ -146,7 +145,7 @@ def _respond(
 best_response = Player(lambda policy: policy, _respond)
 
 
-def constant(policy: PyTree) -> Player:
+def constant(policy: Any) -> Player:
     """Return a player that always plays the policy with these logits [5]."""
     return stateless(lambda game, rate, own, other: jnp.asarray(policy))
 
@@ -162,12 +161,12 @@ def one_of(players: Sequence[Player], index: jax.Array | int) -> Player:
     If the index is not batched, only the selected player's step is executed.
     """
 
-    def init(policy: jax.Array) -> list[PyTree]:
+    def init(policy: jax.Array) -> list[Any]:
         return [each.init(policy) for each in players]
 
     def step(
-        game: Game, rate: Rate, own: jax.Array, other: jax.Array, states: list[PyTree]
-    ) -> tuple[jax.Array, list[PyTree]]:
+        game: Game, rate: Rate, own: jax.Array, other: jax.Array, states: list[Any]
+    ) -> tuple[jax.Array, list[Any]]:
         def branch(place):
             def chosen(rate, own, other, states):
                 policy, state = players[place].step(game, rate, own, other, states[place])

@@ -1,8 +1,8 @@
-"""Repeated games in NumPy and double precision: the reference of `purerl.games`."""
+"""Repeated games in NumPy and double precision: the reference of `experiments.shaping.games`."""
 
 import numpy as np
 
-from purerl.games import Game
+from experiments.shaping.games import Game
 
 DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
 CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.cheap_talk import channels
+from experiments.cheap_talk.talking import Talking, TalkParams
 from purerl import envs
-from purerl.envs import Talking
-from purerl.envs.talking import TalkParams
-from purerl.parts import channels
-from tests.purerl.messages import message
+from tests.experiments.cheap_talk.messages import message
 
 KEY, WIDTH, SCALE, STEPS = jax.random.key(0), 3, 2 * np.pi, 300
 MESSENGER = channels.Messenger((16, 8), WIDTH)

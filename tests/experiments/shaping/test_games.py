@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.games import Game, values, visits
-from tests.purerl.chains import CHICKEN, DILEMMA, PENNIES, chances
+from experiments.shaping.games import Game, values, visits
+from tests.experiments.shaping.chains import CHICKEN, DILEMMA, PENNIES, chances
 
 
 @pytest.fixture(scope="module")

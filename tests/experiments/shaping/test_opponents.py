@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import opponents
-from purerl.games import values
-from tests.purerl.chains import CHICKEN, DILEMMA, PENNIES, slope, total
+from experiments.shaping import opponents
+from experiments.shaping.games import values
+from tests.experiments.shaping.chains import CHICKEN, DILEMMA, PENNIES, slope, total
 
 OWN, OTHER = jnp.array([0.5, 1.0, -1.0, 2.0, -0.5]), jnp.array([-0.5, 2.0, 0.0, -1.0, 1.0])
 FIRST = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])

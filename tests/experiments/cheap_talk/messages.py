@@ -1,4 +1,4 @@
-"""A network of messages, written from its definition: the reference of `purerl.parts.channels`."""
+"""A network of messages, written from its definition: the reference of `channels`."""
 
 import numpy as np
 

@@ -1,1 +1,0 @@
-"""Games between learners: opponent shaping and cheap talk."""
