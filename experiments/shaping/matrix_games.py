@@ -78,10 +78,10 @@ class GameConfig:
 class OpponentConfig:
     """Opponents of the evolution, and others that only the judgement meets."""
 
-    names: Annotated[tuple[str, ...], MinLen(1)] = ("naive",)
+    names: str | Annotated[tuple[str, ...], MinLen(1)] = "naive"
     """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
     win_stay_lose_shift, zero_determinant, a player of your own (my_players.py:Momentum), or the
-    directory of a run that evolved a meta-policy"""
+    directory of a run that evolved a meta-policy; or a list of several"""
     learning_rate: Annotated[float, Gt(0)] = 1.0
     """learning rate of opponents that learn; they ascend the discounted sum of their payoffs"""
     unseen: tuple[str, ...] = (
@@ -96,6 +96,11 @@ class OpponentConfig:
     """further opponents of the judgement"""
     unseen_rates: tuple[Annotated[float, Gt(0)], ...] = (0.3, 3.0)
     """further learning rates of the opponents of the evolution, as factors"""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Names of the opponents of the evolution as a list."""
+        return (self.names,) if isinstance(self.names, str) else self.names
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,10 @@ class MatrixGame(metaevo.MetaProblem):
     }
 
     def __post_init__(self) -> None:
-        met = [self._opponent(name) for name in self.opponent.names]
+        met = [self._opponent(name) for name in self.opponent.all]
         if all(each.policy is not None for each in met):
             raise metaevo.ConfigError(
-                f"opponent.names: {', '.join(self.opponent.names)} never changes: at least one "
+                f"opponent.names: {', '.join(self.opponent.all)} never changes: at least one "
                 "opponent must learn, such as naive or lola"
             )
         self._meet(met)
@@ -248,7 +253,7 @@ class MatrixGame(metaevo.MetaProblem):
         learners = {"naive": opponents.naive, "lola": opponents.lola}
         learners |= {
             each.label: each.player
-            for each, name in zip(self.met, self.opponent.names, strict=False)
+            for each, name in zip(self.met, self.opponent.all, strict=False)
             if custom.is_custom(name)
         }
         rates = [factor * self.opponent.learning_rate for factor in RATES]
@@ -277,11 +282,11 @@ class MatrixGame(metaevo.MetaProblem):
         met = [
             each._replace(label=f"{each.label}, rate {factor * each.rate:.3g}",
                           rate=factor * each.rate)
-            for each, name in zip(self.met, given.names, strict=True)
+            for each, name in zip(self.met, given.all, strict=True)
             for factor in given.unseen_rates
             if name in opponents.LEARNING or custom.is_custom(name)
         ]  # fmt: skip
-        met += [self._opponent(name) for name in given.unseen if name not in given.names]
+        met += [self._opponent(name) for name in given.unseen if name not in given.all]
         if not met:
             return None
         found = replace(self)
