@@ -99,7 +99,7 @@ class Judgement:
             self._arrays["scale"] = np.full((len(self.tasks), 2), np.nan)
         self.done = 0
         """steps that are done"""
-        self._populations: dict[tuple[int, str], Population] = {}
+        self._populations: dict[Any, Population] = {}
 
     @property
     def total(self) -> int:
@@ -299,16 +299,21 @@ class Judgement:
         """Train agents of a contender on a task, with all hyperparameters on all keys."""
         own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
         meta_params = [self.contenders[contender].meta_params] * len(hyperparams)
-        population = self._population(self._problem(contender), task)
-        return population.train(own, hyperparams, meta_params, progress)
+        problem = self._problem(contender)
+        population, env_params = self._population(problem, task), problem.bound[task].env_params
+        return population.train(own, hyperparams, meta_params, progress, env_params)
 
     def _population(self, problem: LearnerProblem, task: int) -> Population:
-        """Return the compiled training, which contenders with the same problem share."""
-        key = id(problem), self.tasks[task]
+        """Return the compiled training.
+
+        Contenders with the same problem share it, on tasks that differ in traced numbers only.
+        """
+        bound = problem.bound[task]
+        learner, shapes = bound.learner, jax.tree.map(np.shape, bound.env_params)
+        key = id(problem), learner.config, id(learner.env), repr(shapes)
         if key not in self._populations:
             shapes = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-            bound = problem.bound[task]
             count, screening, chosen, selection, held_out = self.budget.shape
             # One compiled program for both rounds, where small chunks are as fast as large ones.
             fewest = min(count * screening or np.inf, chosen * (selection + held_out))

@@ -39,7 +39,7 @@ from metaevo.tasks.agents import (
 )
 from metaevo.tasks.bound import Bound, fitness_of, train, working_set
 from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
-from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
+from purerl.types import EnvParams, EpisodeSums, Hyperparams, MetaParams, PyTree
 
 MAX_POINTS = 200
 """Default limit for the points of a learning curve."""
@@ -103,7 +103,7 @@ class Population:
         self._init = devices.spread(jax.vmap(self._init_row), **own)
         self._run = devices.spread(self.train_rows, in_axes=(0, None, None), donate=(0,), **own)
         self._whole = devices.RowMap(
-            self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices
+            self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices, shared=1
         )
 
     @property
@@ -235,24 +235,28 @@ class Population:
         hyperparams: Sequence[PyTree] | None = None,
         meta_params: Sequence[PyTree] | None = None,
         progress: Callable[[int], Any] | None = None,
+        env_params: EnvParams | None = None,
     ) -> Trained:
         """Train from beginning to end; only scores and curves leave the devices.
 
         The arguments are those of `init`. `progress` is called with the environment steps just
-        done.
+        done. Other `env_params` than the task's, of the same shapes, do not compile again.
         """
+        env_params = self.task.env_params if env_params is None else env_params
         if meta_params is None:  # a copy for each agent is faster, see `train_rows`
             meta_params = [self.meta_params] * len(hyperparams or [None])
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         count = None if progress is None else lambda agents: progress(agents * self.frames)
         return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
+            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]),
+            self._whole(inputs, count, shared=(env_params,)),
         )
 
-    def _train_row(self, inputs: PlainDict) -> Trained:
+    def _train_row(self, inputs: PlainDict, env_params: EnvParams) -> Trained:
         key = jax.random.wrap_key_data(inputs["key"])
         hyperparams, meta_params, _ = self._settings(inputs)
-        result = train(self.task, key, hyperparams, meta_params)
+        task = self.task._replace(env_params=env_params)
+        result = train(task, key, hyperparams, meta_params)
         score = fitness_of(self.fitness, self.task, result)
         diverged = ~self._is_finite(result.state)
         return Trained(score, diverged, self.windows.pooled(result.episodes))

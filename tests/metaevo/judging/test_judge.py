@@ -70,6 +70,18 @@ def test_scores_are_those_of_training_by_hand(rivals):
 
 
 @pytest.mark.long
+def test_tasks_that_share_a_program_have_their_own_scores():
+    tasks = [metaevo.Task("GridWorld", GRID | {"slip_probability": slip}) for slip in (0.0, 0.5)]
+
+    def held_out(*tasks):
+        return metaevo.judge(problem_of(*tasks).contenders()[:1], BUDGET).held_out[0, :, 0]
+
+    both = held_out(*tasks)
+    np.testing.assert_array_equal(both, np.concatenate([held_out(each) for each in tasks]))
+    assert (both[0] != both[1]).any()
+
+
+@pytest.mark.long
 def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     path = tmp_path / "scores.npz"
     whole = metaevo.judge(rivals, BUDGET, space=SPACE)
