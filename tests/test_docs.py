@@ -170,6 +170,7 @@ RUNNABLE = (
 @pytest.mark.filterwarnings("default")
 def test_complete_programs_of_pages_run(name: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("experiments").symlink_to(ROOT / "experiments")
     Path("program.py").write_text("\n".join(blocks(TEXTS[name], "python")), encoding="utf-8")
     runpy.run_path("program.py")
 
