@@ -73,7 +73,7 @@ def evaluate(program_path: str) -> dict[str, float]:
     slot, tasks, state = (os.environ[f"JUDGE_{name}"] for name in ("SLOT", "TASKS", "STATE"))
     lines = Path(program_path).read_text(encoding="utf-8").splitlines()
     expression = " ".join(line.partition("#")[0] for line in lines).strip()
-    with metaevo.Judge(slot, tasks, state=state, batch=1) as judge:
+    with metaevo.Judge(slot, tasks, state=state) as judge:
         (answer,) = judge.submit([expression])
     valid = answer.valid and answer.score is not None
     return {"combined_score": answer.score if valid else -math.inf, "valid": float(valid)}

@@ -6,12 +6,9 @@ appended when it is trained, and once more with its verdict: the last line with 
 
 import contextlib
 import weakref
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from metaevo import statistics
 from metaevo.config import ConfigError, changed_keys, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.judging.verdict import Verdict
@@ -52,18 +49,9 @@ class Judged:
         """Whether agents can be trained with it."""
         return self.reason is None
 
-    def scored(self, scores: np.ndarray) -> "Judged":
-        """Return it with the summary of its scores [seeds, tasks], where NaN is none."""
-        lost = int((~np.isfinite(scores)).any(axis=1).sum())
-        if lost:
-            reason = f"{lost} of {len(scores)} agents diverged or finished no episode"
-            return replace(self, reason=reason)
-        found = statistics.summarise(scores)
-        return replace(self, score=found.iqm, interval=found.interval)
-
     def record(self) -> PlainDict:
         """Return the answer as a line of `metaevo judge` has it."""
-        return {"valid": self.valid, **asdict(self)}
+        return {"valid": self.valid, **to_dict(self)}
 
 
 class Archive:
@@ -98,11 +86,6 @@ class Archive:
                 self._put(from_dict(Judged, files.parse_line(line, "line")))
             except ConfigError as error:
                 raise ConfigError(f"{self.path}, line {number}: {error}") from None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether this process may write."""
-        return self.close.alive
 
     def write(self, program: Judged) -> None:
         """Write a new program, or one that has changed."""

@@ -2,7 +2,9 @@
 
     {"expression": "-minimum(ratio, 1 + c) * advantage", "constants": {"c": 0.2}, "name": "a"}
 
-A proposal is data: its expression is parsed into a program, and nothing is executed.
+A proposal is data: its expression is parsed into a program, and nothing is executed. A new program
+is judged untuned on a few search seeds; the best one of the archive then is judged like an evolved
+part: tuned, against the tuned hand-written functions.
 """
 
 import codecs
@@ -10,7 +12,7 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NotRequired, Self
@@ -23,9 +25,9 @@ from metaevo.config import ConfigError, files, from_dict, load_yaml, merge, pres
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.archive import Archive, Judged, Label
-from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.problem import Contender
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose
+from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import behaviour
@@ -33,7 +35,6 @@ from metaevo.parts.program import Program
 from metaevo.runs.progress import Progress
 from metaevo.studies.learner import problem_of
 from metaevo.studies.settings import experiment_class, judged_on
-from metaevo.tasks.task import Scale
 
 Given = str | bytes | PlainMapping
 PROGRAM = "program"
@@ -91,7 +92,6 @@ class Judge:
         tasks: str | Path | PlainMapping,
         *,
         state: str | Path | None = None,
-        batch: int = 8,
     ):
         """Build the tasks, and open the archive.
 
@@ -99,37 +99,34 @@ class Judge:
             slot: value_loss, policy_loss, make_optimizer or schedule; by default the settings'.
             tasks: settings of an evolution: a YAML file, the name of a preset, or a dict.
             state: directory of the archive; by default it is not kept.
-            batch: number of programs that are trained at once; a batch costs the same if it is not
-                full.
 
         Raises:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
         settings = from_dict(experiment_class(raw, None), raw)
-        self.settings, self._part, self._batch = settings, settings.component, batch
+        self.settings, self._part = settings, settings.component
         if self._part.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
-        if batch < 1:
-            raise ConfigError(f"batch = {batch}: must be at least 1")
-        problem = self._problem = problem_of(settings)
-        # A problem for each task, which compiles once; at full length and without draws.
-        self._each = [
-            problem.on({name: replace(task, sample={})}) for name, task in problem.named.items()
-        ]
-        if settings.evaluation.seeds:
-            self._judgement()
+        config, self._problem = settings.evaluation, problem_of(settings)
+        try:
+            self._rivals = self._problem.contenders(config.contenders, config.own)
+            if config.seeds:
+                self._tuned(self._rivals)
+        except ConfigError as error:
+            raise ConfigError(f"evaluation.{error}") from None
         if state is None:
             state = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
         about = {
             "component": to_dict(self._part),
-            "evaluation": to_dict(replace(settings.evaluation, unseen={})),
+            "evaluation": to_dict(replace(config, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},
         }
         self._archive = Archive(Path(state), judged_on(settings) | about)
         self._fingerprint = jax.jit(functools.partial(self._part.fingerprint, points=POINTS))
-        self._outputs = [self._fingerprint(self._program(each)) for each in self._archive.programs]
+        programs = range(len(self._archive.programs))
+        self._outputs = [self._fingerprint(self._program(each)) for each in programs]
 
     def close(self) -> None:
         """Unlock the archive, so that another judge can continue it; this one is at its end."""
@@ -156,56 +153,48 @@ class Judge:
         Raises:
             ValueError: if the judge is closed.
         """
-        if not self._archive.is_open:
+        if not self._archive.close.alive:
             raise ValueError("submit: the judge is closed, and another may have its archive")
-        known, outputs = list(self._archive.programs), list(self._outputs)
-        found = [self._look_up(*read(self._part, each), known, outputs) for each in proposals]
-        starts = range(len(self._outputs), len(known), self._batch)
-        for start in Progress(starts, desc="training programs", leave=False, disable=not starts):
-            batch = known[start : start + self._batch]
-            for each, scores in zip(batch, self._train(batch), strict=True):
-                self._archive.write(each.scored(scores))
-                self._outputs.append(outputs[len(self._outputs)])
+        given = list(proposals)
+        bar = Progress(given, desc="training programs", leave=False, disable=len(given) < 2)
+        found = [self._score(*read(self._part, each)) for each in bar]
         best = next(iter(self.archive), Judged())
         if self.settings.evaluation.seeds and best.score is not None and best.verdict is None:
-            scores = self.scores(self._archive.programs.index(best))
+            assert best.id is not None
+            scores = self.scores(best.id)
             if scores.pooled:  # else the tuned reference is nowhere better than random play
                 self._archive.write(replace(best, verdict=scores.verdict()))
-        ranks = {each.id: rank for rank, each in enumerate(self.archive, start=1)}
-        return [self._answer(each, ranks) for each in found]
+        return [self._answer(each) for each in found]
 
     def scores(self, program: int) -> Scores:
         """Return the held-out scores of a program, by its id, and of tuned hand-written functions.
 
         They are trained unless the archive has them.
         """
-        name, own = f"program_{program}", self._program(self._archive.programs[program])
-        judged = self._judged(name, [Contender(name, self._problem, own, group=name)])
-        return self._hand_written.joined(judged)
+        name = f"program_{program}"
+        own = Contender(name, self._problem, self._program(program), group=name)
+        return self._kept("hand_written", self._tuned(self._rivals)).joined(
+            self._kept(name, self._tuned([own]))
+        )
 
-    @functools.cached_property
-    def _hand_written(self) -> Scores:
-        return self._judged("hand_written")
-
-    def _judged(self, name: str, contenders: Sequence[Contender] = ()) -> Scores:
-        path = self._archive.folder / f"{name}.npz"
-        return run(self._judgement(contenders), path, f"judging {name}", check_stop=lambda: None)
-
-    def _judgement(self, contenders: Sequence[Contender] = ()) -> Judgement:
-        """Return the judgement of contenders, by default of the hand-written functions."""
+    def _tuned(self, contenders: Sequence[Contender]) -> Judgement:
         config, seed = self.settings.evaluation, self.settings.run.seed
-        try:
-            contenders = contenders or self._problem.contenders(config.contenders, config.own)
-            return Judgement(contenders, config.budget, space=config.space, seed=seed)
-        except ConfigError as error:
-            raise ConfigError(f"evaluation.{error}") from None
+        return Judgement(contenders, config.budget, space=config.space, seed=seed)
 
-    def _look_up(
-        self, proposal: Judged, program: PlainMapping, known: list[Judged], outputs: list[jax.Array]
-    ) -> Judged:
-        """Return a proposal with the id of the program that computes the same.
+    def _untuned(self, contender: Contender) -> Judgement:
+        budget = Budget(settings=0, seeds=self.settings.evolution.seeds_per_candidate)
+        seed, purpose = self.settings.run.seed, Purpose.EVOLUTION
+        return Judgement([contender], budget, seed=seed, purpose=purpose)
 
-        A new one is added to the `known` programs and their outputs.
+    def _kept(self, name: str, judgement: Judgement) -> Scores:
+        """Return the scores of a judgement, which the archive keeps under a name."""
+        path = self._archive.folder / f"{name}.npz"
+        return run(judgement, path, f"judging {name}", check_stop=lambda: None)
+
+    def _score(self, proposal: Judged, program: PlainMapping) -> Judged:
+        """Return a proposal with the id of the program that computes the same, once it is scored.
+
+        A new one is trained and archived.
         """
         if not proposal.valid:
             return proposal
@@ -213,48 +202,50 @@ class Judge:
         if not behaviour.is_valid(own):
             reason = "expression: its output (of a loss, the slope) is 0 everywhere"
             return replace(proposal, reason=reason)
-        for number, each in enumerate(outputs):
+        for number, each in enumerate(self._outputs):
             if _is_same(each, own):
                 return replace(proposal, id=number)
-        known.append(replace(proposal, id=len(known)))
-        outputs.append(own)
-        return known[-1]
+        new = replace(proposal, id=len(self._outputs))
+        self._archive.write(self._scored(new, program))
+        self._outputs.append(own)
+        return new
 
-    def _answer(self, proposal: Judged, ranks: Mapping[int | None, int]) -> Judged:
+    def _scored(self, new: Judged, program: PlainMapping) -> Judged:
+        """Train agents with a new program, and return it with its score or the reason for none."""
+        judgement = self._untuned(Contender(PROGRAM, self._problem, program, group=PROGRAM))
+        for _ in judgement.steps():
+            pass
+        scores = judgement.scores()
+        lost = int((~np.isfinite(scores.held_out)).any(axis=1).sum())
+        if lost:
+            reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"
+            return replace(new, reason=reason)
+        if len(scores.tasks) > 1:
+            reference = self._kept("reference", self._untuned(self._rivals[0]))
+            if not reference.pooled:
+                raise ConfigError(
+                    f"tasks: {reference.contenders[0]} is nowhere better than random play, which "
+                    "leaves no scale; train longer or choose other hyperparams"
+                )
+            scores = reference.joined(scores)
+        found = scores.iqm(PROGRAM)
+        return replace(new, score=found.value, interval=found.interval)
+
+    def _answer(self, proposal: Judged) -> Judged:
+        """Return a proposal with what the archive has about its program."""
         if proposal.id is None:
             return proposal
         program = self._archive.programs[proposal.id]
-        labels = {key: getattr(proposal, key) for key in ("name", "parent", "expression")}
-        return replace(
-            program,
-            **labels,
-            constants=proposal.constants,
-            duplicate_of=None if program.text == proposal.text else program.id,
-            rank=None if program.score is None else ranks[program.id],
-        )
+        own = {key: getattr(proposal, key) for key in ("name", "parent", "expression", "constants")}
+        duplicate_of = None if program.text == proposal.text else program.id
+        rank = None if program.score is None else 1 + self.archive.index(program)
+        return replace(program, **own, duplicate_of=duplicate_of, rank=rank)
 
-    def _program(self, program: Judged) -> PlainMapping:
-        proposal, found = read(self._part, to_dict(program))
+    def _program(self, number: int) -> PlainMapping:
+        proposal, found = read(self._part, to_dict(self._archive.programs[number]))
         if not proposal.valid:
-            raise ConfigError(f"archive: id = {program.id}: {proposal.reason}")
+            raise ConfigError(f"archive: id = {number}: {proposal.reason}")
         return found
-
-    def _train(self, batch: Sequence[Judged]) -> np.ndarray:
-        """Return scores [programs, seeds, tasks], scaled if there are several tasks."""
-        programs = [self._program(each) for each in batch]
-        programs += programs[-1:] * (self._batch - len(programs))
-        candidates = jax.tree.map(lambda *each: np.stack(each), *programs)
-        evolution, seed = self.settings.evolution, self.settings.run.seed
-        keys = keys_for(seed, Purpose.EVOLUTION, evolution.seeds_per_candidate)
-        scores = np.stack([evaluate(one, candidates, keys).scores for one in self._each], axis=-1)
-        low, high = np.transpose(self._scales)
-        return ((np.float64(scores) - low) / (high - low))[: len(batch)]
-
-    @functools.cached_property
-    def _scales(self) -> list[Scale]:
-        if len(self._each) == 1:
-            return [Scale(0.0, 1.0)]
-        return self._problem.measure_scales(seed=self.settings.run.seed)
 
 
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:

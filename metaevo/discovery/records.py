@@ -4,14 +4,13 @@ Agents are trained with it from beginning to end. Now and then one update is mad
 records its arguments in every gradient step but is otherwise the same.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from metaevo.discovery.targets import Target, ValueOf
+from metaevo.discovery.targets import Target
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts.part import Part, Parts
 from metaevo.tasks.population import Population
@@ -30,21 +29,12 @@ SAMPLES = 4000
 class Records(NamedTuple):
     """Inputs of a part during training, and its outputs."""
 
-    scalars: np.ndarray
-    """[samples, k]"""
-    contexts: Context
-    """of each sample: arrays [samples]; the hyperparameters and the length are the run's"""
+    inputs: Mapping[str, np.ndarray]
+    """of formulas, [samples] each"""
+    outputs: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+    """returns the target [samples] for any inputs"""
     wanted: np.ndarray
-    """[samples] values of the target's `value_of`"""
-
-    def inputs(self, target: Target) -> dict[str, np.ndarray]:
-        """Return the inputs of formulas, [samples] each."""
-        return target.inputs_of(self.scalars) | {"progress": np.asarray(self.contexts.progress)}
-
-    def with_inputs(self, target: Target, inputs: Mapping[str, np.ndarray]) -> "Records":
-        """Return the records with other inputs of formulas; `wanted` stays."""
-        contexts = self.contexts.replace(progress=inputs["progress"])
-        return self._replace(scalars=target.scalars_of(inputs), contexts=contexts)
+    """[samples] the target"""
 
 
 def record(
@@ -69,49 +59,45 @@ def record(
     Returns:
         finite samples from all times.
     """
-    experiment, evolved = problem.experiment, problem.parts
-    hyperparams, rng = experiment.settings.hyperparams, np.random.default_rng(seed)
-    scalars, contexts = [], []
-    task = experiment.task(evolved.functions(), meta_params)
+    experiment, parts, rng = problem.experiment, problem.parts, np.random.default_rng(seed)
+    hyperparams, task = experiment.settings.hyperparams, problem.bound[0]
     seen: list[np.ndarray] = []
-    listening = Parts({**evolved.by_slot, part.slot: target.listened(part, seen)})
-    learner = experiment.task(listening.functions(), meta_params).learner
+    recording = Parts({**parts.by_slot, part.slot: target.recorded(part, seen)})
+    learner = experiment.task(recording.functions(), meta_params).learner
     population = Population(task, hyperparams, meta_params, problem.weights, agents=AGENTS)
     # One agent at a time: a device with a single thread waits for itself if it is to hand over
     # more than 100 kB at once.
-    listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
-    keys = keys_for(seed, Purpose.RECORDING, AGENTS)
-    agents = population.init(keys)
+    update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
+    agents, found = population.init(keys_for(seed, Purpose.RECORDING, AGENTS)), []
     for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
         check_stop()
         agents = population.advance(agents, updates - agents.updates)
-        states, of_agents = population.states(agents), []
+        states, each = population.states(agents), []
         for agent in range(AGENTS):
             seen.clear()
             state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
-            jax.block_until_ready(listen(state, hyperparams, meta_params, task.env_params))
-            of_agents.append(np.stack(seen))
-        found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
-        found = found[np.isfinite(found).all(axis=1)]
-        chosen = rng.permutation(len(found))[: SAMPLES // TIMES]
-        scalars.append(found[chosen])
-        done = updates / population.num_updates
-        frames = done * num_frames(learner.config)
-        context = Context(hyperparams, done, population.num_updates, frames)
-        contexts.append(jax.tree.map(functools.partial(np.full, len(chosen)), context))
-    records = Records(
-        np.concatenate(scalars),
-        jax.tree.map(lambda *each: np.concatenate(each), *contexts),
-        np.empty(0),
-    )
-    own = evolved.of(meta_params, part.slot)
-    wanted = values(target.value_of(part), own, records)
+            jax.block_until_ready(update(state, hyperparams, meta_params, task.env_params))
+            each.append(np.stack(seen))
+        scalars = np.concatenate(each, axis=1).reshape(-1, seen[0].shape[-1])
+        scalars = scalars[np.isfinite(scalars).all(axis=1)]
+        scalars = scalars[rng.permutation(len(scalars))[: SAMPLES // TIMES]]
+        progress = np.full(len(scalars), updates / population.num_updates, np.float32)
+        found.append(target.inputs_of(scalars) | {"progress": progress})
+    inputs = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    own = parts.of(meta_params, part.slot)
+
+    def output(inputs: Mapping[str, jax.Array], own: MetaParams) -> jax.Array:
+        progress = inputs["progress"]
+        frames = progress * num_frames(learner.config)
+        context = Context(hyperparams, progress, population.num_updates, frames)
+        return target.value(part, own, context, inputs)
+
+    every = jax.jit(jax.vmap(output, in_axes=(0, None)))
+
+    def outputs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(every(dict(inputs), own))
+
+    wanted = outputs(inputs)
     usable = np.isfinite(wanted)
-    kept: Records = jax.tree.map(lambda leaf: leaf[usable], records._replace(wanted=wanted))
-    return kept
-
-
-def values(value_of: ValueOf, meta_params: MetaParams, records: Records) -> np.ndarray:
-    """Return the outputs of a part for the recorded inputs, [samples]."""
-    of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
-    return np.asarray(of_all(meta_params, records.scalars, records.contexts))
+    inputs = {name: each[usable] for name, each in inputs.items()}
+    return Records(inputs, outputs, wanted[usable])

@@ -5,17 +5,18 @@ The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-I
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.records import Records
 from metaevo.discovery.targets import Target
-from metaevo.parts import formula
 from metaevo.parts.expressions import parse
+from metaevo.parts.formula import Formula
 
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
@@ -29,6 +30,7 @@ MATTERS = 0.01
 """An input is left out if shuffling it changes the target by fewer standard deviations."""
 NEGLIGIBLE = 1e-3
 """A term that varies by fewer standard deviations of the target is left out."""
+NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]\d+)?")
 
 Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
@@ -37,7 +39,7 @@ Terms = dict[str, float]
 class Fitted(NamedTuple):
     """A formula of the front."""
 
-    part: formula.Formula
+    part: Formula
     length: int
     error: float
     """the fraction of the target's variance that it does not explain"""
@@ -54,37 +56,21 @@ class Fitted(NamedTuple):
 
     def record(self) -> PlainDict:
         """Return its entry in distilled.json."""
-        part = self.part
-        return {
-            "name": self.name,
-            "length": self.length,
-            "error": self.error,
-            "text": self.text,
-            "expression": part.expression,
-            "constants": part.constants,
-            "gives": part.gives,
-        }
+        known = {"name": self.name, "length": self.length, "error": self.error, "text": self.text}
+        return {**known, **to_dict(self.part)}
 
 
-def mattering(
-    target: Target,
-    records: Records,
-    values: Callable[[Records], np.ndarray],
-    seed: int,
-) -> dict[str, np.ndarray]:
+def mattering(target: Target, records: Records, seed: int) -> dict[str, np.ndarray]:
     """Return the inputs of formulas on which the target depends in recorded trainings.
 
-    An input is left out if shuffling its samples hardly changes the target, which `values` returns
-    [samples] for any records.
+    An input is left out if shuffling its samples hardly changes the target.
     """
-    inputs = records.inputs(target)
+    inputs, wanted = records.inputs, records.wanted
     known = parse(target.known or "0", list(inputs), {}).names  # which is looked at anyway
-    rng = np.random.default_rng(seed)
-    found = {}
+    rng, found = np.random.default_rng(seed), {}
     for name, each in inputs.items():
-        shuffled = inputs | {name: rng.permutation(each)}
-        changed = values(records.with_inputs(target, shuffled)) - records.wanted
-        matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(records.wanted)
+        changed = records.outputs({**inputs, name: rng.permutation(each)}) - wanted
+        matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(wanted)
         if (matters and np.ptp(each)) or name in known:
             found[name] = each
     return found or dict(list(inputs.items())[:1])
@@ -109,8 +95,8 @@ def require() -> Any:
 def search(
     slot: str,
     target: Target,
-    records: Records,
     inputs: Mapping[str, np.ndarray],
+    wanted: np.ndarray,
     *,
     seed: int,
     evaluations: int,
@@ -119,24 +105,35 @@ def search(
 
     They are of the `inputs`, [samples] by name; `evaluations` is the total number of candidates.
     """
-    wanted = records.wanted.astype(np.float64)
-    if target.known:
-        given = {name: np.asarray(each, np.float64) for name, each in inputs.items()}
-        wanted = wanted - np.asarray(parse(target.known, list(given), {}).evaluate(given))
-    average = float(np.mean(wanted))
-    candidates = [_formula(slot, target, {"": average} if average else {})]
-    for terms in sums_of(inputs, wanted, seed=seed, evaluations=evaluations):
-        candidates.append(_formula(slot, target, terms))
-    return front([_judged(each, records, inputs) for each in candidates])
+    wanted = wanted.astype(np.float64)
+    rest = wanted - evaluated(target.known, inputs) if target.known else wanted
+    mean = float(np.mean(rest))
+    every = [{"": mean} if mean else {}, *_sums(inputs, rest, seed=seed, evaluations=evaluations)]
+    found = []
+    for terms in every:
+        part = _formula(slot, target, terms)
+        left = evaluated(part.expression, inputs, part.constants) - wanted
+        error = np.mean(np.square(left)) / max(np.var(wanted), 1e-30)
+        found.append(Fitted(part, part.length, float(error)))
+    return front(found)
 
 
-def sums_of(
+def evaluated(
+    text: str, inputs: Mapping[str, np.ndarray], constants: Mapping[str, float] | None = None
+) -> np.ndarray:
+    """Return the value of a formula for inputs [samples] by name."""
+    numbers = constants or {}
+    found = parse(text, list(inputs), numbers).evaluate({**inputs, **numbers})
+    return np.asarray(found, np.float64)
+
+
+def _sums(
     inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
 ) -> Iterator[Terms]:
     """Yield the formulas that Operon finds for `wanted` [samples], without negligible terms."""
-    make_regressor = require()
-    names = list(inputs)
-    table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
+    make_regressor, least = require(), NEGLIGIBLE * float(np.std(wanted))
+    table = np.stack(list(inputs.values()), axis=1).astype(np.float64)
+    variables = {f"X{number}": name for number, name in enumerate(inputs, start=1)}
     for number, length in enumerate(LENGTHS, start=1):
         regressor = make_regressor(
             allowed_symbols=SYMBOLS,
@@ -149,11 +146,15 @@ def sums_of(
             random_state=seed * (len(LENGTHS) + 1) + number,
         )
         regressor.fit(table, wanted)
-        variables = {f"X{index + 1}": name for index, name in enumerate(names)}
-        meaning = {key: variables[name] for key, name in regressor.variables_.items()}
+        names = {key: variables[name] for key, name in regressor.variables_.items()}
         for solution in regressor.pareto_front_:
-            terms = _terms(solution["tree"].Nodes, meaning)
-            yield _kept(terms, inputs, float(np.std(wanted)))
+            terms = terms_of(solution["tree"].Nodes, names)
+            sizes = {text: np.square(evaluated(text or "1", inputs)).mean() for text in terms}
+            yield {
+                text: factor
+                for text, factor in terms.items()
+                if not abs(factor) * np.sqrt(sizes[text]) < least
+            }
 
 
 def front(formulas: Iterable[Fitted]) -> list[Fitted]:
@@ -177,145 +178,89 @@ def thinned(formulas: list[Fitted], most: int) -> list[Fitted]:
     return formulas
 
 
-def _judged(config: formula.Formula, records: Records, inputs: Mapping[str, np.ndarray]) -> Fitted:
-    expression = config.parsed
-    values = {name: np.asarray(each) for name, each in inputs.items()} | config.constants
-    found = np.asarray(expression.evaluate(values), np.float64)
-    left = np.mean(np.square(found - records.wanted))
-    variance = np.var(records.wanted.astype(np.float64))
-    return Fitted(config, expression.length, float(left / max(variance, 1e-30)))
-
-
 # --- From Operon's trees to the language of formulas ---------------------------------------------
 
-INVERSE = "1 / "
-"""How a text begins that is a number's quotient."""
 
-
-def _terms(nodes: Any, names: Mapping[int, str]) -> Terms:
+def terms_of(nodes: Any, names: Mapping[int, str]) -> Terms:
     """Read a tree, which Operon keeps in postfix order, the first argument last."""
     stack: list[Terms] = []
     for node in nodes:
         kind = str(node.Type).rpartition(".")[2].lower()
         arguments = [stack.pop() for _ in range(node.Arity)]
-        if kind == "constant":
-            stack.append({"": node.Value})
-        elif kind == "variable":
-            stack.append({names[node.HashValue]: node.Value})
-        else:
-            stack.append(_applied(kind, *arguments))
+        match kind:
+            case "constant":
+                stack.append({"": node.Value})
+            case "variable":
+                stack.append({names[node.HashValue]: node.Value})
+            case "add":
+                stack.append(_sum(*arguments))
+            case "sub":
+                stack.append(_sum(arguments[0], _product(arguments[1], {"": -1.0})))
+            case "mul":
+                stack.append(_product(*arguments))
+            case _:
+                stack.append(_applied(kind, *arguments))
     (terms,) = stack
     return terms
 
 
-def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
-    """A function of sums, as a sum."""
-    if second is None:
-        if set(first) <= {""}:
-            functions = {"abs": np.abs, "exp": np.exp, "tanh": np.tanh}
-            return {"": float(functions[kind](first.get("", 0.0)))}
-        if kind == "exp" or len(first) > 1:
-            return {f"{kind}({text_of(first)})": 1.0}
-        ((text, factor),) = first.items()  # both are the same for both signs, but for tanh's
-        if kind == "abs":
-            return {f"abs({text})": abs(factor)}
-        return {f"tanh({text_of({text: abs(factor)})})": 1.0 if factor > 0 else -1.0}
-    if kind in ("add", "sub"):
-        total = dict(first)
-        for text, factor in second.items():
-            total[text] = total.get(text, 0.0) + (factor if kind == "add" else -factor)
-        return {text: factor for text, factor in total.items() if factor}
-    if kind in ("fmin", "fmax"):
-        name = {"fmin": "minimum", "fmax": "maximum"}[kind]
-        return {f"{name}({text_of(first)}, {text_of(second)})": 1.0}
-    if kind == "aq":
-        divisor = _product(second, second)
-        divisor[""] = divisor.get("", 0.0) + 1.0
-        if set(divisor) <= {""}:
-            return {text: factor / divisor[""] ** 0.5 for text, factor in first.items()}
-        if len(first) > 1:
-            return {f"({text_of(first)}) / sqrt({text_of(divisor)})": 1.0}
-        ((text, factor),) = first.items() or {"": 0.0}.items()
-        return {
-            f"{text} / sqrt({text_of(divisor)})"
-            if text
-            else f"{INVERSE}sqrt({text_of(divisor)})": factor
-        }
-    assert kind == "mul", kind
-    return _product(first, second)
+def _sum(first: Terms, second: Terms) -> Terms:
+    total = {text: first.get(text, 0.0) + second.get(text, 0.0) for text in {**first, **second}}
+    return {text: factor for text, factor in total.items() if factor}
 
 
 def _product(first: Terms, second: Terms) -> Terms:
-    """Return the product of two sums: expanded if either is a single term, else in brackets."""
-    if not first or not second:
-        return {}
-    if first == second and len(first) > 1:
-        return {f"({text_of(first)})**2": 1.0}
-    if len(first) > 1 and len(second) > 1:
-        return {f"({text_of(first)}) * ({text_of(second)})": 1.0}
-    if len(second) == 1:
-        first, second = second, first
-    ((text, factor),) = first.items()
-    if not text:
-        return {other: factor * each for other, each in second.items()}
-    if len(second) > 1:
-        return {f"{text} * ({text_of(second)})": factor}
-    ((other, each),) = second.items()
-    if other == text:
-        return {f"{text if text.isidentifier() else f'({text})'}**2": factor * each}
-    if other.startswith(INVERSE):
-        return {text + other[1:]: factor * each}
-    return {f"{text} * {other}" if other else text: factor * each}
+    """Return a product: expanded if either is a number, else of one term."""
+    for number, terms in ((first, second), (second, first)):
+        if set(number) <= {""}:
+            size = number.get("", 0.0)
+            return {text: size * factor for text, factor in terms.items() if size}
+    (text, factor), (other, scale) = _single(first), _single(second)
+    return {f"({text})**2" if text == other else f"{text} * {other}": factor * scale}
+
+
+def _single(terms: Terms) -> tuple[str, float]:
+    """Return a sum as one text, in brackets if it has several terms, and its factor."""
+    if len(terms) == 1:
+        return next(iter(terms.items()))
+    return f"({text_of(terms)})", 1.0
+
+
+def _applied(kind: str, *arguments: Terms) -> Terms:
+    """Return a function of sums, as a number or one term."""
+    names, factor = {"fmin": "minimum", "fmax": "maximum"}, 1.0
+    text = f"{names.get(kind, kind)}({', '.join(map(text_of, arguments))})"
+    if kind == "aq":
+        divisor = _sum(_product(arguments[1], arguments[1]), {"": 1.0})
+        text, factor = _single(arguments[0])
+        text = f"{text or '1'} / sqrt({text_of(divisor)})"
+    if all(set(each) <= {""} for each in arguments):
+        return {"": factor * float(parse(text, [], {}).evaluate({}))}
+    return {text: factor}
 
 
 def text_of(terms: Terms) -> str:
-    """A sum as text, its numbers with a few digits."""
+    """Return a sum as text, its numbers with a few digits."""
     words = []
     for text, factor in terms.items():
-        number = float(f"{factor:.{DIGITS}g}")
-        if abs(abs(number) - 1.0) < NEGLIGIBLE:
-            number = float(np.sign(number))
-        word = size = repr(abs(number))
-        if text.startswith(INVERSE):
-            word = size + text[1:]
-        elif text:
-            word = text if size == "1.0" else f"{size} * {text}"
-        words.append(f"{'-' if number < 0 else '+'} {word}")
-    joined = " ".join(words).removeprefix("+ ") or "0.0"
-    return f"-{joined[2:]}" if joined.startswith("- ") else joined
+        size = float(f"{abs(factor):.{DIGITS}g}")
+        is_one = bool(text) and abs(size - 1.0) < NEGLIGIBLE
+        words.append("-" if factor < 0 else "+")
+        words.append(text if is_one else f"{size!r} * {text}" if text else repr(size))
+    return " ".join(words).replace("* 1 / ", "/ ").removeprefix("+ ") or "0.0"
 
 
-def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Terms:
-    """The terms that matter."""
-    found = {}
-    for text, factor in terms.items():
-        values = parse(text or "1", list(inputs), {}).evaluate(inputs)
-        size = abs(factor) * np.sqrt(np.mean(np.square(np.asarray(values, np.float64))))
-        if not size < NEGLIGIBLE * spread:
-            found[text] = factor
-    return found
-
-
-def _formula(slot: str, target: Target, terms: Terms) -> formula.Formula:
+def _formula(slot: str, target: Target, terms: Terms) -> Formula:
     """Return a formula with named constants for all numbers but 0 and 1."""
-    text = text_of(terms) + target.known
-    if target.known and not terms:
-        text = target.known.strip().replace("- ", "-", 1)
-    named = _Named()
-    tree = named.visit(ast.parse(text, mode="eval"))
-    return formula.Formula(slot, ast.unparse(tree), named.constants, gives=target.gives)
+    constants: dict[str, float] = {}
 
+    def named(number: re.Match[str]) -> str:
+        value, name = float(number[0]), f"c{len(constants)}"
+        if number[0].isdigit() or value in (0.0, 1.0):
+            return number[0]
+        constants[name] = value
+        return name
 
-class _Named(ast.NodeTransformer):
-    """Gives names to the numbers of a formula."""
-
-    def __init__(self) -> None:
-        self.constants: dict[str, float] = {}
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        """Return the name of a new constant."""
-        if not isinstance(node.value, float) or node.value in (0.0, 1.0):
-            return node
-        name = f"c{len(self.constants)}"
-        self.constants[name] = node.value
-        return ast.Name(name)
+    text = f"{text_of(terms) if terms or not target.known else ''}{target.known}"
+    tree = ast.parse(NUMBER.sub(named, text.strip()), mode="eval")
+    return Formula(slot, ast.unparse(tree), constants, gives=target.gives)

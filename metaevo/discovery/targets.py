@@ -17,16 +17,15 @@ import numpy as np
 import optax
 
 from metaevo.parts import signals
-from metaevo.parts.optimizer import LearnedOptimizer
 from metaevo.parts.part import HandWritten, Part
 from metaevo.parts.signals import FEATURES, SIGNALS, Seen
-from purerl.types import Context, PyTree
+from purerl.types import Context, MetaParams, PyTree
 
 OF_ARRAY = 32
 """Recorded parameters of each array; equal numbers give small arrays the weight of large ones."""
 
-ValueOf = Callable[[Any, jax.Array, Context], jax.Array]
-"""`(meta_params, scalars [k], context) -> number`"""
+Inputs = Mapping[str, Any]
+"""Inputs of formulas by name: numbers, or arrays [samples]."""
 
 
 class Target(NamedTuple):
@@ -36,98 +35,77 @@ class Target(NamedTuple):
     """description"""
     gives: Literal["value", "slope"]
     """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
-    listened: Callable[[Any, list[np.ndarray]], Part]
+    recorded: Callable[[Any, list[np.ndarray]], Part]
     """the same part, which appends the scalars [..., k] that it is given to a list"""
-    value_of: Callable[[Any], ValueOf]
-    """the part's outputs for given scalars"""
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
-    """from scalars [samples, k] to the inputs of formulas, [samples] each"""
-    scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
-    """inverse of `inputs_of`"""
+    """from scalars [samples, k] to the inputs of formulas except progress, [samples] each"""
+    value: Callable[[Any, MetaParams, Context, Inputs], jax.Array]
+    """the part's output for the inputs of one sample"""
     known: str = ""
     """the fixed end of every formula; the search finds the rest"""
 
 
-def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
+def _write_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
     """Append scalars [..., k] to a list, whenever a program comes here; return 1.
 
     It must be a factor of the program's result, or XLA removes it.
     """
 
-    def write_down(given):
+    def append(given):
         seen.append(np.array(given))
         return np.ones(np.shape(given)[: np.ndim(given) - scalars.ndim], np.float32)
 
     shape = jax.ShapeDtypeStruct((), jnp.float32)
     given = jax.lax.stop_gradient(scalars)
-    return jax.pure_callback(write_down, shape, given, vmap_method="expand_dims")
+    return jax.pure_callback(append, shape, given, vmap_method="expand_dims")
 
 
-# --- Losses -------------------------------------------------------------------------------------
-
-
-def slope_of(part: Part) -> ValueOf:
-    """Return a loss's derivative by its first scalar."""
-
-    def slope(meta_params, scalars, context):
-        first, *others = scalars
-        return jax.grad(lambda x: part.apply(meta_params, context, x, *others))(first)
-
-    return slope
-
-
-def listened_loss(part: Part, seen: list[np.ndarray]) -> Part:
+def recorded_loss(part: Part, seen: list[np.ndarray]) -> Part:
     """Return the same loss, which also records the scalars of every call."""
 
-    def of_slot(meta_params, context, *scalars):
-        one = written_down(jnp.stack([jnp.asarray(each) for each in scalars]), seen)
+    def loss(meta_params, context, *scalars):
+        one = _write_down(jnp.stack([jnp.asarray(each) for each in scalars]), seen)
         return one * part.apply(meta_params, context, *scalars)
 
-    return HandWritten(part.slot, of_slot)
+    return HandWritten(part.slot, loss)
 
 
-def _of_prediction(scalars: np.ndarray) -> dict[str, np.ndarray]:
+def _slope(part, meta_params, context, first, *others):
+    return jax.grad(lambda x: part.apply(meta_params, context, x, *others))(first)
+
+
+def _errors(scalars: np.ndarray) -> dict[str, np.ndarray]:
     prediction, target, old_prediction = scalars.T
     return {"error": prediction - target, "target": target, "change": prediction - old_prediction}
 
 
-def _to_prediction(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+def _slope_at_error(part, meta_params, context, inputs):
     prediction = inputs["error"] + inputs["target"]
-    return np.stack([prediction, inputs["target"], prediction - inputs["change"]], axis=1)
+    others = inputs["target"], prediction - inputs["change"]
+    return _slope(part, meta_params, context, prediction, *others)
 
 
-def _of_action(scalars: np.ndarray) -> dict[str, np.ndarray]:
+def _ratios(scalars: np.ndarray) -> dict[str, np.ndarray]:
     log_ratio, advantage = scalars.T
     ratio = np.exp(np.clip(log_ratio, -20, 20))
     return {"log_ratio": log_ratio, "ratio": ratio, "advantage": advantage}
 
 
-# --- Optimizers ---------------------------------------------------------------------------------
+def _slope_at_ratio(part, meta_params, context, inputs):
+    return _slope(part, meta_params, context, inputs["log_ratio"], inputs["advantage"])
 
 
-def step_of(part: LearnedOptimizer) -> ValueOf:
-    """Return the step of one parameter as a function of FEATURES."""
-
-    def step(meta_params, scalars, context):
-        found, (size, value, policy) = jnp.split(scalars[:, None], [len(SIGNALS)])
-        length = jnp.log(jnp.float32(context.num_updates)) / 10.0
-        seen = Seen(SIGNALS, found, size, value, policy, context.progress, length)
-        return part.direction(meta_params, seen)[0]
-
-    return step
-
-
-def listened_optimizer(part: LearnedOptimizer, seen: list[np.ndarray]) -> Part:
+def recorded_optimizer(part: Any, seen: list[np.ndarray]) -> Part:
     """Return the same optimizer, which also records its inputs for some parameters."""
 
     def make_optimizer(meta_params, context):
-        def optimizer(at: list[int]) -> optax.GradientTransformationExtraArgs:
-            def of_all(all_seen: Seen, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def optimizer(places: list[int]) -> optax.GradientTransformationExtraArgs:
+            def direction(all_seen: Seen, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
                 scalars = jnp.stack([all_seen.by_name[name] for name in FEATURES], axis=1)
-                one = written_down(scalars[np.asarray(at)], seen)
+                one = _write_down(scalars[np.asarray(places)], seen)
                 return one * part.direction(meta_params, all_seen), memory
 
-            return signals.optimizer(of_all, context)
+            return signals.optimizer(direction, context)
 
         def update(updates, state, params, **told):
             return optimizer(_some(params)).update(updates, state, params, **told)
@@ -146,25 +124,32 @@ def _some(params: PyTree) -> list[int]:
     return chosen
 
 
+def _step(part, meta_params, context, inputs):
+    """Return the step of one parameter."""
+    found = jnp.stack([inputs[name] for name in SIGNALS])[:, None]
+    size, value, policy = (inputs[name][None] for name in ("size", "value", "policy"))
+    length = signals.length(context)
+    seen = Seen(SIGNALS, found, size, value, policy, context.progress, length)
+    return part.direction(meta_params, seen)[0]
+
+
 TARGETS: dict[str, Target] = {
     "value_loss": Target(
-        "the slope of value_loss", "slope", listened_loss, slope_of, _of_prediction, _to_prediction
+        "the slope of value_loss", "slope", recorded_loss, _errors, _slope_at_error
     ),
     "policy_loss": Target(
         "the slope of policy_loss",
         "slope",
-        listened_loss,
-        slope_of,
-        _of_action,
-        lambda inputs: np.stack([inputs["log_ratio"], inputs["advantage"]], axis=1),
+        recorded_loss,
+        _ratios,
+        _slope_at_ratio,
         known=" - ratio * advantage",
     ),
     "make_optimizer": Target(
         "the step of a parameter, in learning rates",
         "value",
-        listened_optimizer,
-        step_of,
+        recorded_optimizer,
         lambda scalars: dict(zip(FEATURES, scalars.T, strict=True)),
-        lambda inputs: np.stack([inputs[name] for name in FEATURES], axis=1),
+        _step,
     ),
 }

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -35,6 +36,9 @@ from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 
+Known = dict[tuple[str, int | None], Population]
+_populations: "WeakKeyDictionary[LearnerProblem, Known]" = WeakKeyDictionary()
+"""Compiled trainings of problems, by tasks and numbers of agents."""
 Progress = Callable[[int], Any]
 POINTS = 64
 """Maximum number of points of a learning curve."""
@@ -99,7 +103,6 @@ class Judgement:
             self._arrays["scale"] = np.full((len(self.tasks), 2), np.nan)
         self.done = 0
         """steps that are done"""
-        self._populations: dict[Any, Population] = {}
 
     @property
     def total(self) -> int:
@@ -304,26 +307,27 @@ class Judgement:
         return population.train(own, hyperparams, meta_params, progress, env_params)
 
     def _population(self, problem: LearnerProblem, task: int) -> Population:
-        """Return the compiled training.
+        """Return the compiled training, which all judgements of the problem share.
 
-        Contenders with the same problem share it, on tasks that differ in traced numbers only.
+        So do its tasks if they differ in traced numbers only.
         """
         bound = problem.bound[task]
-        learner, shapes = bound.learner, jax.tree.map(np.shape, bound.env_params)
-        key = id(problem), learner.config, id(learner.env), repr(shapes)
-        if key not in self._populations:
-            shapes = jax.eval_shape(problem.init, jax.random.key(0))
-            example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-            count, screening, chosen, selection, held_out = self.budget.shape
-            # One compiled program for both rounds, where small chunks are as fast as large ones.
-            fewest = min(count * screening or np.inf, chosen * (selection + held_out))
-            is_cpu = jax.local_devices()[0].platform == "cpu"
-            every = Windows.at_most(POINTS, bound.learner.config.num_updates).every
-            self._populations[key] = Population(
-                bound, bound.hyperparams, example, problem.weights,
-                agents=int(fewest) if is_cpu else None, log_every=every,
-            )  # fmt: skip
-        return self._populations[key]
+        count, screening, chosen, selection, held_out = self.budget.shape
+        # One compiled program for both rounds, where small chunks are as fast as large ones.
+        fewest = min(count * screening or np.inf, chosen * (selection + held_out))
+        is_cpu = jax.local_devices()[0].platform == "cpu"
+        agents = int(fewest) if is_cpu else None
+        learner, shapes = bound.learner, repr(jax.tree.map(np.shape, bound.env_params))
+        known = _populations.setdefault(problem, {})
+        key = learner.config, id(learner.env), shapes, agents
+        if key not in known:
+            drawn = jax.eval_shape(problem.init, jax.random.key(0))
+            example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
+            every = Windows.at_most(POINTS, learner.config.num_updates).every
+            known[key] = Population(
+                bound, bound.hyperparams, example, problem.weights, agents=agents, log_every=every
+            )
+        return known[key]
 
 
 def _scores(trained: Trained) -> np.ndarray:

@@ -61,7 +61,7 @@ def test_other_directories_are_refused(tmp_path, capsys):
 
 def test_parts_that_can_be_distilled(tmp_path):
     def chosen(slot, *parts):
-        return distill._part(tmp_path, Parts({each.slot: each for each in parts}), slot)
+        return distill.part_to_distill(tmp_path, Parts({each.slot: each for each in parts}), slot)
 
     both = [part_class(name)() for name in ("value_loss", "drift", "lpg")]
     assert chosen("policy_loss", *both) is both[1]

@@ -40,10 +40,10 @@ def test_all_inputs_of_a_loss_are_recorded(problem, monkeypatch):
     meta_params = part.init(jax.random.key(0))
     target = TARGETS["policy_loss"]
     found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
-    log_ratio, advantage = found.scalars.T
+    log_ratio, advantage = found.inputs["log_ratio"], found.inputs["advantage"]
     # 2 times, 2 agents, 2 epochs of 16 samples
-    assert len(found.scalars) == 2 * 2 * 2 * 16
-    assert set(found.contexts.progress) == {0.0, 0.5}
+    assert len(log_ratio) == 2 * 2 * 2 * 16
+    assert set(found.inputs["progress"]) == {0.0, 0.5}
     # the policy has not moved before the first of 4 gradient steps of an update, and then it has
     assert np.sum(np.abs(log_ratio) < 1e-6) >= 2 * 2 * 8
     assert np.mean(np.abs(log_ratio) > 1e-6) > 0.5
@@ -55,7 +55,7 @@ def test_recording_does_not_change_the_loss(problem):
     (part,) = problem.parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
     seen = []
-    listened = targets.listened_loss(part, seen).apply
+    listened = targets.recorded_loss(part, seen).apply
     scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 
     def slope(function):
@@ -82,13 +82,12 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     target = TARGETS["make_optimizer"]
     found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
-    inputs = found.inputs(target)
+    inputs = found.inputs
     assert len(found.wanted) == 2 * 2 * 4 * 21
     assert np.mean(inputs["policy"]) == pytest.approx(11 / 21)
     first = inputs["progress"] == 0
     # of the first update's first gradient step: 2 agents
     alike = np.isclose(inputs["gradient"], inputs["mean_999"], rtol=1e-5)
     assert np.sum(alike[first]) == 2 * 21
-    np.testing.assert_array_equal(target.scalars_of(inputs), found.scalars)
     expected = (2 * inputs["mean_9"] + 0.5) * np.exp(3 * np.tanh(0.1))
     np.testing.assert_allclose(found.wanted, expected, rtol=1e-4, atol=1e-5)

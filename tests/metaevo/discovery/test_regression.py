@@ -13,9 +13,7 @@ from metaevo.discovery.regression import Fitted, front, mattering, search, thinn
 from metaevo.discovery.targets import TARGETS
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import Formula
-from purerl.types import Context
 
-VALUE_LOSS, POLICY_LOSS = TARGETS["value_loss"], TARGETS["policy_loss"]
 X = np.linspace(-2, 2, 41)
 Y = np.cos(np.arange(41.0))
 NAMES = {1: "x", 2: "y"}
@@ -61,7 +59,7 @@ def random_tree(rng, depth):
 @pytest.mark.parametrize("seed", range(20))
 def test_trees_and_their_texts_evaluate_the_same(seed):
     nodes, expected = random_tree(np.random.default_rng(seed), depth=3)
-    text = regression.text_of(regression._terms(nodes, NAMES))
+    text = regression.text_of(regression.terms_of(nodes, NAMES))
     found = parse(text, ["x", "y"], {}).evaluate({"x": X, "y": Y})
     # numbers are written with four digits
     np.testing.assert_allclose(
@@ -80,47 +78,34 @@ def test_the_front_has_only_improvements():
     given = [formula(5, 0.2), formula(1, 1.0), formula(4, 0.2), formula(9, 0.199), formula(7, 0.1)]
     given += [formula(3, 1.2), formula(8, float("nan"))]
     assert [each.length for each in front(given)] == [1, 4, 7]
-
-
-def test_a_thinned_front_keeps_the_largest_improvements():
     given = [formula(1, 1.0), formula(2, 0.99), formula(3, 0.1), formula(4, 0.09), formula(9, 0.01)]
     assert [each.length for each in thinned(given, 3)] == [1, 3, 9]
     assert [each.length for each in thinned(given, 1)] == [9]
     assert thinned(given, 9) == given
 
 
-@pytest.fixture(scope="module")
-def records():
-    rng = np.random.default_rng(0)
-    prediction, target = rng.normal(size=(2, 600)).astype(np.float32)
-    scalars = np.stack([prediction, target, prediction], axis=1)
-    progress = rng.random(600).astype(np.float32)
-    records = Records(scalars, contexts(progress), progress)
-    return records._replace(wanted=slopes(records))
+@pytest.mark.parametrize(
+    ("slot", "output", "found"),
+    [
+        ("value_loss", lambda inputs: np.tanh(2 * inputs["error"]) + 0.3, ["error"]),
+        ("value_loss", lambda inputs: inputs["progress"], ["progress"]),
+        # a policy loss always has ratio * advantage
+        ("policy_loss", lambda inputs: inputs["log_ratio"], ["log_ratio", "ratio", "advantage"]),
+    ],
+)
+def test_only_inputs_that_matter_are_searched_in(slot, output, found):
+    scalars = np.random.default_rng(0).normal(size=(600, 3 if slot == "value_loss" else 2))
+    inputs = TARGETS[slot].inputs_of(scalars) | {"progress": np.linspace(0, 1, 600)}
+    records = Records(inputs, output, output(inputs))
+    assert list(mattering(TARGETS[slot], records, seed=0)) == found
 
 
-def contexts(progress):
-    return Context(np.zeros_like(progress), progress, np.ones_like(progress))
-
-
-def slopes(records):
-    return np.tanh(2 * (records.scalars[:, 0] - records.scalars[:, 1])) + 0.3
-
-
-def test_only_inputs_that_matter_are_searched_in(records):
-    assert list(mattering(VALUE_LOSS, records, slopes, 0)) == ["error"]
-    by_time = records._replace(wanted=records.contexts.progress)
-    found = mattering(VALUE_LOSS, by_time, lambda records: records.contexts.progress, 0)
-    assert list(found) == ["progress"]
-    drift = Records(records.scalars[:, :2], records.contexts, records.scalars[:, 0])
-    assert set(mattering(POLICY_LOSS, drift, lambda records: records.scalars[:, 0], 0)) == {
-        "log_ratio", "ratio", "advantage"}  # fmt: skip
-
-
-def test_a_formula_is_found(records):
+def test_a_formula_is_found():
     pytest.importorskip("pyoperon")
-    inputs = {"error": records.inputs(VALUE_LOSS)["error"]}
-    found = search("value_loss", VALUE_LOSS, records, inputs, seed=0, evaluations=9000)
+    error = np.random.default_rng(0).normal(size=600)
+    wanted = np.tanh(2 * error) + 0.3
+    found = search("value_loss", TARGETS["value_loss"], {"error": error}, wanted, seed=0,
+                   evaluations=9000)  # fmt: skip
     assert found[0].part.expression == "c0"
     np.testing.assert_allclose(found[0].error, 1.0, rtol=1e-3)
     best = found[-1]
@@ -131,17 +116,12 @@ def test_a_formula_is_found(records):
 
 
 def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
-    rng = np.random.default_rng(0)
-    log_ratio, advantage = (rng.normal(size=(2, 500)) * [[0.2], [1.0]]).astype(np.float32)
-    scalars = np.stack([log_ratio, advantage], axis=1)
-    slope = 0.5 * log_ratio - np.exp(log_ratio) * advantage
-    records = Records(scalars, contexts(np.zeros(500, np.float32)), slope)
     pytest.importorskip("pyoperon")
-    inputs = records.inputs(POLICY_LOSS)
-    inputs = {name: inputs[name] for name in ("log_ratio", "ratio", "advantage")}
-    found = search("policy_loss", POLICY_LOSS, records, inputs, seed=0, evaluations=3000)
-    text = found[-1].part.parsed.text(found[-1].part.constants)
-    assert text == "0.5 * log_ratio - ratio * advantage"
+    scalars = np.random.default_rng(0).normal(size=(500, 2)) * [0.2, 1.0]
+    inputs = TARGETS["policy_loss"].inputs_of(scalars)
+    wanted = 0.5 * inputs["log_ratio"] - inputs["ratio"] * inputs["advantage"]
+    found = search("policy_loss", TARGETS["policy_loss"], inputs, wanted, seed=0, evaluations=3000)
+    assert found[-1].text == "0.5 * log_ratio - ratio * advantage"
     assert found[-1].error < 1e-6
 
 
