@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_type_hints
 
 from metaevo.config.errors import ConfigError, show
@@ -14,23 +14,21 @@ COMMANDS = {
     **dict.fromkeys(("space", "sweep"), "sweep"),
 }
 """The `metaevo` command of each setting at the root of a config."""
-INSTEAD = {"task.env": "; use tasks for several"}
-"""Hints for values of the wrong type, by dotted key."""
 
 
-class UnknownKeyError(ConfigError):
-    """A dotted key that a section of the settings does not have; `siblings` are those it has."""
+def unknown_key(place: Sequence[str], root: Any) -> ConfigError:
+    """Return the error for a key that its section of the settings does not have.
 
-    def __init__(self, key: str, siblings: list[str]):
-        super().__init__(f"unknown key {show(key)}")
-        self.key, self.siblings = key, siblings
-
-    def explained(self, root: Any) -> str:
-        """Return the message; `root` is the dataclass of all settings."""
-        section = self.key[: self.key.rfind(".") + 1]
-        hint = of_key(self.key, [section + each for each in self.siblings], root)
-        allowed = ", ".join(sorted(self.siblings)) or "none"
-        return f"{self}{hint}; allowed: {allowed}"
+    `root` is the dataclass of all settings.
+    """
+    section = root
+    for name in place[:-1]:
+        section = get_type_hints(section).get(name) if dataclasses.is_dataclass(section) else None
+    prefix = "".join(f"{each}." for each in place[:-1])
+    siblings = sorted(each for each in dotted(section) if "." not in each)
+    hint = of_key(".".join(place), [prefix + each for each in siblings], root)
+    allowed = ", ".join(siblings) or "none"
+    return ConfigError(f"unknown key {show('.'.join(place))}{hint}; allowed: {allowed}")
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:

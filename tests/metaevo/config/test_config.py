@@ -70,11 +70,11 @@ def test_scalars_of_numpy_and_jax_are_numbers():
             for value in (2.5, True, math.inf, "many", None)
         ),
         ({"train": {"anneal": "false"}}, "train.anneal = 'false'"),
-        ({"train": {"activation": "selu"}}, "train.activation = 'selu': must be one of tanh, relu"),
+        ({"train": {"activation": "selu"}}, "train.activation = 'selu': must be 'tanh' or 'relu'"),
         ({"train": {"hidden_sizes": [64, 0]}}, "train.hidden_sizes[1] = 0"),
         ({"learner": 3}, "learner = 3"),
         ({"pair": [1, "a", 2]}, "pair = [1, 'a', 2]"),
-        ([], "the config"),
+        ([], "must be a mapping of keys to values, not []"),
     ],
 )
 def test_invalid_values_are_reported_in_one_line(data, key):
