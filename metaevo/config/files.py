@@ -246,19 +246,3 @@ def remove_temporaries(root: Path) -> None:
         for name in filter(_TEMPORARY.fullmatch, names):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
-
-
-def is_seed(path: Path) -> bool:
-    """Whether a folder name is the name of an evolution within a run: `seed_0`, `seed_1`, ..."""
-    return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
-
-
-def inside(root: Path, name: str) -> Path:
-    """Return the path of a file in a folder.
-
-    Raises:
-        ConfigError: if the name leads out of the folder.
-    """
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ConfigError(f"{root}: {name!r} is not a file in this folder")
-    return root / name

@@ -42,14 +42,10 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     by_name: dict[str, list[str]] = {}
     for path in dotted(root):
         by_name.setdefault(path.rpartition(".")[2], []).append(path)
-    meant = by_name.get(name, [])
-    if not meant:
-        own = {path.rpartition(".")[2]: [path] for path in siblings}
-        short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
-        close = difflib.get_close_matches(name, own, n=1)
-        close += difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)
-        for other in short or difflib.get_close_matches(name, close, n=1):
-            meant = meant + own.get(other, by_name.get(other, []))
+    short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
+    close = [name] if name in by_name else short or difflib.get_close_matches(name, by_name, n=1)
+    paths = [path for each in close for path in by_name[each]]
+    meant = [path for path in paths if path in set(siblings)] or paths
     return f" (did you mean {' or '.join(repr(each) for each in meant[:3])}?)" if meant else ""
 
 

@@ -24,11 +24,20 @@ def _moment(value: str) -> str:
 
 # --- config.yaml --------------------------------------------------------------------------------
 
-_Run = TypedDict("_Run", {"seed": Index}, total=False)
-_Task = TypedDict("_Task", {"env": Text, "env_params": PlainDict}, total=False)
-_Environment = TypedDict(
-    "_Environment", {"started": Annotated[Text, AfterValidator(_moment)]}, total=False
-)
+
+class _Run(TypedDict, total=False):
+    seed: Index
+
+
+class _Task(TypedDict, total=False):
+    env: Text
+    env_params: PlainDict
+
+
+class _Environment(TypedDict, total=False):
+    started: Annotated[Text, AfterValidator(_moment)]
+
+
 Environment = Annotated[PlainDict, _checked_as(_Environment)]
 
 

@@ -185,8 +185,6 @@ def test_names_that_the_locale_cannot_decode_are_written_readably(name, text):
         (b"a: 1\n1: 2\n", ", line 2: "),
         (b"- 1\n", ""),
         (b"a: 1\n---\nb: 2\n", ", line 2: "),
-        (b"a: 1\nb: [0x" + b"f" * 200 + b"]\n", ", line 2: "),
-        (b"a: " + b"9" * 5000, ""),
         (b"a: " + b"[" * 5000, ""),
         (b"a: \x00", ""),
         (b"a: \xff", ""),
