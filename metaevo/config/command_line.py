@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +36,7 @@ class Parser(argparse.ArgumentParser):
             description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            conflict_handler="resolve",
         )
 
     def error(self, message: str) -> NoReturn:
@@ -65,15 +65,21 @@ def parse_command_line(
         quick: reduces the settings, except the overrides, if `--quick` is given.
     """
     parser.add_argument(
+        *("-h", "--help"),
+        nargs="?",
+        const="all",
+        choices=["all"],
+        help="show this help message with all settings, and exit",
+    )
+    parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
     )
-    words, wants_help = _without_help(argv)
-    args, rest = parser.parse_known_args(words)
+    args, rest = parser.parse_known_args(argv)
     overrides = _parse_overrides(rest)
-    if wants_help:
+    if args.help:
         print(parser.format_help(), end="")
         try:
             raw = _raw_settings(args, overrides, defaults)
@@ -93,18 +99,6 @@ def parse_command_line(
     if quick is not None and args.quick:
         config = from_dict(cls, merge(quick(to_dict(config)), overrides))
     return config, args
-
-
-def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `-h`, `--help` and `--help all`, and return whether any was present."""
-    words: list[str] = []
-    wanted = False
-    for before, word in itertools.pairwise(["", *argv]):
-        if word in ("-h", "--help"):
-            wanted = True
-        elif not (word == "all" and before in ("-h", "--help")):
-            words.append(word)
-    return words, wanted
 
 
 def _raw_settings(args: argparse.Namespace, overrides: PlainDict, defaults: Defaults) -> PlainDict:

@@ -132,13 +132,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
     Raises:
         ConfigError: if it cannot be read, or is of another kind.
     """
-    try:
-        content = parse_json(read(path))
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return check(kind, content, str(path))
+    return check(kind, parse_line(read(path), str(path)), str(path))
 
 
 def parse_line(line: bytes, where: str) -> Any:
@@ -149,8 +143,8 @@ def parse_line(line: bytes, where: str) -> Any:
     """
     try:
         return parse_json(line)
-    except ValueError:
-        raise ConfigError(f"{where}: not a JSON object") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from None
 
 
 # --- Writing --------------------------------------------------------------------------------------

@@ -58,8 +58,7 @@ def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, A
             if dataclasses.is_dataclass(kind):
                 sections.append((kind, f"{prefix}{field.name}.", value))
             else:
-                text = texts.get(field.name, field.metadata.get("doc", ""))
-                yield prefix + field.name, kind, value, text
+                yield prefix + field.name, kind, value, texts.get(field.name, "")
     for section in sections:
         yield from _settings(*section)
 

@@ -1,6 +1,7 @@
 """Settings with sections that depend on other settings, such as the learner's."""
 
 import ast
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -8,7 +9,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints
 
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainMapping
 
 T = TypeVar("T")
 
@@ -61,16 +62,13 @@ def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
     fields = []
     for each in dataclasses.fields(made):
         if each.name not in names:
-            given: PlainDict = {"metadata": each.metadata or {"doc": texts.get(each.name, "")}}
-            if each.default is not dataclasses.MISSING:
-                given["default"] = each.default
-            if each.default_factory is not dataclasses.MISSING:
-                given["default_factory"] = each.default_factory
-            fields.append((each.name, kinds[each.name], dataclasses.field(**given)))
+            field: Any = copy.copy(each)
+            field.metadata = {"doc": texts.get(each.name, "")}
+            fields.append((each.name, kinds[each.name], field))
     return _extended(base, fields, [name for name, *_ in fields])
 
 
-def documentation(cls: type) -> dict[str, str]:
+def documentation(cls: type[Any]) -> dict[str, str]:
     """Return the string literals under the fields, also of base classes."""
     texts: dict[str, str] = {}
     for each in reversed(cls.__mro__[:-1]):
@@ -83,4 +81,5 @@ def documentation(cls: type) -> dict[str, str]:
                 match text:
                     case ast.Expr(value=ast.Constant(value=str(words))):
                         texts[field.target.id] = " ".join(words.split())
-    return texts
+    given = {each.name: each.metadata.get("doc") for each in dataclasses.fields(cls)}
+    return texts | {name: text for name, text in given.items() if text}
