@@ -111,7 +111,6 @@ _NUMBERS: dict[str, Callable[[object], int | float]] = {
 
 # --- pydantic's errors --------------------------------------------------------------------------
 
-_UNKNOWN = "unexpected_keyword_argument"
 _ALLOWED = {
     "bool_type": "true or false",
     "dataclass_type": "a mapping of keys to values",
@@ -128,7 +127,6 @@ _ALLOWED = {
     "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}",
     "tuple_type": "a list",
-    "value_error": "{error}",
 }
 """The values that are allowed, by the type of an error."""
 
@@ -143,14 +141,15 @@ def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigE
     first = problems[0][0]
     place = max((each for each, _ in problems if each[: len(first)] == first), key=len)
     here = [problem for each, problem in problems if each == place]
-    allowed = {each["type"]: _allowed(each) for each in here}
     parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in place)
     name = (key + "".join(parts)).removeprefix(".")
-    if "value_error" in allowed:
-        return ConfigError(f"{name}: {allowed['value_error']}".removeprefix(": "))
-    if "missing" in allowed and place[-1:] == here[0]["loc"][-1:]:
+    if here[0]["type"] == "missing" and isinstance(here[0]["loc"][-1], str):
         return ConfigError(f"missing key {name!r}")
-    shown, words = show(here[0]["input"]), f"must be {' or '.join(allowed.values())}"
+    if here[0]["type"] == "value_error":
+        return ConfigError(f"{name}: {here[0]['ctx']['error']}".removeprefix(": "))
+    allowed = {each["type"]: _allowed(each) for each in here}
+    words = f"must be {' or '.join(allowed.values())}"
+    shown = show(functools.reduce(lambda each, part: each[part], place, data[0]))
     return ConfigError(f"{name} = {shown}: {words}" if name else f"{words}, not {shown}")
 
 
@@ -168,7 +167,7 @@ def _place(problem: ErrorDetails, data: Any) -> Place:
 
 
 def _allowed(problem: ErrorDetails) -> str:
-    if problem["type"] == "missing":  # of a list
+    if problem["type"] == "missing":
         return f"a list of at least {int(problem['loc'][-1]) + 1}"
     text = _ALLOWED.get(problem["type"])
     if text is None:
