@@ -37,7 +37,7 @@ def format_settings(cls: Any, raw: PlainDict) -> str:
         note = "required" if value is dataclasses.MISSING else f"default: {_plain_text(value)}"
         groups[section].add_argument(
             f"--{key}",
-            metavar=_describe(kind),
+            metavar=describe(kind),
             help=f"{text} ({note})".strip().replace("%", "%%"),
         )
     return parser.format_help().lstrip("\n")
@@ -75,18 +75,18 @@ _LIMITS = {
 """Words before the limits of annotated_types, by attribute."""
 
 
-def _describe(kind: Any) -> str:
+def describe(kind: Any) -> str:
     """Describe the values that an annotation allows."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         limits = " and ".join(_limits(arguments[1:]))
-        return f"{_describe(arguments[0])} {limits}".strip()
+        return f"{describe(arguments[0])} {limits}".strip()
     if origin in (Union, types.UnionType):
-        return " or ".join(map(_describe, arguments))
+        return " or ".join(map(describe, arguments))
     if origin is Literal:
         return "one of " + ", ".join(str(each) for each in arguments)
     if origin in (tuple, list):
-        items = ["..." if each is ... else _describe(each) for each in arguments]
+        items = ["..." if each is ... else describe(each) for each in arguments]
         return f"list [{', '.join(items + ['...'] * (origin is list))}]"
     if kind is type(None):
         return "null"
