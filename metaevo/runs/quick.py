@@ -44,10 +44,11 @@ def quickened(settings: PlainDict) -> PlainDict:
         for name in sizes.keys() & values.keys():
             values[name] = None if values[name] is None else min(values[name], sizes[name])
     unseen = small.get("evaluation", {}).get("unseen")
-    for tasks, number in ((small.get("tasks"), TASKS), (unseen, 1)):
-        for name in list(tasks or {})[number:]:
+    for given, number in ((small.get("tasks"), TASKS), (unseen, 1)):
+        tasks = given or {}
+        for name in list(tasks)[number:]:
             del tasks[name]
-        for task in (tasks or {}).values():
+        for task in tasks.values():
             task["train"]["total_timesteps"] = _few_steps({**small["train"], **task["train"]})
             task["sample"].pop("updates", None)  # a length that is drawn
     if "train" in small:
