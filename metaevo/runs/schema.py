@@ -83,26 +83,12 @@ class SavedConfig(TypedDict):
 
 
 class _Record(TypedDict, total=False):
-    """A line of metrics.jsonl: an update, a generation, a trial, or a row of the evaluation."""
+    """A line of metrics.jsonl; `Records.column` reads the other numbers."""
 
     kind: Required[Text]
     frames: Index
     seconds: Seconds
-    mean_return: Measure
     returns: list[Measure] | None
-    fitness_mean: Measure
-    fitness_std: Measure
-    fitness_best: Measure
-    fitness_low: Measure
-    fitness_high: Measure
-    fitness_of_mean: Measure
-    diverged: Measure
-    value: Measure
-    params: PlainDict
-    name: Text
-    iqm: Measure
-    low: Measure
-    high: Measure
 
 
 def check_record(record: Any, where: str) -> PlainDict:
