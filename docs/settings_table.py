@@ -6,8 +6,7 @@ import typing
 from typing import Any
 
 from metaevo.config import dump_yaml, help
-from metaevo.config.sections import documentation
-from metaevo.config.validation import default_of
+from metaevo.config.sections import default_of, documentation
 
 
 def settings(section: str, file: str, name: str) -> list[list[str]]:

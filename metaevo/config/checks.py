@@ -136,7 +136,7 @@ def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigE
     problems = [(_place(each, data), each) for each in error.errors(include_url=False)]
     for place, problem in problems:
         if problem["type"] == "unexpected_keyword_argument":
-            return hints.unknown_key([str(each) for each in place], kind)
+            return hints.unknown_key(".".join(map(str, place)), kind)
     # Every option of a union has its own problem. A problem within a list is more precise.
     first = problems[0][0]
     place = max((each for each, _ in problems if each[: len(first)] == first), key=len)

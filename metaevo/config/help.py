@@ -5,13 +5,13 @@ import dataclasses
 import shutil
 import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import GroupedMetadata
 
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import documentation
-from metaevo.config.validation import default_of, flatten, to_dict
+from metaevo.config.sections import documentation, settings_of
+from metaevo.config.validation import flatten, to_dict
 from metaevo.config.yaml_files import dump_yaml
 
 
@@ -25,42 +25,23 @@ def format_settings(cls: Any, raw: PlainDict) -> str:
             prog, max_help_position=40, width=width
         ),
     )
-    groups: PlainDict = {}
+    groups: PlainDict = {"": parser.add_argument_group("settings")}
     given = flatten(raw)
-    for key, kind, default, text in _settings(cls, "", dataclasses.MISSING):
-        section = key.rpartition(".")[0]
-        if section not in groups:
-            groups[section] = parser.add_argument_group(
-                f"settings of {section}" if section else "settings"
-            )
-        value = given.get(key, default)
+    for each in settings_of(cls):
+        if dataclasses.is_dataclass(each.kind):
+            groups[each.key] = parser.add_argument_group(f"settings of {each.key}")
+            continue
+        value = given.get(each.key, each.default)
         note = "required" if value is dataclasses.MISSING else f"default: {_plain_text(value)}"
-        groups[section].add_argument(
-            f"--{key}",
-            metavar=describe(kind),
-            help=f"{text} ({note})".strip().replace("%", "%%"),
+        text = f"{documentation(each.owner).get(each.key.rpartition('.')[2], '')} ({note})"
+        groups[each.key.rpartition(".")[0]].add_argument(
+            f"--{each.key}", metavar=describe(each.kind), help=text.strip().replace("%", "%%")
         )
     return parser.format_help().lstrip("\n")
 
 
 def _plain_text(value: Any) -> str:
     return dump_yaml([to_dict(value)], flow=True)[1:-2]  # of "[value]" and a newline
-
-
-def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Yield dotted key, annotation, default and documentation of every setting, sections last."""
-    hints, texts = get_type_hints(cls, include_extras=True), documentation(cls)
-    sections = []
-    for field in dataclasses.fields(cls):
-        if field.init:
-            kind = hints[field.name]
-            value = getattr(default, field.name) if isinstance(default, cls) else default_of(field)
-            if dataclasses.is_dataclass(kind):
-                sections.append((kind, f"{prefix}{field.name}.", value))
-            else:
-                yield prefix + field.name, kind, value, texts.get(field.name, "")
-    for section in sections:
-        yield from _settings(*section)
 
 
 _WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", list: "list"}

@@ -1,12 +1,12 @@
 """Suggestions for an unknown key or file name."""
 
-import dataclasses
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, get_type_hints
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.sections import settings_of
 
 COMMANDS = {
     **dict.fromkeys(("seeds", "value_loss"), "train"),
@@ -16,19 +16,16 @@ COMMANDS = {
 """The `metaevo` command of each setting at the root of a config."""
 
 
-def unknown_key(place: Sequence[str], root: Any) -> ConfigError:
-    """Return the error for a key that its section of the settings does not have.
+def unknown_key(key: str, root: Any) -> ConfigError:
+    """Return the error for a dotted key that its section of the settings does not have.
 
     `root` is the dataclass of all settings.
     """
-    section = root
-    for name in place[:-1]:
-        section = get_type_hints(section).get(name) if dataclasses.is_dataclass(section) else None
-    prefix = "".join(f"{each}." for each in place[:-1])
-    siblings = sorted(each for each in dotted(section) if "." not in each)
-    hint = of_key(".".join(place), [prefix + each for each in siblings], root)
-    allowed = ", ".join(siblings) or "none"
-    return ConfigError(f"unknown key {show('.'.join(place))}{hint}; allowed: {allowed}")
+    section = key.rpartition(".")[0]
+    siblings = sorted(each for each in dotted(root) if each.rpartition(".")[0] == section)
+    allowed = ", ".join(each.rpartition(".")[2] for each in siblings) or "none"
+    hint = of_key(key, siblings, root)
+    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed}")
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
@@ -67,11 +64,6 @@ def of_path(path: str) -> str:
     return f" (did you mean {paths[close[0]]}?)" if close else ""
 
 
-def dotted(cls: Any, prefix: str = "") -> Iterator[str]:
+def dotted(cls: Any) -> Iterator[str]:
     """Yield the dotted keys of all settings and sections of a dataclass."""
-    if dataclasses.is_dataclass(cls):
-        kinds = get_type_hints(cls)
-        for field in dataclasses.fields(cls):
-            if field.init:
-                yield prefix + field.name
-                yield from dotted(kinds[field.name], f"{prefix}{field.name}.")
+    return (each.key for each in settings_of(cls))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from metaevo.config.checks import validate
 from metaevo.config.plain import PlainDict
+from metaevo.config.sections import default_of
 
 T = TypeVar("T")
 
@@ -44,13 +45,6 @@ def _completed(default: Any, data: Any) -> Any:
         for name, value in data.items()
     }
     return given if is_root else known | given
-
-
-def default_of(field: "dataclasses.Field[Any]") -> Any:
-    """Return the default of a dataclass field, or dataclasses.MISSING."""
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def to_dict(config: Any) -> Any:
