@@ -91,7 +91,7 @@ def _extended(
     return made
 
 
-def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
+def without(made: Any, names: Collection[str], base: type[T]) -> type[T]:
     """Return a subclass of `base`, preceded by the fields of another dataclass except `names`."""
     kinds, texts = get_type_hints(made, include_extras=True), documentation(made)
     fields = []
