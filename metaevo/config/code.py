@@ -44,11 +44,9 @@ def texts_in(settings: Any) -> set[str]:
     """Return all texts in settings, keys too."""
     if isinstance(settings, str):
         return {settings}
-    parts: list[Any] = []
     if isinstance(settings, Mapping):
-        parts = [*settings, *settings.values()]
-    elif isinstance(settings, list | tuple):
-        parts = list(settings)
+        settings = [*settings, *settings.values()]
+    parts = settings if isinstance(settings, list | tuple) else []
     return set().union(*map(texts_in, parts))
 
 
@@ -102,18 +100,20 @@ def keep(run_path: Path, settings: PlainMapping) -> None:
     Raises:
         ConfigError: if two of them have the same name.
     """
-    copied: dict[Path, bytes] = {}
+    copied: dict[str, bytes] = {}
     for name in names_in(settings):
-        if custom.is_given(name) or not custom.where_of(name).endswith(".py"):
+        where = custom.where_of(name)
+        if custom.is_given(name) or not where.endswith(".py"):
             continue
-        with contextlib.suppress(ValueError):
-            copy, source = run_path / RECORDED / Path(custom.where_of(name)).name, b""
+        try:
             source = custom.source(name)
-            if copied.setdefault(copy, source) != source:
-                raise ConfigError(f"two files of code are called {copy.name}; rename one")
-    for copy, source in copied.items():
-        copy.parent.mkdir(exist_ok=True)
-        files.write_atomic(copy, source)
+        except ValueError:  # no file, although it looks like one
+            continue
+        if copied.setdefault(Path(where).name, source) != source:
+            raise ConfigError(f"two files of code are called {Path(where).name}; rename one")
+    for file, source in copied.items():
+        (run_path / RECORDED).mkdir(exist_ok=True)
+        files.write_atomic(run_path / RECORDED / file, source)
 
 
 def use(code: Any, settings: PlainMapping | None = None) -> None:
@@ -167,10 +167,8 @@ def admit(
     Raises:
         ConfigError: with what to type, or if code has changed since the run began.
     """
-    named, files_named = (
-        texts_in([given, list(code)]),
-        {Path(custom.where_of(n)).name for n in code},
-    )
+    named = texts_in([given, list(code)])
+    files_named = {Path(custom.where_of(name)).name for name in code}
     missing = [
         name
         for name in names_in(settings)

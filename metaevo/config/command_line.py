@@ -2,18 +2,15 @@
 
 import argparse
 import dataclasses
-import itertools
 import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from metaevo.config import (
     ConfigError,
-    dump_yaml,
-    flatten,
     from_dict,
+    help,
     load_yaml,
     merge,
     parse_yaml,
@@ -23,8 +20,6 @@ from metaevo.config import (
 )
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import documentation
-from metaevo.config.validation import default_of, describe
 from metaevo.config.yaml_files import MAX_DEPTH
 
 T = TypeVar("T")
@@ -41,6 +36,7 @@ class Parser(argparse.ArgumentParser):
             description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            conflict_handler="resolve",
         )
 
     def error(self, message: str) -> NoReturn:
@@ -69,19 +65,25 @@ def parse_command_line(
         quick: reduces the settings, except the overrides, if `--quick` is given.
     """
     parser.add_argument(
+        *("-h", "--help"),
+        nargs="?",
+        const="all",
+        choices=["all"],
+        help="show this help message with all settings, and exit",
+    )
+    parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
     )
-    words, wants_help = _without_help(argv)
-    args, rest = parser.parse_known_args(words)
+    args, rest = parser.parse_known_args(argv)
     overrides = _parse_overrides(rest)
-    if wants_help:
+    if args.help:
         print(parser.format_help(), end="")
         try:
             raw = _raw_settings(args, overrides, defaults)
-            print("", _format_settings(make_class(raw), raw), sep="\n", end="")
+            print("", help.format_settings(make_class(raw), raw), sep="\n", end="")
         except ConfigError as error:
             print(f"\nsettings: {error}")
         raise SystemExit(0)
@@ -97,18 +99,6 @@ def parse_command_line(
     if quick is not None and args.quick:
         config = from_dict(cls, merge(quick(to_dict(config)), overrides))
     return config, args
-
-
-def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `-h`, `--help` and `--help all`, and return whether any was present."""
-    words: list[str] = []
-    wanted = False
-    for before, word in itertools.pairwise(["", *argv]):
-        if word in ("-h", "--help"):
-            wanted = True
-        elif not (word == "all" and before in ("-h", "--help")):
-            words.append(word)
-    return words, wanted
 
 
 def _raw_settings(args: argparse.Namespace, overrides: PlainDict, defaults: Defaults) -> PlainDict:
@@ -168,54 +158,3 @@ def _with_whole_mappings(cls: Any, raw: PlainDict, overrides: PlainDict) -> Any:
 
 class _Whole(PlainDict):
     """A mapping given on the command line as one value."""
-
-
-def _format_settings(cls: Any, raw: PlainDict) -> str:
-    """Format the help of all settings, with the values in `raw` as defaults."""
-    width = max(80, min(shutil.get_terminal_size().columns, 120))
-    parser = argparse.ArgumentParser(
-        usage=argparse.SUPPRESS,
-        add_help=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(
-            prog, max_help_position=40, width=width
-        ),
-    )
-    groups: PlainDict = {}
-    given = flatten(raw)
-    for key, kind, default, text in _settings(cls, "", dataclasses.MISSING):
-        section = key.rpartition(".")[0]
-        if section not in groups:
-            groups[section] = parser.add_argument_group(
-                f"settings of {section}" if section else "settings"
-            )
-        value = given.get(key, default)
-        note = "required" if value is dataclasses.MISSING else f"default: {_plain_text(value)}"
-        groups[section].add_argument(
-            f"--{key}",
-            metavar=re.sub(r"\ban? ", "", describe(kind)).replace(
-                "mapping of keys to values", "{...}"
-            ),
-            help=f"{text} ({note})".strip().replace("%", "%%"),
-        )
-    return parser.format_help().lstrip("\n")
-
-
-def _plain_text(value: Any) -> str:
-    return dump_yaml([to_dict(value)], flow=True)[1:-2]  # of "[value]" and a newline
-
-
-def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Yield dotted key, annotation, default and documentation of every setting, sections last."""
-    hints, texts = get_type_hints(cls, include_extras=True), documentation(cls)
-    sections = []
-    for field in dataclasses.fields(cls):
-        if field.init:
-            kind = hints[field.name]
-            value = getattr(default, field.name) if isinstance(default, cls) else default_of(field)
-            if dataclasses.is_dataclass(kind):
-                sections.append((kind, f"{prefix}{field.name}.", value))
-            else:
-                text = texts.get(field.name, field.metadata.get("doc", ""))
-                yield prefix + field.name, kind, value, text
-    for section in sections:
-        yield from _settings(*section)

@@ -132,13 +132,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
     Raises:
         ConfigError: if it cannot be read, or is of another kind.
     """
-    try:
-        content = parse_json(read(path))
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return check(kind, content, str(path))
+    return check(kind, parse_line(read(path), str(path)), str(path))
 
 
 def parse_line(line: bytes, where: str) -> Any:
@@ -149,8 +143,8 @@ def parse_line(line: bytes, where: str) -> Any:
     """
     try:
         return parse_json(line)
-    except ValueError:
-        raise ConfigError(f"{where}: not a JSON object") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from None
 
 
 # --- Writing --------------------------------------------------------------------------------------
@@ -246,19 +240,3 @@ def remove_temporaries(root: Path) -> None:
         for name in filter(_TEMPORARY.fullmatch, names):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
-
-
-def is_seed(path: Path) -> bool:
-    """Whether a folder name is the name of an evolution within a run: `seed_0`, `seed_1`, ..."""
-    return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
-
-
-def inside(root: Path, name: str) -> Path:
-    """Return the path of a file in a folder.
-
-    Raises:
-        ConfigError: if the name leads out of the folder.
-    """
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ConfigError(f"{root}: {name!r} is not a file in this folder")
-    return root / name

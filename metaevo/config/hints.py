@@ -1,12 +1,12 @@
 """Suggestions for an unknown key or file name."""
 
-import dataclasses
 import difflib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, get_type_hints
+from typing import Any
 
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.sections import settings_of
 
 COMMANDS = {
     **dict.fromkeys(("seeds", "value_loss"), "train"),
@@ -14,23 +14,18 @@ COMMANDS = {
     **dict.fromkeys(("space", "sweep"), "sweep"),
 }
 """The `metaevo` command of each setting at the root of a config."""
-INSTEAD = {"task.env": "; use tasks for several"}
-"""Hints for values of the wrong type, by dotted key."""
 
 
-class UnknownKeyError(ConfigError):
-    """A dotted key that a section of the settings does not have; `siblings` are those it has."""
+def unknown_key(key: str, root: Any) -> ConfigError:
+    """Return the error for a dotted key that its section of the settings does not have.
 
-    def __init__(self, key: str, siblings: list[str]):
-        super().__init__(f"unknown key {show(key)}")
-        self.key, self.siblings = key, siblings
-
-    def explained(self, root: Any) -> str:
-        """Return the message; `root` is the dataclass of all settings."""
-        section = self.key[: self.key.rfind(".") + 1]
-        hint = of_key(self.key, [section + each for each in self.siblings], root)
-        allowed = ", ".join(sorted(self.siblings)) or "none"
-        return f"{self}{hint}; allowed: {allowed}"
+    `root` is the dataclass of all settings.
+    """
+    section = key.rpartition(".")[0]
+    siblings = sorted(each for each in dotted(root) if each.rpartition(".")[0] == section)
+    allowed = ", ".join(each.rpartition(".")[2] for each in siblings) or "none"
+    hint = of_key(key, siblings, root)
+    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed}")
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
@@ -44,14 +39,10 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     by_name: dict[str, list[str]] = {}
     for path in dotted(root):
         by_name.setdefault(path.rpartition(".")[2], []).append(path)
-    meant = by_name.get(name, [])
-    if not meant:
-        own = {path.rpartition(".")[2]: [path] for path in siblings}
-        short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
-        close = difflib.get_close_matches(name, own, n=1)
-        close += difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)
-        for other in short or difflib.get_close_matches(name, close, n=1):
-            meant = meant + own.get(other, by_name.get(other, []))
+    short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
+    close = [name] if name in by_name else short or difflib.get_close_matches(name, by_name, n=1)
+    paths = [path for each in close for path in by_name[each]]
+    meant = [path for path in paths if path in set(siblings)] or paths
     return f" (did you mean {' or '.join(repr(each) for each in meant[:3])}?)" if meant else ""
 
 
@@ -73,11 +64,6 @@ def of_path(path: str) -> str:
     return f" (did you mean {paths[close[0]]}?)" if close else ""
 
 
-def dotted(cls: Any, prefix: str = "") -> Iterator[str]:
+def dotted(cls: Any) -> Iterator[str]:
     """Yield the dotted keys of all settings and sections of a dataclass."""
-    if dataclasses.is_dataclass(cls):
-        kinds = get_type_hints(cls)
-        for field in dataclasses.fields(cls):
-            if field.init:
-                yield prefix + field.name
-                yield from dotted(kinds[field.name], f"{prefix}{field.name}.")
+    return (each.key for each in settings_of(cls))

@@ -1,16 +1,52 @@
-"""Settings with sections that depend on other settings, such as the learner's."""
+"""Dataclasses of settings: their fields, and sections that depend on other settings."""
 
 import ast
+import copy
 import dataclasses
+import functools
 import inspect
 import itertools
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainMapping
 
 T = TypeVar("T")
+
+
+class Setting(NamedTuple):
+    """A setting, or a section of settings."""
+
+    key: str
+    """dotted, from the root"""
+    owner: Any
+    """the dataclass with the field"""
+    kind: Any
+    """the annotation; of a section its dataclass"""
+    default: Any
+    """or dataclasses.MISSING"""
+
+
+def settings_of(
+    cls: type[Any], prefix: str = "", default: Any = dataclasses.MISSING
+) -> Iterator[Setting]:
+    """Yield the settings and sections of a dataclass; those of a section follow it."""
+    kinds = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if field.init:
+            key, kind = prefix + field.name, kinds[field.name]
+            value = getattr(default, field.name) if isinstance(default, cls) else default_of(field)
+            yield Setting(key, cls, kind, value)
+            if dataclasses.is_dataclass(kind):
+                yield from settings_of(cast(Any, kind), f"{key}.", value)
+
+
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    """Return the default of a dataclass field, or dataclasses.MISSING."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 def specialised(
@@ -55,22 +91,20 @@ def _extended(
     return made
 
 
-def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
+def without(made: Any, names: Collection[str], base: type[T]) -> type[T]:
     """Return a subclass of `base`, preceded by the fields of another dataclass except `names`."""
     kinds, texts = get_type_hints(made, include_extras=True), documentation(made)
     fields = []
     for each in dataclasses.fields(made):
         if each.name not in names:
-            given: PlainDict = {"metadata": each.metadata or {"doc": texts.get(each.name, "")}}
-            if each.default is not dataclasses.MISSING:
-                given["default"] = each.default
-            if each.default_factory is not dataclasses.MISSING:
-                given["default_factory"] = each.default_factory
-            fields.append((each.name, kinds[each.name], dataclasses.field(**given)))
+            field: Any = copy.copy(each)
+            field.metadata = {"doc": texts.get(each.name, "")}
+            fields.append((each.name, kinds[each.name], field))
     return _extended(base, fields, [name for name, *_ in fields])
 
 
-def documentation(cls: type) -> dict[str, str]:
+@functools.lru_cache(maxsize=64)
+def documentation(cls: Any) -> dict[str, str]:
     """Return the string literals under the fields, also of base classes."""
     texts: dict[str, str] = {}
     for each in reversed(cls.__mro__[:-1]):
@@ -83,4 +117,5 @@ def documentation(cls: type) -> dict[str, str]:
                 match text:
                     case ast.Expr(value=ast.Constant(value=str(words))):
                         texts[field.target.id] = " ".join(words.split())
-    return texts
+    given = {each.name: each.metadata.get("doc") for each in dataclasses.fields(cls)}
+    return texts | {name: text for name, text in given.items() if text}

@@ -14,7 +14,7 @@ from metaevo.config.plain import PlainDict
 # text, `off` is false and 1:30 is ninety.
 _SCALARS = {
     "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "int": (r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}", "-+0123456789"),
     "float": (
         r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
@@ -26,8 +26,6 @@ _SCALARS = {
 
 MAX_BYTES = 2**20
 """size limit of a YAML file"""
-MAX_DIGITS = 100
-"""maximum digits of an integer; Python does not print integers with thousands of digits"""
 MAX_DEPTH = 50
 """maximum nesting depth in YAML, and maximum number of parts of a dotted key"""
 
@@ -64,16 +62,11 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: Any) -> int:
         text = self.construct_scalar(node)
-        if len(text) > MAX_DIGITS:
-            problem = f"{text[:30]} ... must have at most {MAX_DIGITS} digits"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
 
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
-        if re.search("[\ud800-\udfff]", text):  # an escaped half of a character
-            problem = f"{text!r} cannot be written as UTF-8"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        text.encode()  # raises ValueError for an escaped half of a character
         return text
 
 
@@ -88,13 +81,9 @@ class _Dumper(yaml.SafeDumper):
 
         Bytes of a name that the locale could not decode become UTF-8 again.
         """
-        data = re.sub("[\udc80-\udcff]+", _decoded, data)
+        data = data.encode(errors="surrogateescape").decode(errors="replace")
         style = '"' if set(data) & set("\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-
-def _decoded(escaped: re.Match[str]) -> str:
-    return escaped.group().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 _Loader.yaml_implicit_resolvers = {}  # drops the resolvers of YAML 1.1
@@ -122,7 +111,7 @@ def parse_yaml(text: str, source: str) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
-    except ValueError as error:  # an escape beyond Unicode
+    except ValueError as error:  # an escape that is no character
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
 
 

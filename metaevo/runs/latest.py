@@ -48,6 +48,7 @@ def newest_run(root: Path) -> Path | None:
 
 def evolutions_in(path: Path) -> list[Path]:
     """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
-    candidates = filter(files.is_seed, path.glob("seed_*"))
-    found = [each for each in candidates if os.path.lexists(each / "config.yaml")]
-    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_")))
+    numbers = (each.name.removeprefix("seed_") for each in path.glob("seed_*"))
+    found = sorted(int(number) for number in numbers if number.isdecimal())
+    folders = [path / f"seed_{number}" for number in found]
+    return [each for each in folders if os.path.lexists(each / "config.yaml")]

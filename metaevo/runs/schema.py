@@ -1,24 +1,15 @@
-"""Schema of the files in a run directory, as runs write them and readers accept them.
-
-Each file is a `TypedDict` with the keys that some reader uses; a file may have other keys.
-"""
+"""The keys of a run's files that readers use; a file may have other keys."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, NotRequired, Required
 
 from annotated_types import Len
 from pydantic import AfterValidator, GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
 from metaevo.statistics import Verdict
-
-
-def _moment(value: str) -> str:
-    datetime.fromisoformat(value)
-    return value
 
 
 def _checked_as(kind: type) -> GetPydanticSchema:
@@ -26,21 +17,28 @@ def _checked_as(kind: type) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
 
 
-Interval = Annotated[list[Number], Len(2, 2)]
+def _moment(value: str) -> str:
+    datetime.fromisoformat(value)
+    return value
+
 
 # --- config.yaml --------------------------------------------------------------------------------
 
 
 class _Run(TypedDict, total=False):
     seed: Index
-    wandb: Literal["disabled", "offline", "online"]
-    wandb_project: Text
-    mlflow: Text | None
 
 
 class _Task(TypedDict, total=False):
     env: Text
     env_params: PlainDict
+
+
+class _Environment(TypedDict, total=False):
+    started: Annotated[Text, AfterValidator(_moment)]
+
+
+Environment = Annotated[PlainDict, _checked_as(_Environment)]
 
 
 class _Settings(TypedDict, total=False):
@@ -53,7 +51,7 @@ class _Settings(TypedDict, total=False):
     task: _Task
 
 
-class _Normalisation(TypedDict):
+class _Scales(TypedDict):
     random: list[Number]
     reference: list[Number]
 
@@ -65,14 +63,7 @@ class _Resolved(TypedDict, total=False):
     chunk_size: Count
     log_every: Count
     code: dict[str, Text]
-    normalisation: _Normalisation | None
-
-
-class _Environment(TypedDict, total=False):
-    started: Annotated[Text, AfterValidator(_moment)]
-
-
-Environment = Annotated[PlainDict, _checked_as(_Environment)]
+    normalisation: _Scales | None
 
 
 class SavedConfig(TypedDict):
@@ -92,38 +83,22 @@ class SavedConfig(TypedDict):
 
 
 class _Record(TypedDict, total=False):
-    """A line of metrics.jsonl: an update, a generation, a trial, or a row of the evaluation."""
+    """A line of metrics.jsonl; `Records.column` reads the other numbers."""
 
+    kind: Required[Text]
     frames: Index
     seconds: Seconds
-    mean_return: Measure
     returns: list[Measure] | None
-    fitness_mean: Measure
-    fitness_std: Measure
-    fitness_best: Measure
-    fitness_low: Measure
-    fitness_high: Measure
-    fitness_of_mean: Measure
-    diverged: Measure
-    value: Measure
-    params: PlainDict
-    name: Text
-    iqm: Measure
-    low: Measure
-    high: Measure
 
 
 def check_record(record: Any, where: str) -> PlainDict:
     """Return a record of metrics.jsonl; `where` names the file and the line."""
-    if not isinstance(record, dict):
-        raise ConfigError(f"{where}: not a JSON object")
-    check(_Record, record, where)
-    kind = check(Text, record.get("kind"), where, "kind")
-    check(Index, record.get(kind), where, kind)
+    checked: Any = check(_Record, record, where)
+    check(Index, checked.get(checked["kind"]), where, checked["kind"])
     return record
 
 
-# --- evaluation.json ----------------------------------------------------------------------------
+# --- Other files --------------------------------------------------------------------------------
 
 
 class Scored(TypedDict):
@@ -139,23 +114,23 @@ class Evaluation(TypedDict):
     variants: list[Scored]
 
 
-class _Summary(Scored):
+Interval = Annotated[list[Number], Len(2, 2)]
+
+
+class _Confirmed(Scored):
     tuning_frames: Index
     seeds: Index
     iqm: Number
     interval: Interval
     mean: Number
     diverged: Index
+    settings: PlainDict
 
 
 class _Pair(TypedDict):
     conclusion: Verdict
     difference: Number
     difference_interval: Interval
-
-
-class _Confirmed(_Summary):
-    settings: PlainDict
 
 
 class Confirmation(TypedDict):
@@ -165,9 +140,6 @@ class Confirmation(TypedDict):
     pairs: Annotated[list[_Pair], Len(1)]
     best_trial: Index
     search_value: Number
-
-
-# --- Other files --------------------------------------------------------------------------------
 
 
 class Saved(TypedDict):

@@ -1,19 +1,26 @@
 """The settings that every run has."""
 
+import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from metaevo.config.errors import ConfigError
-from metaevo.config.numbers import check_numbers
+from metaevo.config import ConfigError, show, to_dict
+from metaevo.config.checks import LIMIT
 from metaevo.config.plain import PlainDict
 
 MAX_SEED = 2**32 - 1
 LOCAL_DATABASE = "mlruns.db"
 """MLflow's database `local`, in the working directory"""
+WIDER = ("run.seed",)
+"""settings that are not sent to devices"""
+SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
+"""limits of the nonzero normal numbers in float32"""
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
@@ -49,8 +56,37 @@ class HasRun:
     run: RecordConfig
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
-        check_numbers(self)
+        """Refuse numbers that devices cannot represent.
+
+        Raises:
+            ValueError: naming the first such number.
+        """
+        for key, value in _leaves("", to_dict(self)):
+            if allowed := _allowed(key, value):
+                raise ValueError(f"{key} = {show(value)}: must be {allowed}")
+
+
+def _allowed(key: str, value: Any) -> str:
+    """Return what a number must be for devices; empty if it is."""
+    if isinstance(value, int):
+        is_small = abs(value) <= LIMIT or key in WIDER
+        return "" if is_small else f"at most {LIMIT} in size"
+    if not isinstance(value, float) or value == 0 or math.isinf(value):
+        return ""
+    is_normal = SMALLEST <= abs(value) <= LARGEST  # NaN is not
+    return "" if is_normal else f"0 or {SMALLEST:.3g} to {LARGEST:.3g} in size (float32)"
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values in dicts and lists with the dotted keys that lead to them."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _leaves(f"{key}.{name}".removeprefix("."), each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(key, each)
+    else:
+        yield key, value
 
 
 def tracking_uri(text: str) -> str:

@@ -64,6 +64,18 @@ def test_code_is_found_wherever_settings_name_it(settings):
     code.admit(path, settings, {}, {"other": name})
 
 
+def test_two_files_of_the_same_name_are_refused(tmp_path):
+    names = {}
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "loss.py").write_text(folder)
+        names[folder] = str(tmp_path / folder / "loss.py")
+    code.keep(tmp_path, {"value_loss": names["a"]})
+    assert (tmp_path / "code" / "loss.py").read_text() == "a"
+    with pytest.raises(ConfigError, match=r"called loss\.py"):
+        code.keep(tmp_path, names)
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A training that names an environment, of which this process knows nothing."""

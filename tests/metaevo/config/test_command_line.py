@@ -1,13 +1,15 @@
-"""Command lines: flags, files, settings and mistakes."""
+"""Command lines: flags, files, presets, settings and mistakes."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, load_yaml, presets
 from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
+
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def command_line(*argv, config=None, quick=None):
@@ -59,6 +61,30 @@ def test_settings_override_the_file_which_replaces_the_defaults(tmp_path):
     config = command_line("--train.every", "2", config=tmp_path / "a.yaml")[0]
     assert (config.learner, config.train.every, config.train.num_envs) == ("ppo", 2, 16)
     assert command_line()[0].learner == "own"
+
+
+def test_presets_are_found_by_name_from_anywhere_after_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert {str(CONFIGS / f"{name}.yaml") for name in presets.names()} == {
+        str(path) for path in CONFIGS.rglob("*.yaml")
+    }
+    name = "train/ppo_cartpole"
+    for text in (name, f"{name}.yaml", f"configs/{name}.yaml"):
+        assert load_yaml(presets.find(text)) == load_yaml(CONFIGS / f"{name}.yaml")
+    (tmp_path / "train").mkdir()
+    (tmp_path / name).write_text("seeds: 3")
+    assert load_yaml(presets.find(name)) == {"seeds": 3}
+
+
+def test_help_lists_all_settings_with_their_documentation_and_defaults(capsys, tmp_path):
+    (tmp_path / "a.yaml").write_text("train: {num_envs: 16}\n")
+    for argv in (["--help"], ["-h", "all"]):
+        with pytest.raises(SystemExit):
+            command_line(*argv, config=tmp_path / "a.yaml")
+        text = " ".join(capsys.readouterr().out.split())
+        assert "--run-dir RUN_DIR where the run goes" in text
+        assert "--train.num_envs integer at least 1 (default: 16)" in text
+        assert "--train.every integer Updates between two points; 100% documented." in text
 
 
 @pytest.mark.parametrize(

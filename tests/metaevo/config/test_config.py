@@ -1,8 +1,11 @@
-"""Configs: accepted values, refused values, YAML files."""
+"""Settings from plain data, and YAML files: what is accepted, what is refused in one line."""
 
 import contextlib
 import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+import annotated_types
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,75 +19,106 @@ from metaevo.config import (
     from_dict,
     load_yaml,
     merge,
-    parse_yaml,
     to_dict,
 )
 from tests.metaevo.example_config import Config, Hyperparams, Train
 
 
-def refused(data, cls=Config):
-    with pytest.raises(ConfigError) as caught:
-        from_dict(cls, data)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
+@dataclass(frozen=True)
+class Options:
+    part: str | tuple[str, ...] = "a"
+    mixed: dict[str, bool | int | float] = field(default_factory=dict)
+    some: Annotated[tuple[float | None, ...], annotated_types.Len(1, 2)] = (1.0,)
+    config: Config = field(default_factory=lambda: Config(learner="dqn"))
 
 
-def test_omitted_keys_keep_their_defaults():
+@dataclass(frozen=True)
+class Record:
+    name: str
+    frames: int
+
+
+def test_omitted_keys_keep_the_defaults_of_their_section():
     assert from_dict(Config, {}) == Config()
     config = from_dict(Config, {"train": {"anneal": True}})
     assert config.train == Train(num_envs=8, hidden_sizes=(32,), anneal=True)
     assert type(config.hyperparams) is Hyperparams
     assert config.hyperparams.replace(gamma=0.5).gamma == 0.5
-
-
-@pytest.mark.parametrize("text", ["500000", "5e5", "'5e5'", "500000.0"])
-def test_numbers_may_be_written_in_any_way(text):
-    data = {"train": {"every": yaml.safe_load(text)}, "hyperparams": {"learning_rate": 1}}
-    config = from_dict(Config, data)
-    assert (config.train.every, type(config.train.every)) == (500_000, int)
-    assert type(config.hyperparams.learning_rate) is float
-
-
-def test_scalars_of_numpy_and_jax_are_numbers():
-    data = {
-        "hyperparams": {"learning_rate": np.float32(0.5), "gamma": jnp.float32(0.25)},
-        "train": {"every": np.int64(7)},
-    }
-    config = from_dict(Config, data)
-    numbers = (config.hyperparams.learning_rate, config.hyperparams.gamma, config.train.every)
-    assert (numbers, [type(each) for each in numbers]) == ((0.5, 0.25, 7), [float, float, int])
-    assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.float32(np.nan)}})
-    assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.bool_(True)}})
+    nested = from_dict(Options, {"config": {"train": {"every": 3}}}).config
+    assert nested == Config(learner="dqn", train=Train(num_envs=8, hidden_sizes=(32,), every=3))
 
 
 @pytest.mark.parametrize(
-    ("data", "key"),
+    ("key", "given", "number"),
     [
-        ({"hyperparams": {"learning_rate": -1}}, "hyperparams.learning_rate = -1"),
-        ({"hyperparams": {"gamma": 1.5}}, "hyperparams.gamma = 1.5"),
-        ({"hyperparams": {"learning_rte": 1}}, "unknown key 'hyperparams.learning_rte'"),
-        ({"trian": {}}, "unknown key 'trian' (did you mean 'train'?)"),
-        ({"train": {"num_envs": 3}}, "train"),
-        *(
-            ({"train": {"every": value}}, f"train.every = {value!r}")
-            for value in (2.5, True, math.inf, "many", None)
-        ),
-        ({"train": {"anneal": "false"}}, "train.anneal = 'false'"),
-        ({"train": {"activation": "selu"}}, "train.activation = 'selu': must be one of tanh, relu"),
-        ({"train": {"hidden_sizes": [64, 0]}}, "train.hidden_sizes[1] = 0"),
-        ({"learner": 3}, "learner = 3"),
-        ({"pair": [1, "a", 2]}, "pair = [1, 'a', 2]"),
-        ([], "the config"),
+        *(("train.every", given, 500_000) for given in (500000, 5e5, "5e5", "500000", 500000.0)),
+        ("train.every", np.int64(7), 7),
+        ("hyperparams.learning_rate", 1, 1.0),
+        ("hyperparams.learning_rate", np.float32(0.5), 0.5),
+        ("hyperparams.gamma", jnp.float32(0.25), 0.25),
+        ("hyperparams.offset", "1e-3", 0.001),
+        ("hyperparams.offset", -math.inf, -math.inf),
     ],
 )
-def test_invalid_values_are_reported_in_one_line(data, key):
-    assert refused(data).startswith(key)
+def test_numbers_may_be_written_in_any_way(key, given, number):
+    section, name = key.split(".")
+    found = getattr(getattr(from_dict(Config, {section: {name: given}}), section), name)
+    assert (found, type(found)) == (number, type(number))
 
 
-@pytest.mark.parametrize("value", [math.nan, "nan", True, 10**400, [1.0]])
-@pytest.mark.parametrize("key", ["learning_rate", "gamma", "offset"])
-def test_a_float_field_takes_only_numbers(key, value):
-    assert refused({"hyperparams": {key: value}}).startswith(f"hyperparams.{key} = ")
+def test_the_first_option_of_several_that_fits_is_taken():
+    found = from_dict(Options, {"part": ["a"], "mixed": {"a": True, "b": 2, "c": 0.5}})
+    assert found.part == ("a",)
+    assert [type(each) for each in found.mixed.values()] == [bool, int, float]
+
+
+@pytest.mark.parametrize(
+    ("data", "start"),
+    [
+        ({"hyperparams": {"learning_rate": -1}}, "hyperparams.learning_rate = -1: must be gr"),
+        ({"hyperparams": {"gamma": 1.5}}, "hyperparams.gamma = 1.5: must be at most 1"),
+        ({"hyperparams": {"learning_rte": 1}}, "unknown key 'hyperparams.learning_rte' (did you"),
+        ({"trian": {}, "learner": 3}, "unknown key 'trian' (did you mean 'train'?); allowed: env"),
+        ({"train": {"num_envs": 3}}, "train: num_envs must be divisible"),
+        *(
+            ({"train": {"every": value}}, f"train.every = {value!r}: must be an integer")
+            for value in (2.5, True, math.inf, "many", None)
+        ),
+        *(
+            ({"hyperparams": {key: value}}, f"hyperparams.{key} = {value!r:.9}")
+            for key in ("learning_rate", "gamma", "offset")
+            for value in (math.nan, "nan", True, 10**400, [1.0])
+        ),
+        (
+            {"hyperparams": {"offset": np.bool_(True)}},
+            "hyperparams.offset = True: must be",
+        ),
+        ({"train": {"anneal": "false"}}, "train.anneal = 'false': must be true or false"),
+        ({"train": {"activation": "selu"}}, "train.activation = 'selu': must be 'tanh' or 'relu'"),
+        ({"train": {"hidden_sizes": [64, 0]}}, "train.hidden_sizes[1] = 0: must be at least 1"),
+        ({"train": 3}, "train = 3: must be a mapping of keys to values"),
+        ({"learner": 3}, "learner = 3: must be text"),
+        ({"pair": [1, "a", 2]}, "pair = [1, 'a', 2]: must be a list of at most 2"),
+        ({"pair": []}, "pair = []: must be a list of at least 2"),
+        ([], "must be a mapping of keys to values, not []"),
+        ({"part": 3}, "part = 3: must be text or a list"),
+        ({"part": ["a", 3]}, "part[1] = 3: must be text"),
+        ({"mixed": {"a": "b"}}, "mixed.a = 'b': must be true or false or an integer or a number"),
+        ({"some": []}, "some = []: must be a list of at least 1"),
+        ({"config": {"train": {"x": 1}}}, "unknown key 'config.train.x'; allowed: activation"),
+    ],
+)
+def test_invalid_values_are_refused_in_one_line(data, start):
+    cls = Options if isinstance(data, dict) and data.keys() <= {*vars(Options())} else Config
+    with pytest.raises(ConfigError) as caught:
+        from_dict(cls, data)
+    assert str(caught.value).startswith(start)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ConfigError, match=r"^missing key 'frames'$"):
+        from_dict(Record, {"name": "a"})
 
 
 plain = st.recursive(
@@ -155,24 +189,20 @@ def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "word", ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null", "a\x85", "\u2028"]
-)
-def test_written_text_is_text_to_any_yaml_reader(word):
-    assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
+WORDS = ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null", "a\x85", "\u2028"]
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("given", "text"),
     [
-        (b"\xc3\xa9tude.yaml", "\N{LATIN SMALL LETTER E WITH ACUTE}tude.yaml"),
-        (b"\xe9tude", "\N{REPLACEMENT CHARACTER}tude"),
+        *zip(WORDS, WORDS, strict=True),
+        # file names that the locale cannot decode
+        (b"\xc3\xa9tude".decode("ascii", "surrogateescape"), "\xe9tude"),
+        (b"\xe9tude".decode("ascii", "surrogateescape"), "\N{REPLACEMENT CHARACTER}tude"),
     ],
 )
-def test_names_that_the_locale_cannot_decode_are_written_readably(name, text):
-    """Python's strings have them as halves of characters, which YAML cannot contain."""
-    written = dump_yaml({"command": f"metaevo --config {name.decode('ascii', 'surrogateescape')}"})
-    assert parse_yaml(written, "config.yaml") == {"command": f"metaevo --config {text}"}
+def test_written_text_is_text_to_any_yaml_reader(given, text):
+    assert yaml.safe_load(dump_yaml({"key": given})) == {"key": text}
 
 
 @pytest.mark.parametrize(
@@ -185,8 +215,7 @@ def test_names_that_the_locale_cannot_decode_are_written_readably(name, text):
         (b"a: 1\n1: 2\n", ", line 2: "),
         (b"- 1\n", ""),
         (b"a: 1\n---\nb: 2\n", ", line 2: "),
-        (b"a: 1\nb: [0x" + b"f" * 200 + b"]\n", ", line 2: "),
-        (b"a: " + b"9" * 5000, ""),
+        (b'a: "\\ud800"', ""),
         (b"a: " + b"[" * 5000, ""),
         (b"a: \x00", ""),
         (b"a: \xff", ""),
@@ -213,7 +242,7 @@ def test_arbitrary_files_load_or_raise_config_error(tmp_path_factory, content):
 
 
 def test_merge_is_deep_and_does_not_modify_its_arguments():
-    base = {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
+    base: dict[str, Any] = {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
     override = {"a": {"c": 4}, "d": {"f": 5}, "e": 6}
     assert merge(base, override) == {"a": {"b": 1, "c": 4}, "d": {"f": 5}, "e": 6}
     assert base == {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}

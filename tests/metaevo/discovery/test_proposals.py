@@ -34,10 +34,10 @@ TASKS = {
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"", "not a JSON object"),
-        (b'{"expression": "error', "not a JSON object"),
-        (b'{"expression": "\xff"}', "not a JSON object"),
-        (b"[" * 5000, "not a JSON object"),
+        (b"", "not JSON"),
+        (b'{"expression": "error', "not JSON"),
+        (b'{"expression": "\xff"}', "not JSON"),
+        (b"[" * 5000, "not JSON"),
         (b'["error"]', "mapping"),
         (b"{}", "expression"),
         (b'{"expression": 1}', "must be text"),
@@ -121,7 +121,7 @@ def test_another_or_a_damaged_archive_is_refused_in_one_line(tmp_path):
     refused("in use by another run")
     archive.close()
     refused(r"task\.size = 4, not 5", size=5)
-    lines = {"nothing": "not a JSON object", '{"id": 7}': "missing", '{"id": 0, "score": "x"}': "x"}
+    lines = {"nothing": "not JSON", '{"id": 7}': "missing", '{"id": 0, "score": "x"}': "x"}
     for line, error in lines.items():
         (tmp_path / "archive.jsonl").write_text(f"{line}\n")
         refused(f"archive.jsonl, line 1: .*{error}")

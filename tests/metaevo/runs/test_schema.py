@@ -48,7 +48,6 @@ def test_valid_files_are_read(tmp_path):
         ("config", "config.seeds", 0),
         ("config", "config.seeds", True),
         ("config", "config.run.seed", -1),
-        ("config", "config.run.wandb", "somewhere"),
         ("config", "config.task.env", ["CartPole-v1", "Acrobot-v1"]),
         ("config", "resolved.run_id", 3),
         ("config", "resolved.chunk_size", 2**31),
