@@ -6,14 +6,12 @@ Each file is a `TypedDict` with the keys that some reader uses; a file may have 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 
-from annotated_types import Len
 from pydantic import AfterValidator, GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
-from metaevo.statistics import Verdict
 
 
 def _moment(value: str) -> str:
@@ -25,8 +23,6 @@ def _checked_as(kind: type) -> GetPydanticSchema:
     """Check the values that `kind` lists in a dict of any values."""
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(kind))
 
-
-Interval = Annotated[list[Number], Len(2, 2)]
 
 # --- config.yaml --------------------------------------------------------------------------------
 
@@ -137,34 +133,6 @@ class Evaluation(TypedDict):
     """The keys of evaluation.json that comparisons of runs read."""
 
     variants: list[Scored]
-
-
-class _Summary(Scored):
-    tuning_frames: Index
-    seeds: Index
-    iqm: Number
-    interval: Interval
-    mean: Number
-    diverged: Index
-
-
-class _Pair(TypedDict):
-    conclusion: Verdict
-    difference: Number
-    difference_interval: Interval
-
-
-class _Confirmed(_Summary):
-    settings: PlainDict
-
-
-class Confirmation(TypedDict):
-    """evaluation.json of a sweep."""
-
-    variants: Annotated[list[_Confirmed], Len(2)]
-    pairs: Annotated[list[_Pair], Len(1)]
-    best_trial: Index
-    search_value: Number
 
 
 # --- Other files --------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.population import Population
 from metaevo.training import settings as trainee
-from metaevo.tuning import figures, run
+from metaevo.tuning import figures
+from metaevo.tuning.study import Study
 from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
@@ -65,12 +66,8 @@ def finished(sweep, tmp_path_factory):
 
 
 def table(path):
-    """The rows of trials.csv, without what depends on the clock."""
     with (path / "trials.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        row.pop("seconds")
-    return rows
+        return list(csv.DictReader(file))
 
 
 def check_results(path):
@@ -148,7 +145,7 @@ def test_agents_without_episodes_have_no_score(sweep, tmp_path):
 
 def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, killed_at):
     path = tmp_path / "run"
-    with killed_at(run.Study, "tell", 4):  # in the middle of the second batch
+    with killed_at(Study, "tell", 4):  # in the middle of the second batch
         sweep(path)
     assert len(RunDirectory(path).read_metrics("trial")) == 2
     trained = record_trainings(monkeypatch)
@@ -208,15 +205,13 @@ def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
     assert not search & confirmation[0]
 
 
-def test_losses_by_name_make_a_second_file_for_evolutions(sweep, tmp_path):
+def test_the_winner_is_a_config_for_trainings_and_evolutions(sweep, tmp_path):
     line = "--sweep.sampler grid --sweep.confirm_seeds 0"
     path = sweep(tmp_path / "run", line, "--space", "{value_loss: {choice: [huber]}}")
     best = load_yaml(path / "best.yaml")
-    assert best["value_loss"] == "huber"
     assert from_dict(trainee.training_class(best), best).value_loss == "huber"
-    raw = {**load_yaml(path / "best_evolve.yaml"), "evolve": "value_loss"}
-    assert settings_of(raw).hyperparams.epsilon_start == 0.3
-    assert "value_loss" not in raw
+    assert best.pop("value_loss") == "huber"
+    assert settings_of({**best, "evolve": "value_loss"}).hyperparams.epsilon_start == 0.3
     assert not (path / "evaluation.json").exists()
 
 

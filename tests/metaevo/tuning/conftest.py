@@ -1,12 +1,18 @@
 """What the tests of sweeps share: a small space, and a config without the parts that need JAX."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from optuna.distributions import FloatDistribution
 
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
+
+
+def complete(trial, value, **result):
+    """A trial that ran to its end."""
+    return replace(trial, outcome="complete", value=value, **result)
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,10 @@ RAW = {
 
 
 def test_only_sigma_and_the_learning_rate_share_a_program():
-    trials = make_objective(from_dict(sweep_class(RAW), RAW))
+    objective = make_objective(from_dict(sweep_class(RAW), RAW))
     same = [{"strategy.sigma": 0.5}, {"strategy.learning_rate": 0.5}]
     other = [{"strategy.sigma_decay": 0.5}, {"strategy.learning_rate_decay": 0.5}]
-    keys = [trials.static_key(trials.settings_of(params)) for params in ({}, *same, *other)]
+    keys = [objective.static_key(objective.settings_of(each)) for each in ({}, *same, *other)]
     assert keys[0] == keys[1] == keys[2]
     assert len(set(keys)) == 3
 
@@ -46,14 +46,10 @@ def test_other_studies_can_be_swept_over(name, tried, sizes):
         "space": {tried: {"choice": [0.5, 2.0]}},
         **sizes,
     }
-    trials = make_objective(from_dict(sweep_class(raw), raw))
-    plan = trials.plan()
-    assert plan.groups == 2
-    settings = trials.settings_of({tried: 2.0})
+    objective = make_objective(from_dict(sweep_class(raw), raw))
+    assert objective.start().frames > 0
+    evolution = objective.settings_of({tried: 2.0}).of_evolution()
     section, _, setting = tried.partition(".")
-    evolution = settings.of_evolution()
-    assert evolution.study == name
-    assert evolution.evaluation.seeds == 0
-    assert evolution.run.seed == 3
     assert getattr(getattr(evolution, section), setting) == 2.0
+    assert (evolution.study, evolution.evaluation.seeds, evolution.run.seed) == (name, 0, 3)
     assert evolution.evolution.generations == 2

@@ -8,7 +8,8 @@ from metaevo.config import ConfigError
 from metaevo.tuning.ranges import Choice, at, fraction_of
 from metaevo.tuning.samplers import check_sampler, num_trials
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Outcome, Study
+from metaevo.tuning.study import Study
+from tests.metaevo.tuning.conftest import complete
 
 MIXED = Space(
     {
@@ -26,7 +27,7 @@ def points_of(config, space=MIXED, seed=0):
     with Study(None, config, space, seed=seed, name="tested") as study:
         while batch := study.ask(5):
             for trial in batch:
-                study.tell(trial, Outcome("complete", 0.0))
+                study.tell(complete(trial, 0.0))
                 found.append(tuple(map(str, trial.params.values())))
     return found
 

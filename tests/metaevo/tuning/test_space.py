@@ -42,6 +42,8 @@ def test_every_kind_of_parameter():
     assert space.is_traced(RATE)
     assert space.static == tuple(space.distributions)[2:]
     assert space.num_static() == 2 * 4 * 61 * 2
+    assert make({"task.env_params.length": {"uniform": [0.5, 1]}}).num_static() == math.inf
+    assert make({RATE: {"uniform": [0, 1]}}).num_static() == 1
 
 
 def test_values_become_settings_and_come_back_from_optuna():
@@ -55,14 +57,6 @@ def test_values_become_settings_and_come_back_from_optuna():
     settings = from_dict(training_class(RAW), merge(RAW, overrides))
     assert settings.train.hidden_sizes == (32,)
     assert settings.hyperparams.vf_coef == 0.25
-
-
-def test_static_ranges_of_real_numbers_have_no_bound():
-    space = make({"task.env_params.length": {"uniform": [0.5, 1]}, RATE: {"uniform": [0, 1]}})
-    assert space.num_static() is None
-    assert space.static_grid(10) == [{"task.env_params.length": x} for x in (0.5, 0.75, 1)]
-    assert make({RATE: {"uniform": [0, 1]}}).num_static() == 1
-    assert make({RATE: {"uniform": [0, 1]}}).static_grid(10) == [{}]
 
 
 def test_each_integer_of_a_range_gets_the_same_share():
@@ -91,7 +85,6 @@ WRONG = [
     "hyperparams: {uniform: [0, 1]}",
     "run.seed: {integer: [0, 9]}",
     "learner: {choice: [ppo, dqn]}",
-    "task.env_params.a.b: {choice: [1]}",
     "hyperparams.gamma: 0.9",
     "hyperparams.gamma: {unifrom: [0, 1]}",
     "hyperparams.gamma: {}",
@@ -121,6 +114,6 @@ def test_invalid_spaces_are_refused_in_one_line(space):
     raw = yaml.safe_load(space)
     with pytest.raises(ConfigError) as error:
         make(raw)
-    assert str(error.value).startswith(("space", "unknown setting 'space."))
+    assert str(error.value).startswith("space")
     assert any(key in str(error.value) for key in raw) or "nothing to try" in str(error.value)
     assert "\n" not in str(error.value)

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import numpy as np
 import optuna
@@ -9,7 +10,8 @@ from metaevo.config import ConfigError, files
 from metaevo.tuning import storage as storages
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Outcome, Study
+from metaevo.tuning.study import Study, best_of
+from tests.metaevo.tuning.conftest import complete
 
 SAMPLERS = ("grid", "random", "sobol", "tpe", "cma_es")
 
@@ -24,7 +26,7 @@ def search(path, config, space, objective, batch=8, limit=None, seed=0):
         while trials := study.ask(batch):
             for trial in trials:
                 value = objective(trial.params)
-                assert study.tell(trial, Outcome("complete", value, frames=7))
+                assert study.tell(complete(trial, value, frames=7))
             limit = None if limit is None else limit - 1
             if limit == 0:
                 break
@@ -35,11 +37,11 @@ def search(path, config, space, objective, batch=8, limit=None, seed=0):
 def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadratic, sampler):
     config = make_config(trials=64, sampler=sampler, grid_points=8)
     study = search(tmp_path, config, space, quadratic)
-    records = study.records()
+    records = study.trials()
     assert [record.number for record in records] == list(range(64))
     assert [record.value for record in records] == [quadratic(record.params) for record in records]
     assert all(record.frames == 7 for record in records)
-    best = study.best()
+    best = best_of(records)
     assert best.value == max(record.value for record in records)
     # With n points in a unit square, the nearest to a point is at about 0.5 / sqrt(n).
     assert -best.value < (3 * 0.5 / 8) ** 2
@@ -53,7 +55,7 @@ def test_a_renamed_directory_continues_its_study(tmp_path, make_config, space, q
     search(tmp_path / "first", config, space, quadratic, batch=4, limit=1)
     (tmp_path / "first").rename(renamed)
     study = Study(renamed, config, space, seed=0, name=renamed.name)
-    assert len(study.records()) == 4
+    assert len(study.trials()) == 4
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -66,7 +68,7 @@ def test_suggestions_depend_only_on_the_seed(tmp_path, make_config, space, quadr
         if name == "paused":
             search(path, config, space, quadratic, limit=2)
         study = search(path, config, space, quadratic, seed=seed)
-        runs[name] = [record.params for record in study.records()]
+        runs[name] = [record.params for record in study.trials()]
     assert len(runs["a"]) == 30
     assert runs["a"] == runs["again"] == runs["paused"]
     assert runs["a"] != runs["other"]
@@ -83,7 +85,7 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_
     study = search(
         tmp_path, config, Space(entries, {}), lambda params: params["a"] - len(params["c"]), 16
     )
-    records = study.records()
+    records = study.trials()
     assert len({record.params["a"] for record in records}) == 48
     assert {tuple(record.params["c"]) for record in records} == {(1,), (2, 2), (3,)}
     assert all(type(record.params["b"]) is int for record in records)
@@ -92,36 +94,34 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_
 def test_outcomes_are_kept(tmp_path, make_config, space):
     config = make_config(trials=5, scheduler="successive_halving")
     with open_study(tmp_path, config, space) as study:
-        assert (study.running(), study.best()) == (0, None)
+        assert (study.running(), study.trials()) == (0, [])
         good, stopped, diverged, impossible = study.ask(4)
         assert study.running() == 4
         assert not study.should_prune(good, 1, 3.0)
         assert study.should_prune(stopped, 1, 2.0)
-        assert study.tell(good, Outcome("complete", 3.0, [2.0, 4.0]))
-        assert study.tell(stopped, Outcome("pruned", 2.0))
-        assert study.tell(diverged, Outcome("pruned", None, [None], diverged=1))
-        assert study.tell(impossible, Outcome("failed", reason="why"))
-        (last,) = study.ask(4)
-        with pytest.raises(ValueError, match="finite"):
-            study.tell(last, Outcome("complete", float("nan")))
+        assert study.tell(complete(good, 3.0, scores=[2.0, 4.0]))
+        assert study.tell(replace(stopped, outcome="pruned", value=2.0))
+        assert study.tell(replace(diverged, outcome="pruned", scores=[None], diverged=1))
+        assert study.tell(replace(impossible, outcome="failed", reason="why"))
+        assert len(study.ask(4)) == 1
         assert study.ask(4) == []
         assert study.running() == 1
     states = [trial.state.name for trial in study.optuna_study.trials]
     assert states == ["COMPLETE", "PRUNED", "PRUNED", "FAIL", "RUNNING"]
     assert [trial.value for trial in study.optuna_study.trials[:3]] == [3.0, 2.0, None]
-    records = open_study(tmp_path, config, space).records()
+    records = open_study(tmp_path, config, space).trials()
     assert [record.outcome for record in records] == ["complete", "pruned", "pruned", "failed"]
     assert [record.value for record in records] == [3.0, 2.0, None, None]
     assert records[0].scores == [2.0, 4.0]
     assert records[3].reason == "why"
-    assert study.best() == records[0]
+    assert best_of(records) == records[0]
 
 
 def test_unfinished_trials_are_asked_first(tmp_path, make_config, space):
     config = make_config(trials=6, sampler="sobol")
     with open_study(tmp_path, config, space) as study:
         first = study.ask(3)
-        study.tell(first[1], Outcome("complete", 1.0))
+        study.tell(complete(first[1], 1.0))
     with open_study(tmp_path, config, space) as study:
         assert study.ask(1) == [first[0]]
         rest = study.ask(9)
@@ -208,8 +208,8 @@ def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, spa
     config = make_config(trials=3)
     with open_study(tmp_path, config, space) as study:
         for trial in study.ask(2):
-            study.tell(trial, Outcome("complete", 1.0, reason="ü"))
-        kept = study.records()
+            study.tell(complete(trial, 1.0, reason="ü"))
+        kept = study.trials()
     journal = tmp_path / storages.JOURNAL
     whole = journal.read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
@@ -217,12 +217,12 @@ def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, spa
     for end in range(last, len(whole) + 1):
         journal.write_bytes(whole[:end])
         with open_study(tmp_path, config, space) as study:
-            known = study.records()
+            known = study.trials()
             assert known == (kept if end == len(whole) else kept[:1])
             for trial in study.ask(3):
-                assert study.tell(trial, Outcome("complete", 2.0))
+                assert study.tell(complete(trial, 2.0))
         again = open_study(tmp_path, config, space)
-        assert [record.number for record in again.records()] == [0, 1, 2]
+        assert [record.number for record in again.trials()] == [0, 1, 2]
         assert journal.read_bytes().startswith(whole[:last])
 
 
@@ -231,8 +231,8 @@ def test_a_torn_line_does_not_affect_other_workers(tmp_path, make_config, space)
         (trial,) = study.ask(1)
         with open(tmp_path / storages.JOURNAL, "ab") as file:
             file.write(b'{"op_code": 4, "wor')
-        assert study.tell(trial, Outcome("complete", 1.0))
-    assert len(open_study(tmp_path, make_config(), space).records()) == 1
+        assert study.tell(complete(trial, 1.0))
+    assert len(open_study(tmp_path, make_config(), space).trials()) == 1
 
 
 def test_unfinished_lines_of_any_length(tmp_path):
