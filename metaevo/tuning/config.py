@@ -33,8 +33,8 @@ class SweepConfig:
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """Optuna's sampler that chooses their settings; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
-    """trials at once; by default 16 of tpe and cma_es, all of the others, and with schedulers that
-    stop trials early as many as leave one"""
+    """trials at once; by default 16 trainings of tpe and cma_es, all of the other samplers, and 1
+    evolution or call of a function"""
     grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
     """values of a range in a grid"""
     seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4

@@ -108,8 +108,6 @@ class Objective(Generic[S]):
         config = self.config
         if config.batch is not None or not self.side_by_side:
             return config.batch or 1
-        if config.prunes:
-            return rungs(config)[-1]  # of which one is expected to be left
         return ADAPTIVE_BATCH if config.sampler in ADAPTIVE else config.trials
 
     def config_of(self, params: Params) -> Params:

@@ -128,7 +128,11 @@ class Study:
                 beat.start()
                 self._own[trial.number] = trial, beat
                 for key, each in self._space.distributions.items():
-                    trial._suggest(key, each)  # unless a process chose it before it was killed
+                    if key in trial.params and not trial._is_relative_param(key, each):
+                        # A process that was killed chose it: the next draw must be the next one.
+                        frozen = trial._cached_frozen_trial
+                        trial.study.sampler.sample_independent(trial.study, frozen, key, each)
+                    trial._suggest(key, each)
                 taken.append(Trial(trial.number, self._space.decode(trial.params)))
         return taken
 

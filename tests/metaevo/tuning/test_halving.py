@@ -93,18 +93,6 @@ def test_compute_is_counted_and_survivors_are_untouched():
     np.testing.assert_allclose([reported[1][n] for n in range(9)], first)
 
 
-@pytest.mark.long
-def test_trials_of_different_length_share_the_rungs():
-    steps = []
-    told, frames = train(
-        [0.5, 0.5], [90, 45], lambda trial, step, value: bool(steps.append(step)), eta=2,
-        min_fraction=0.5, scheduler="successive_halving",
-    )  # fmt: skip
-    assert sorted(steps) == [1, 1, 2, 2]
-    assert [told[n].frames for n in range(2)] == [90 * STEPS * SEEDS, 45 * STEPS * SEEDS]
-    assert frames == (90 + 45) * STEPS * SEEDS
-
-
 def test_a_trial_that_diverges_is_stopped(monkeypatch):
     monkeypatch.setattr(
         Population, "diverged",

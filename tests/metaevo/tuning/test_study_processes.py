@@ -26,7 +26,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("sampler", ["random", "sobol", "grid"])
-@pytest.mark.parametrize("count", range(0, 40, 3))
+@pytest.mark.parametrize("count", range(0, 40, 5))
 def test_a_journal_is_continued_wherever_its_process_died(
     tmp_path, make_config, space, sampler, count
 ):
