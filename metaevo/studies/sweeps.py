@@ -153,7 +153,7 @@ def sweep(
         objective: a function from the settings of a trial to its value, higher is better; or the
             settings of a training or an evolution: the arguments of `metaevo.train` or
             `metaevo.LearnerProblem`, or a config of `metaevo sweep`.
-        space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice, fixed.
+        space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice.
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
         config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.

@@ -85,8 +85,8 @@ class SearchSettings(HasRun):
     """Settings of every sweep."""
 
     space: PlainDict = field(default_factory=dict)
-    """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer,
-    choice or fixed"""
+    """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer
+    or choice"""
     run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 

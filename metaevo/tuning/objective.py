@@ -26,7 +26,7 @@ from metaevo.tuning.config import (
 )
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.space import Space
+from metaevo.tuning.space import Space, nested
 from metaevo.tuning.study import Study, Trial
 
 S = TypeVar("S")
@@ -222,9 +222,9 @@ def function_objective(
 ) -> Objective[Params]:
     """Return the objective of a function; it has no rungs, and no settings before the sweep."""
     return Objective(
-        replace(space, traced=(*space.entries, *space.fixed)),
+        replace(space, traced=tuple(space.entries)),
         replace(config, scheduler="none", confirm_seeds=0),
-        lambda params: {**space.fixed, **params},
+        dict,
         lambda _: Function(function),
     )
 
@@ -236,6 +236,6 @@ def settings_objective(
     raw = to_dict(settings)
 
     def settings_of(params: Params) -> C:
-        return from_dict(type(settings), merge(raw, space.settings(params)))
+        return from_dict(type(settings), merge(raw, nested(params)))
 
     return Objective(space, settings.sweep, settings_of, build, side_by_side)

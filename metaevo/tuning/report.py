@@ -34,7 +34,7 @@ def write_sweep_report(
         if not is_quick(config):  # a quick look has no conclusion
             shown.append(report.Text("Conclusion", _conclusion(confirmed)))
         shown.append(_confirmation_table(confirmed))
-    shown += [_best_trials(trials, objective), _counts(trials, objective)]
+    shown.append(_trials_table(trials, objective))
     for each in shown:
         text = each.text() if isinstance(each, report.Table) else str(each.paragraphs)
         print(f"\n{report.wrapped(text) if isinstance(each, report.Text) else text}")
@@ -75,7 +75,7 @@ def _confirmation_table(result: PlainDict) -> report.Table:
     return report.Table("Confirmation on fresh seeds", columns, rows, highlight=[0])
 
 
-def _best_trials(trials: list[Trial], objective: Objective[Any]) -> report.Table:
+def _trials_table(trials: list[Trial], objective: Objective[Any]) -> report.Table:
     complete = [trial for trial in trials if trial.outcome == "complete"]
     complete.sort(key=lambda trial: -(trial.value or 0.0))
     names = list(objective.space.entries)
@@ -83,18 +83,12 @@ def _best_trials(trials: list[Trial], objective: Objective[Any]) -> report.Table
         [trial.number, trial.value, *(trial.params.get(name) for name in names)]
         for trial in complete[:SHOWN_TRIALS]
     ]
-    statistic = f"{objective.config.statistic} of {objective.config.seeds} seeds"
-    return report.Table("Best trials of the search", ["trial", statistic, *names], rows)
-
-
-def _counts(trials: list[Trial], objective: Objective[Any]) -> report.Table:
-    outcomes = Counter(trial.outcome for trial in trials)
-    rows: list[list[object]] = [
-        ["complete", outcomes["complete"]],
-        ["pruned", outcomes["pruned"]],
-        ["failed", outcomes["failed"]],
-        ["with a diverged agent", sum(trial.diverged > 0 for trial in trials)],
-        ["environment steps", sum(trial.frames for trial in trials)],
-    ]
-    note = f"Sampler {objective.config.sampler}, scheduler {objective.config.scheduler}."
-    return report.Table("Trials", ["", ""], rows, note=note)
+    config, outcomes = objective.config, Counter(trial.outcome for trial in trials)
+    note = (
+        f"{outcomes['complete']} trials are complete, {outcomes['pruned']} pruned and "
+        f"{outcomes['failed']} failed, after {sum(trial.frames for trial in trials):,} environment "
+        f"steps; {sum(trial.diverged > 0 for trial in trials)} have a diverged agent. Sampler "
+        f"{config.sampler}, scheduler {config.scheduler}."
+    )
+    columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
+    return report.Table("Best trials of the search", columns, rows, note=note)

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +92,12 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     scores = statistics.fill_missing({name: rung.scores[0] for name, rung in rungs.items()})
     variants = []
     for name, rung in rungs.items():
-        summary = statistics.summarise(scores[name])
         variants.append(
             {
                 "name": name,
                 "settings": params[name],
-                "seeds": summary.seeds,
                 "scores": scores[name],
-                "iqm": summary.iqm,
-                "interval": summary.interval,
-                "mean": summary.mean,
+                **asdict(statistics.summarise(scores[name])),
                 "diverged": rung.diverged[0],
                 "frames": rung.frames,
             }

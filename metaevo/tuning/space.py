@@ -4,7 +4,6 @@
       hyperparams.learning_rate: {log_uniform: [1e-4, 1e-2]}
       train.num_steps: {integer: [32, 128], step: 32}
       value_loss: [squared, huber] # short for {choice: [squared, huber]}
-      hyperparams.vf_coef: {fixed: 0.5}
 
 All user errors in the section are reported before training starts.
 """
@@ -27,7 +26,7 @@ NOT_SEARCHABLE = (*OF_THE_SWEEP, "evaluation", "seeds", "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
 TRACED = "hyperparams."
 """Prefix of the settings that are traced in a training."""
-KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
+KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice")
 SOMEWHERE = 1 / math.pi
 """Fraction of a range of real numbers that is not a whole number, which some settings refuse."""
 
@@ -41,16 +40,14 @@ class _Rule:
     integer: tuple[int, int] = (0, 1)
     log_integer: tuple[int, int] = (0, 1)
     choice: Annotated[list[Any], MinLen(1)] = field(default_factory=list)
-    fixed: Any = None
     step: Annotated[int, Gt(0)] = 1
 
 
 @dataclass(frozen=True)
 class Space:
-    """Searched and fixed settings by their dotted names, checked by `make_space`."""
+    """Searched settings by their dotted names, checked by `make_space`."""
 
     entries: dict[str, Entry]
-    fixed: Params
     traced: tuple[str, ...] = (TRACED,)
     """settings whose values never recompile; the name of a section ends with a point"""
 
@@ -68,10 +65,6 @@ class Space:
         """Whether another value of a setting needs no other compilation."""
         section, point, _ = key.partition(".")
         return key in self.traced or section + point in self.traced
-
-    def settings(self, params: Params) -> Params:
-        """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
-        return _nested({**self.fixed, **params})
 
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
@@ -116,19 +109,9 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
 
 def free_space(raw_space: PlainMapping) -> Space:
     """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
-    entries: dict[str, Entry] = {}
-    fixed: Params = {}
-    for key, rule in raw_space.items():
-        kind, read = _read_rule(key, rule)
-        if kind == "fixed":
-            fixed[key] = read.fixed
-        else:
-            entries[key] = _make_entry(key, kind, read)
-    if not entries:
-        raise ConfigError(
-            f"space: nothing to try; add a setting with one of {', '.join(KINDS[:5])}"
-        )
-    return Space(entries, fixed)
+    if not raw_space:
+        raise ConfigError(f"space: nothing to try; add a setting with one of {', '.join(KINDS)}")
+    return Space({key: _entry(key, rule) for key, rule in raw_space.items()})
 
 
 def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
@@ -139,34 +122,31 @@ def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
     """
     found: Params = {}
     for key, rule in space.items():
-        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
-        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {f"{prefix}{key}": rule}
+        is_nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
+        found |= dotted_space(rule, f"{prefix}{key}.") if is_nested else {f"{prefix}{key}": rule}
     return found
 
 
-def _read_rule(key: str, rule: object) -> tuple[str, _Rule]:
-    """Return the kind of a rule, and its values."""
+def _entry(key: str, given: object) -> Entry:
+    """Read the rule of a setting."""
     allowed = f"a single one of {', '.join(KINDS)}"
-    if isinstance(rule, list | tuple):
-        rule = {"choice": rule}
-    if not isinstance(rule, dict):
+    if isinstance(given, list | tuple):
+        given = {"choice": given}
+    if not isinstance(given, dict):
         raise ConfigError(
-            f"space.{key} = {show(rule)}: must be a list, or a mapping with {allowed}"
+            f"space.{key} = {show(given)}: must be a list, or a mapping with {allowed}"
         )
     try:
-        read = from_dict(_Rule, rule)
+        rule = from_dict(_Rule, given)
     except ConfigError as error:
         raise ConfigError(f"space.{key}: {error}") from None
-    kinds = [name for name in rule if name != "step"]
+    kinds = [name for name in given if name != "step"]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
         raise ConfigError(f"space.{key}: must have {allowed}, not {found}")
-    if "step" in rule and kinds[0] != "integer":
-        raise ConfigError(f"space.{key}.step: only integer has a step, not {kinds[0]}")
-    return kinds[0], read
-
-
-def _make_entry(key: str, kind: str, rule: _Rule) -> Entry:
+    (kind,) = kinds
+    if "step" in given and kind != "integer":
+        raise ConfigError(f"space.{key}.step: only integer has a step, not {kind}")
     if kind == "choice":
         for index, each in enumerate(rule.choice):
             if each in rule.choice[:index]:
@@ -188,23 +168,20 @@ def _make_entry(key: str, kind: str, rule: _Rule) -> Entry:
 
 
 def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
-    """Raise if settings do not allow their fixed values, choices, or numbers of their ranges.
+    """Raise if settings do not allow their choices, or numbers of their ranges.
 
     A value may need another value to go with it (as many minibatches as divide the batch): it is
     allowed if it goes with the settings as they are, or with one value of one other setting of the
     space.
     """
-    base = merge(raw_settings, space.settings({}))
 
     def problem(params: Params) -> str | None:
         try:
-            from_dict(settings_class, merge(base, _nested(params)))
+            from_dict(settings_class, merge(raw_settings, nested(params)))
         except ConfigError as error:
             return str(error)
         return None
 
-    if space.fixed and (found := problem({})):
-        raise ConfigError(f"space: a fixed value does not fit: {found}")
     for key, entry in space.entries.items():
         others = [
             {other: value}
@@ -219,8 +196,8 @@ def _check_values(space: Space, settings_class: type, raw_settings: Params) -> N
                 raise ConfigError(f"space.{shown}{found.removeprefix(shown)}")
 
 
-def _nested(params: Params) -> Params:
-    """Return values by their dotted names as nested sections."""
+def nested(params: Params) -> Params:
+    """Return values by their dotted names as nested sections, for `metaevo.config.merge`."""
     found: Params = {}
     for key, value in params.items():
         for name in reversed(key.split(".")):

@@ -223,7 +223,6 @@ class Study:
             "seed": self._seed,
             "grid_points": config.grid_points if config.sampler == "grid" else None,
             "space": {k: distribution_to_json(d) for k, d in self._space.distributions.items()},
-            "fixed": self._space.fixed,
         }
         found = study.user_attrs.get(_IDENTITY)
         if found is None and trials:

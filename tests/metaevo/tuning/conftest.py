@@ -21,7 +21,7 @@ def space():
         "hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True),
         "hyperparams.gamma": FloatDistribution(0.9, 0.999),
     }
-    return Space(entries, {})
+    return Space(entries)
 
 
 @pytest.fixture

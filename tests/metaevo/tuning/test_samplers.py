@@ -17,8 +17,7 @@ MIXED = Space(
         "a": FloatDistribution(1e-4, 1e-2, log=True),
         "b": IntDistribution(10, 40, step=10),
         "c": Choice(([1], [2, 3])),
-    },
-    {},
+    }
 )
 
 
@@ -55,7 +54,7 @@ def test_every_point_of_a_grid_is_tried_once(make_config):
 )
 def test_spaces_that_a_sampler_cannot_search(make_config, sampler, entries, message):
     with pytest.raises(ConfigError, match=message):
-        check_sampler(make_config(sampler=sampler), Space(entries, {}))
+        check_sampler(make_config(sampler=sampler), Space(entries))
 
 
 @pytest.mark.parametrize("key", ["a", "b"])

@@ -60,7 +60,7 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
 def test_a_batch_of_suggestions_differs_and_choices_are_possible(make_config, sampler):
     choice = Choice(([1], [2, 2], [3]))
     entries = {"a": FloatDistribution(0, 1), "b": IntDistribution(1, 9), "c": choice}
-    config, space = make_config(trials=48, sampler=sampler), Space(entries, {})
+    config, space = make_config(trials=48, sampler=sampler), Space(entries)
     trials = search(None, config, space, lambda params: params["a"] - len(params["c"]), 16)
     assert len({trial.params["a"] for trial in trials}) == 48
     assert {tuple(trial.params["c"]) for trial in trials} == {(1,), (2, 2), (3,)}
@@ -140,7 +140,7 @@ def test_a_half_written_trial_is_completed(
 )
 def test_another_search_or_storage_is_refused(tmp_path, make_config, space, changes, seed, message):
     open_study(tmp_path, make_config(), space)
-    other = Space(changes.pop("space"), {}) if "space" in changes else space
+    other = Space(changes.pop("space")) if "space" in changes else space
     with pytest.raises(ConfigError) as error:
         open_study(tmp_path, make_config(**changes), other, seed)
     assert message in str(error.value)
