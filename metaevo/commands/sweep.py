@@ -1,6 +1,7 @@
 """Command line of `metaevo sweep`."""
 
 import argparse
+from typing import Any
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.config import code, exit_on_config_error
@@ -9,11 +10,10 @@ from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.tasks.population import Population
-from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import Plan
+from metaevo.training.sweeps import Trainings
+from metaevo.tuning.objective import Objective
 from metaevo.tuning.run import run_sweep
-from metaevo.tuning.space import Space
+from metaevo.tuning.samplers import num_trials
 
 
 @exit_on_config_error()
@@ -37,30 +37,25 @@ def main(argv: list[str], *, description: str | None) -> int:
     code.use(args.code)
     objective = make_objective(settings)
     if args.dry_run:
-        plan = objective.plan()
-        print(_table(plan, settings, objective.space).text())
-        for reason in plan.invalid:
-            print(f"warning: a static combination cannot be trained: {reason}")
+        print(_plan(objective).text())
         return 0
     return run_sweep(objective, settings, run_dir=args.run_dir, resume=args.resume)
 
 
-def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
-    """Return the table that `--dry-run` prints."""
-    config = settings.sweep
+def _plan(objective: Objective[Any]) -> Table:
+    """Return the table that `--dry-run` prints, for the settings before the sweep."""
+    config, space, program = objective.config, objective.space, objective.start()
+    trials = num_trials(config, space)
     rows: list[list[object]] = [
-        ["trials", f"{plan.trials} x {config.seeds} seeds, {config.sampler}"],
+        ["trials", f"{trials} x {config.seeds} seeds, {config.sampler}"],
         ["scheduler", config.scheduler],
-        ["static groups", plan.groups if plan.groups is not None else "unbounded"],
-        ["compilations", plan.compilations()],
-        ["frames of the search", plan.search_frames],
+        ["compilations, at most", int(min(trials, space.num_static()))],
+        ["frames of the search, at most", trials * config.seeds * program.frames],
+        ["frames of the confirmation", 2 * config.confirm_seeds * program.frames],
     ]
-    if plan.search_frames < plan.full_frames:
-        share = plan.search_frames / plan.full_frames
-        rows.append(["share of the frames without a scheduler", f"{share:.0%}"])
-    rows.append(["frames of the confirmation", plan.confirm_frames])
-    if isinstance(program := plan.program, Population):
-        most = f"at most {program.chunk_size} on each of {program.num_devices}"
+    if isinstance(program, Trainings):
+        population = program.population
+        most = f"at most {population.chunk_size} on each of {population.num_devices}"
         rows.append(["agents at once", most])
-        rows.append(["memory of a chunk", f"{program.memory_bytes / 2**20:,.1f} MiB"])
-    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
+        rows.append(["memory of a chunk", f"{population.memory_bytes / 2**20:,.1f} MiB"])
+    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.entries)}")

@@ -36,9 +36,8 @@ from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 
-Known = dict[tuple[str, int | None], Population]
-_populations: "WeakKeyDictionary[LearnerProblem, Known]" = WeakKeyDictionary()
-"""Compiled trainings of problems, by tasks and numbers of agents."""
+_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
+"""Compiled trainings of problems, by what is static about a task."""
 Progress = Callable[[int], Any]
 POINTS = 64
 """Maximum number of points of a learning curve."""

@@ -3,13 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Any, NotRequired, Required
 
-from annotated_types import Len
 from pydantic import AfterValidator, GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 from metaevo.config.plain import PlainDict
-from metaevo.statistics import Verdict
 
 
 def _checked_as(kind: type) -> GetPydanticSchema:
@@ -114,32 +112,7 @@ class Evaluation(TypedDict):
     variants: list[Scored]
 
 
-Interval = Annotated[list[Number], Len(2, 2)]
-
-
-class _Confirmed(Scored):
-    tuning_frames: Index
-    seeds: Index
-    iqm: Number
-    interval: Interval
-    mean: Number
-    diverged: Index
-    settings: PlainDict
-
-
-class _Pair(TypedDict):
-    conclusion: Verdict
-    difference: Number
-    difference_interval: Interval
-
-
-class Confirmation(TypedDict):
-    """evaluation.json of a sweep."""
-
-    variants: Annotated[list[_Confirmed], Len(2)]
-    pairs: Annotated[list[_Pair], Len(1)]
-    best_trial: Index
-    search_value: Number
+# --- Other files --------------------------------------------------------------------------------
 
 
 class Saved(TypedDict):

@@ -8,7 +8,7 @@ compiled program if they differ only in sigma, learning rate or seed.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.runs.progress import Progress
 from metaevo.studies import kinds
 from metaevo.studies.problem import PartsStudy
 from metaevo.studies.settings import EvolutionSettings
@@ -29,16 +30,18 @@ from metaevo.training.settings import with_named_functions, with_task
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
 from metaevo.tuning.objective import (
-    FunctionObjective,
+    Count,
     Objective,
-    Progress,
-    SettingsObjective,
-    Watch,
+    Program,
+    Rung,
+    Rungs,
+    function_objective,
+    settings_objective,
 )
 from metaevo.tuning.results import SweepResult, importance
 from metaevo.tuning.run import run_sweep, search
-from metaevo.tuning.space import Space, dotted_space, free_space, make_space
-from metaevo.tuning.study import Study, Trial
+from metaevo.tuning.space import dotted_space, free_space, make_space
+from metaevo.tuning.study import Study, best_of
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")
 """Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
@@ -62,19 +65,11 @@ class EvolutionSweepSettings(SearchSettings):
         return from_dict(made, {**given, **own})
 
 
-class Program(NamedTuple):
-    """An evolution and the judges of its result, shared by the trials of a static group."""
+class Evolutions(Program[EvolutionSweepSettings]):
+    """Evolutions that differ in sigma and the learning rate, and the judges of their results."""
 
-    evolution: Evolution
-    judges: devices.RowMap
-    """maps `key` and `meta_params` of each row to a fitness"""
-
-
-class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
-    """The trials of a sweep over an evolution's settings."""
-
-    def build(self, settings: EvolutionSweepSettings) -> Program:
-        """Return the evolution of a static group; it compiles at its first block."""
+    def __init__(self, settings: EvolutionSweepSettings) -> None:
+        """Build the evolution of a static group; it compiles at its first block."""
         config = settings.evolution
         if not config.validation_seeds:
             raise ConfigError(
@@ -91,63 +86,45 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
             chunk_size=settings.run.chunk_size or config.chunk_size,
             num_devices=settings.run.num_devices or config.num_devices,
         )
-        evolution = Evolution(problem, settings.strategy.build(), config)
-        judges = devices.RowMap(
+        self.evolution = Evolution(problem, settings.strategy.build(), config)
+        self.judges = devices.RowMap(
             lambda row: evaluate_alone(problem, row["key"], row["meta_params"]).fitness,
-            chunk_size=evolution.chunk_size,
-            num_devices=evolution.num_devices,
+            chunk_size=self.evolution.chunk_size,
+            num_devices=self.evolution.num_devices,
         )
-        return Program(evolution, judges)
+        agents = self.evolution.population_size * config.seeds_per_candidate
+        self.frames = config.generations * agents * frames_per_generation(problem)
 
-    def seed_frames(self, settings: EvolutionSweepSettings) -> int:
-        """Return the environment steps of one evolution, without validation."""
-        evolution, config = self.program(settings).evolution, settings.evolution
-        agents = evolution.population_size * config.seeds_per_candidate
-        return config.generations * agents * frames_per_generation(evolution.problem)
-
-    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Evolve one trial after the other, grouped by program."""
-        for group in self.groups(batch, watch):
-            watch.stage(self.name_of(group[0][0]))
-            for trial, settings in group:
-                scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
-                failed = int(np.sum(~np.isfinite(scores)))
-                frames = self.seed_frames(settings) * len(scores)
-                watch.done(trial, self.outcome(scores, frames=frames, diverged=failed))
-
-    def confirm(self, params: PlainDict, seeds: int, watch: Watch) -> tuple[np.ndarray, int]:
-        """Evolve with settings on seeds that the search has not seen."""
-        settings = self.settings_of(params)
-        scores = self.scores(settings, Purpose.HELD_OUT, seeds, watch.progress)
-        return scores, int(np.sum(~np.isfinite(scores)))
-
-    def scores(
-        self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
-    ) -> np.ndarray:
-        """Evolve with `seeds` seeds, and judge each result; NaN for failures."""
-        evolution, judges = self.program(settings)
-        drawn = jax.device_get(
-            jax.vmap(jax.random.bits)(keys_for(settings.run.seed, purpose, seeds))
+    def evaluate(
+        self, settings: Sequence[EvolutionSweepSettings], purpose: Purpose, count: Count
+    ) -> Rungs:
+        """Evolve with each seed, and judge each result."""
+        seed, sweep = settings[0].run.seed, settings[0].sweep
+        seeds = sweep.seeds if purpose == Purpose.TUNING else sweep.confirm_seeds
+        drawn = jax.device_get(jax.vmap(jax.random.bits)(keys_for(seed, purpose, seeds))).tolist()
+        judging_key = jax.random.fold_in(key_for(seed, purpose), 2**31)
+        scores = np.array(
+            [[self._score(each, one, judging_key, count) for one in drawn] for each in settings]
         )
-        judging_key = jax.random.fold_in(key_for(settings.run.seed, purpose), 2**31)
+        yield Rung(scores, np.sum(~np.isfinite(scores), axis=1), seeds * self.frames)
+
+    def _score(
+        self, settings: EvolutionSweepSettings, seed: int, judging_key: jax.Array, count: Count
+    ) -> float:
+        """Evolve with one seed, and return the mean fitness of the result; NaN for a failure."""
+        evolution, before = self.evolution, 0
+        state = evolution.start(seed, settings.strategy.build())
+        keep = settings.evolution.chunk_size is not None
+        for block in evolution.blocks(state, keep_chunks=keep):
+            if block.records:
+                count(block.records[-1]["frames"] - before)
+                before = block.records[-1]["frames"]
+        found = jax.device_get(evolution.result(block.state))
         keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
-        scores = []
-        for seed in drawn.tolist():
-            state, before = evolution.start(seed, settings.strategy.build()), 0
-            keep = settings.evolution.chunk_size is not None
-            for block in evolution.blocks(state, keep_chunks=keep):
-                if block.records:
-                    progress(block.records[-1]["frames"] - before)
-                    before = block.records[-1]["frames"]
-            found = jax.device_get(evolution.result(block.state))
-            rows = {
-                "key": keys,
-                "meta_params": jax.tree.map(
-                    lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
-                ),
-            }
-            scores.append(float(np.mean(judges(rows))))
-        return np.asarray(scores)
+        copies = jax.tree.map(
+            lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
+        )
+        return float(np.mean(self.judges({"key": keys, "meta_params": copies})))
 
 
 def sweep(
@@ -176,7 +153,7 @@ def sweep(
         objective: a function from the settings of a trial to its value, higher is better; or the
             settings of a training or an evolution: the arguments of `metaevo.train` or
             `metaevo.LearnerProblem`, or a config of `metaevo sweep`.
-        space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice, fixed.
+        space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice.
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
         config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
@@ -194,10 +171,10 @@ def sweep(
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
     rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
     settings: SearchSettings
-    this: Objective
+    this: Objective[Any]
     if callable(objective):
         settings = SearchSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
-        this = FunctionObjective(objective, free_space(rules), chosen)
+        this = function_objective(objective, free_space(rules), chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
         raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
@@ -208,9 +185,9 @@ def sweep(
         raise KeyboardInterrupt
     study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
     if path is None:
-        search(this, study)
-    shares = importance(study.optuna_study)
-    return SweepResult(tuple(study.records()), study.best(), shares, this.space, path)
+        search(this, study, Progress(disable=True))
+    found, shares = study.trials(), importance(study.optuna_study)
+    return SweepResult(tuple(found), best_of(found), shares, this.space, path)
 
 
 def sweep_class(raw: PlainDict) -> type[SearchSettings]:
@@ -228,19 +205,20 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     return with_named_functions(SweepSettings, raw, ("learner",))
 
 
-def make_objective(settings: SearchSettings) -> Trainings | Evolutions:
+def make_objective(settings: SearchSettings) -> Objective[Any]:
     """Return the objective of a sweep.
 
     Raises:
         ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
     space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    if isinstance(settings, EvolutionSweepSettings):
-        if settings.sweep.scheduler != "none":
-            raise ConfigError(
-                f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
-                "allowed: none"
-            )
-        return Evolutions(settings, Space(space.entries, space.fixed, TRACED))
-    assert isinstance(settings, SweepSettings)
-    return Trainings(settings, space)
+    if isinstance(settings, SweepSettings):
+        return settings_objective(settings, space, Trainings, side_by_side=True)
+    assert isinstance(settings, EvolutionSweepSettings)
+    if settings.sweep.prunes:
+        raise ConfigError(
+            f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
+            "allowed: none"
+        )
+    space = replace(space, traced=TRACED)
+    return settings_objective(settings, space, Evolutions, side_by_side=False)

@@ -41,8 +41,6 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
         if name not in OWN and not str(name).startswith((ENV_PARAMS, HYPERPARAMS)):
             allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])
             raise ConfigError(f"{where}: {show(name)} cannot be sampled; allowed: {allowed}")
-        if isinstance(rules[name], dict) and "fixed" in rules[name]:
-            raise ConfigError(f"{where}.{name}: is fixed; set it in the task itself")
     try:
         space = free_space(dict(rules))
     except ConfigError as error:

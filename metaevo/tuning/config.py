@@ -15,8 +15,6 @@ ADAPTIVE = ("tpe", "cma_es")
 """Samplers that learn from finished trials."""
 ADAPTIVE_BATCH = 16
 """Trials at once of these samplers, by default."""
-PRUNED = ("successive_halving", "hyperband")
-"""Schedulers that stop trials early."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class SweepConfig:
     """Choice, training and objective of the trials.
 
     Examples:
-        >>> config = metaevo.SweepConfig(seeds=2, statistic="median", confirm_seeds=4)
+        >>> config = metaevo.SweepConfig(seeds=2, statistic="iqm", confirm_seeds=4)
 
     Raises:
         ValueError: if the sampler cannot learn under the scheduler.
@@ -35,16 +33,14 @@ class SweepConfig:
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """Optuna's sampler that chooses their settings; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
-    """trials at once; by default 16 of tpe and cma_es, all of the others, and with schedulers that
-    stop trials early as many as leave one"""
+    """trials at once; by default 16 trainings of tpe and cma_es, all of the other samplers, and 1
+    evolution or call of a function"""
     grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
     """values of a range in a grid"""
     seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4
     """agents of a trial; all trials share their random keys"""
-    statistic: Literal["mean", "iqm", "quantile"] = "mean"
+    statistic: Literal["mean", "iqm"] = "mean"
     """of the seeds' scores: the objective of a trial"""
-    quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
-    """level of the statistic quantile: low levels prefer settings that never fail"""
     scheduler: Literal["none", "successive_halving", "hyperband"] = "none"
     """stops trials early (by Optuna)"""
     eta: Annotated[int, Gt(1)] = 3
@@ -61,12 +57,17 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         """Check combinations of fields."""
-        if self.sampler == "cma_es" and self.scheduler in PRUNED:
+        if self.sampler == "cma_es" and self.prunes:
             # Optuna's CMA-ES sees complete trials only.
             raise ValueError(
                 f"sampler = 'cma_es' cannot learn from trials that scheduler = "
                 f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
             )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether the scheduler stops trials early."""
+        return self.scheduler != "none"
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class SearchSettings(HasRun):
     """Settings of every sweep."""
 
     space: PlainDict = field(default_factory=dict)
-    """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer,
-    choice or fixed"""
+    """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer
+    or choice"""
     run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 

@@ -1,7 +1,4 @@
-"""The figures of a sweep: history, importance, slice, contour, rungs.
-
-Optuna draws them; they get the look of our other figures afterwards.
-"""
+"""The figures of a sweep, which Optuna draws: history, importance, slice, contour, rungs."""
 
 import math
 import warnings
@@ -11,13 +8,12 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import optuna
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from optuna.trial import TrialState
 
 from metaevo.config import files
 from metaevo.config.plain import short_names
 from metaevo.reports import plots
-from metaevo.tuning.results import importance, varying_settings
+from metaevo.tuning.results import importance
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
@@ -34,36 +30,33 @@ MOST_SETTINGS = 4
 
 def draw(study: optuna.Study, directory: Path) -> None:
     """Draw the figures that the finished trials allow into a directory."""
-    study = with_short_names(study)
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    varying = varying_settings(complete)
-    visual = optuna.visualization.matplotlib
-    mpl.use("agg")  # no window, whatever the display
-
-    def save(name: str, plot: Callable[..., object], **options: object) -> None:
-        _save(lambda: plot(study, **options), directory / f"{name}.png")
-
-    if complete:
-        save("optimisation_history", visual.plot_optimization_history)
-    if len(complete) > 1 and varying:
-        save("slice", visual.plot_slice, params=varying)
-    if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
-        save("rungs", visual.plot_intermediate_values)
-    if len(varying) > 1 and (important := list(importance(study))):
-        save("parameter_importance", visual.plot_param_importances, params=varying)
-        save("contour", visual.plot_contour, params=important[:MOST_SETTINGS])
-
-
-def with_short_names(study: optuna.Study) -> optuna.Study:
-    """Return a copy with short names of the settings, which fit on an axis."""
-    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))  # copies
     short = short_names({name for trial in trials for name in trial.params})
-    for trial in trials:  # copies
+    for trial in trials:  # short names fit on an axis
         trial.params = {short[name]: value for name, value in trial.params.items()}
         trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
-    copy = optuna.create_study(direction="maximize")
-    copy.add_trials(trials)
-    return copy
+    study = optuna.create_study(direction="maximize")
+    study.add_trials(trials)
+    complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
+    important = list(importance(study))[:MOST_SETTINGS]
+    visual = optuna.visualization.matplotlib
+    mpl.use("agg")  # no window, whatever the display
+    plots_of: dict[str, tuple[bool, Callable[[], object]]] = {
+        "optimisation_history": (complete > 0, lambda: visual.plot_optimization_history(study)),
+        "parameter_importance": (
+            len(important) > 1,
+            lambda: visual.plot_param_importances(study),
+        ),
+        "slice": (complete > 1, lambda: visual.plot_slice(study)),
+        "contour": (len(important) > 1, lambda: visual.plot_contour(study, params=important)),
+        "rungs": (
+            any(len(trial.intermediate_values) > 1 for trial in trials),
+            lambda: visual.plot_intermediate_values(study),
+        ),
+    }
+    for name, (is_possible, plot) in plots_of.items():
+        if is_possible:
+            _save(plot, directory / f"{name}.png")
 
 
 def _save(plot: Callable[[], object], path: Path) -> None:
@@ -75,17 +68,6 @@ def _save(plot: Callable[[], object], path: Path) -> None:
         axes = np.ravel(np.asarray(plot(), dtype=object))
         figure = axes[0].figure
         figure.suptitle("")  # a report has its own heading
-        for each in figure.axes:
-            for side in ("left", "center"):
-                each.set_title("", loc=side)
-            if each.get_label() != "<colorbar>":
-                shown = each.get_xlim()
-                plots.style_axes(each, each.get_xlabel(), each.get_ylabel())
-                each.set_xlim(shown)
-                if each.get_xscale() == "log" and path.stem == "slice":  # narrow panels
-                    each.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-                    each.xaxis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
-                    each.xaxis.set_minor_formatter(NullFormatter())
         if len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
@@ -94,7 +76,5 @@ def _save(plot: Callable[[], object], path: Path) -> None:
             axes[0].get_legend().remove()  # one line per trial
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
-            figure.savefig(
-                file, format="png", dpi=plots.DPI // 2, facecolor="white", bbox_inches="tight"
-            )
+            figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
     pyplot.close(figure)

@@ -1,147 +1,129 @@
-"""Objectives of a sweep: a function of settings, trainings of agents, or whole evolutions.
+"""The objective of a sweep: trials in, scores at rungs out.
 
-A sweep uses `Objective` only. Trainings are in `metaevo.training.sweeps`, evolutions in
-`metaevo.studies.sweeps`.
+A `Program` evaluates settings: a function (here), trainings (`metaevo.training.sweeps`) or
+evolutions (`metaevo.studies.sweeps`).
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
+from metaevo.evolution.seeding import Purpose
+from metaevo.runs.progress import Progress
 from metaevo.statistics import iqm
-from metaevo.tuning.config import OF_THE_SWEEP, SearchSettings, SweepConfig
+from metaevo.tuning.config import (
+    ADAPTIVE,
+    ADAPTIVE_BATCH,
+    OF_THE_SWEEP,
+    SearchSettings,
+    SweepConfig,
+)
 from metaevo.tuning.ranges import Params
-from metaevo.tuning.samplers import expected_share, num_trials
-from metaevo.tuning.space import Space
-from metaevo.tuning.study import Outcome, Trial
+from metaevo.tuning.samplers import rungs
+from metaevo.tuning.space import Space, nested
+from metaevo.tuning.study import Study, Trial
 
-S = TypeVar("S", bound=SearchSettings)
-P = TypeVar("P")
+S = TypeVar("S")
+C = TypeVar("C", bound=SearchSettings)
 
-BEFORE = "settings before the sweep"
-"""Name of the settings that the winner is compared with on fresh seeds."""
-MAX_CHECKED = 256
-"""Static combinations that are tried out before a sweep begins."""
 MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
+KIND = ("learner", "evolve", "study")
+"""Settings that every config of a learner or evolution has."""
 
-Progress = Callable[[int], object]
+Count = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Callbacks of an objective."""
+class Rung(NamedTuple):
+    """Several settings after a part of their evaluation."""
 
-    done: Callable[[Trial, Outcome], object]
-    """called for each trial as soon as it is decided"""
-    should_prune: Callable[[Trial, int, float], bool]
-    """called at a rung with the trial, its step and its value; whether to stop it"""
-    progress: Progress = lambda frames: None
-    stage: Callable[[str], object] = lambda text: None
-    """called with a name for the work that begins"""
+    scores: np.ndarray
+    """[settings, seeds] NaN where an agent diverged, or no episode has ended"""
+    diverged: np.ndarray
+    """[settings] number of seeds that diverged"""
+    frames: int = 0
+    """environment steps of one setting so far, on all seeds"""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The size of a sweep."""
-
-    trials: int
-    groups: int | None
-    """static combinations, one compilation each; None if they are unlimited"""
-    invalid: tuple[str, ...] = ()
-    """why some combinations cannot be trained; their trials will be reported as failed"""
-    search_frames: int = 0
-    """expected environment steps of all trials"""
-    full_frames: int = 0
-    """the same if every trial were trained to its end"""
-    confirm_frames: int = 0
-    program: object = None
-    """of the longest static combination"""
-
-    def compilations(self) -> str:
-        """Return the expected number of compilations as text."""
-        if self.groups is None:
-            return f"up to {self.trials} (a static setting has a continuous range)"
-        return str(min(self.groups, self.trials))
+Rungs = Generator[Rung, Sequence[int] | None, None]
+"""Rung by rung; takes the places of the settings that continue, None for all."""
 
 
-class Objective:
-    """Evaluates the trials of a sweep in batches."""
+class Program(ABC, Generic[S]):
+    """The evaluation of settings with the same static values; compiled when it is first used."""
 
-    def __init__(self, space: Space, config: SweepConfig) -> None:
-        """Bind the space of the settings and the section `sweep`."""
-        self.space, self.config = space, config
+    frames = 0
+    """environment steps of a setting on one seed, to its end"""
+    trials_at_once = 1
+    """trials that are evaluated side by side"""
 
-    def plan(self) -> Plan:
-        """Return the size of the sweep; raises `ConfigError` if it cannot run."""
-        return Plan(num_trials(self.config, self.space), groups=1)
+    @abstractmethod
+    def evaluate(self, settings: Sequence[S], purpose: Purpose, count: Count) -> Rungs:
+        """Evaluate settings on the same seeds, rung by rung.
+
+        The purpose is TUNING, or HELD_OUT for the confirmation, which has a single rung.
+        """
+
+
+class Function(Program[Params]):
+    """A Python function from the settings of a trial, by their names, to its value."""
+
+    def __init__(self, function: Callable[[Params], float]) -> None:
+        """Bind a function, higher values of which are better; NaN for a trial that diverged."""
+        self.function = function
+
+    def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
+        """Call the function once for every trial, whatever the seeds."""
+        scores = np.array([[float(self.function(each))] for each in settings])
+        count(0)
+        yield Rung(scores, np.zeros(len(scores)))
+
+
+@dataclass
+class Objective(Generic[S]):
+    """Evaluates trials in batches.
+
+    Trials with equal static settings are a group, and share a program, which is built once.
+    """
+
+    space: Space
+    config: SweepConfig
+    settings_of: Callable[[Params], S]
+    """returns the settings of a trial; this and `build` raise `ConfigError` if they do not fit"""
+    build: Callable[[S], Program[S]]
+    """returns the program of a static group"""
+    side_by_side: bool = False
+    """whether many trials at once are faster"""
+    _programs: dict[str, Program[S]] = field(default_factory=dict)
 
     def batch_size(self) -> int:
         """Return the maximum number of trials per batch."""
-        return self.config.batch or 1
+        config = self.config
+        if config.batch is not None or not self.side_by_side:
+            return config.batch or 1
+        return ADAPTIVE_BATCH if config.sampler in ADAPTIVE else config.trials
 
-    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Evaluate a batch; `watch.done` is called exactly once for every trial."""
-        raise NotImplementedError
+    def config_of(self, params: Params) -> Params:
+        """Return the settings of a trial as a config of `metaevo train` or `evolve`.
 
-    def configs(self, params: Params) -> dict[str, Params]:
-        """Return the settings of a trial as the files of configs that other commands read."""
-        return {"best.yaml": dict(params)}
-
-
-class FunctionObjective(Objective):
-    """A Python function from the settings of a trial, by their names, to its value."""
-
-    def __init__(
-        self, function: Callable[[Params], float], space: Space, config: SweepConfig
-    ) -> None:
-        """Bind a function, higher values of which are better; NaN for a trial that diverged."""
-        super().__init__(space, config)
-        self.function = function
-
-    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Call the function for each trial."""
-        for trial in batch:
-            value = files.plain(float(self.function({**self.space.fixed, **trial.params})))
-            watch.done(trial, Outcome("pruned" if value is None else "complete", value, [value]))
-            watch.progress(0)
-
-
-class SettingsObjective(Objective, Generic[S, P]):
-    """Trials with the settings of a sweep, in which suggested values take their places.
-
-    Trials are grouped by their static settings: a group shares a program P, which is built once.
-    """
-
-    def __init__(self, settings: S, space: Space) -> None:
-        """Bind the sweep's settings; programs are built later."""
-        super().__init__(space, settings.sweep)
-        self.settings = settings
-        self._raw = to_dict(settings)
-        self._programs: dict[str, P] = {}
-
-    def build(self, settings: S) -> P:
-        """Return the program of a static group; it compiles when it is first used.
-
-        Raises:
-            ConfigError: if the parts of a trial do not fit together, here and below.
+        Names that are the default are left out: an evolution has no setting for them.
         """
-        raise NotImplementedError
+        settings = self.settings_of(params)
+        return {
+            key: value
+            for key, value in to_dict(settings).items()
+            if key not in OF_THE_SWEEP
+            and (key in KIND or getattr(type(settings), key, None) != value)
+        }
 
-    def seed_frames(self, settings: S) -> int:
-        """Return the environment steps of a trial on one seed, to its end."""
-        raise NotImplementedError
-
-    def confirm(self, params: Params, seeds: int, watch: Watch) -> tuple[np.ndarray, int]:
-        """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
-        raise NotImplementedError
-
-    def program(self, settings: S) -> P:
+    def program(self, settings: S) -> Program[S]:
         """Return the program of the settings' static group."""
         key = self.static_key(settings)
         if key not in self._programs:
@@ -149,6 +131,14 @@ class SettingsObjective(Objective, Generic[S, P]):
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = self.build(settings)
         return self._programs[key]
+
+    def start(self) -> Program[S]:
+        """Return the program of the settings before the sweep.
+
+        Raises:
+            ConfigError: if they do not fit together.
+        """
+        return self.program(self.settings_of({}))
 
     def static_key(self, settings: S) -> str:
         """Return a text that two settings share if one compiled program serves both.
@@ -162,104 +152,90 @@ class SettingsObjective(Objective, Generic[S, P]):
         }
         return json.dumps(kept, sort_keys=True)
 
-    def settings_of(self, params: Params) -> S:
-        """Return the settings of a trial."""
-        return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
-
-    def configs(self, params: Params) -> dict[str, Params]:
-        """Return the settings of a trial as a config of `metaevo train` or `evolve`."""
-        everything = to_dict(self.settings_of(params))
-        return {"best.yaml": {k: v for k, v in everything.items() if k not in OF_THE_SWEEP}}
-
-    def plan(self) -> Plan:
-        """Return the size of the sweep, for the longest static combination.
-
-        Raises:
-            ConfigError: if no combination can be trained, or the winner cannot be confirmed.
-        """
-        settings, invalid = self._longest()
-        if self.config.confirm_seeds:
-            try:
-                self.program(self.settings_of({}))
-            except ConfigError as error:
-                raise ConfigError(
-                    "the settings before the sweep, with which sweep.confirm_seeds compares its "
-                    f"winner, cannot be trained: {error}"
-                ) from None
-        frames = self.seed_frames(settings)
-        count = num_trials(self.config, self.space)
-        full = count * self.config.seeds * frames
-        return Plan(
-            trials=count,
-            groups=self.space.num_static(),
-            invalid=tuple(invalid),
-            search_frames=round(full * expected_share(self.config)),
-            full_frames=full,
-            confirm_frames=2 * self.config.confirm_seeds * frames,
-            program=self.program(settings),
-        )
-
-    def groups(self, batch: Sequence[Trial], watch: Watch) -> list[list[tuple[Trial, S]]]:
-        """Sort a batch by static settings; trials with settings that do not fit fail."""
+    def run(self, batch: Sequence[Trial], study: Study, bar: Progress) -> None:
+        """Evaluate a batch, group by group, and tell the study every result."""
         groups: dict[str, list[tuple[Trial, S]]] = {}
         for trial in batch:
             try:
                 settings = self.settings_of(trial.params)
                 self.program(settings)
             except ConfigError as error:
-                watch.done(trial, Outcome("failed", reason=str(error)))
+                print(f"warning: trial {trial.number} fails: {error}", file=sys.stderr)
+                study.tell(replace(trial, outcome="failed", reason=str(error)))
             else:
                 groups.setdefault(self.static_key(settings), []).append((trial, settings))
-        return list(groups.values())
+        for group in groups.values():
+            static = {k: v for k, v in group[0][0].params.items() if k in self.space.static}
+            bar.stage(", ".join(f"{key} = {v}" for key, v in static.items()) or "searching")
+            size = self.program(group[0][1]).trials_at_once
+            for begin in range(0, len(group), size):
+                self._climb(group[begin : begin + size], study, bar)
 
-    def name_of(self, trial: Trial) -> str:
-        """Return the static settings of a trial, in words."""
-        static = (key for key in self.space.static if key in trial.params)
-        return ", ".join(f"{key} = {trial.params[key]}" for key in static) or "searching"
+    def _climb(self, group: list[tuple[Trial, S]], study: Study, bar: Progress) -> None:
+        """Evaluate trials of one group rung by rung; some are stopped at the end of each."""
+        trials, settings = [trial for trial, _ in group], [each for _, each in group]
+        evaluation = self.program(settings[0]).evaluate(settings, Purpose.TUNING, bar.update)
+        steps, left = rungs(self.config), None
+        for step in steps:
+            rung = evaluation.send(left)
+            left = []
+            for place, trial in enumerate(trials):
+                value, diverged = self.value(rung.scores[place]), int(rung.diverged[place])
+                # Without a score because no episode has ended, a trial is trained further.
+                is_stopped = diverged > 0
+                if value is not None and len(steps) > 1:
+                    is_stopped |= study.should_prune(trial, step, value)
+                if step < steps[-1] and not is_stopped:
+                    left.append(place)
+                    continue
+                is_complete = step == steps[-1] and value is not None
+                study.tell(
+                    replace(
+                        trial,
+                        outcome="complete" if is_complete else "pruned",
+                        value=value,
+                        scores=files.plain(rung.scores[place]),
+                        frames=rung.frames,
+                        diverged=diverged,
+                    )
+                )
+            trials = [trials[place] for place in left]
+            if not trials:
+                return
 
-    def outcome(
-        self, scores: np.ndarray, *, frames: int, diverged: int, fraction: float = 1.0
-    ) -> Outcome:
-        """Return the outcome of a trial with scores [seeds]; the other numbers are as in it."""
-        value = statistic(scores, self.config)
-        return Outcome(
-            "complete" if fraction == 1.0 and value is not None else "pruned",
-            value,
-            files.plain(scores),
-            frames=frames,
-            fraction=fraction,
-            diverged=diverged,
-        )
+    def confirm(self, params: Params, count: Count) -> Rung:
+        """Evaluate settings to their end, on seeds that no search has seen."""
+        settings = self.settings_of(params)
+        (rung,) = self.program(settings).evaluate([settings], Purpose.HELD_OUT, count)
+        return rung
 
-    def _longest(self) -> tuple[S, list[str]]:
-        """Return the settings of the longest static combination, and why others do not fit."""
-        valid, invalid = [], []
-        for params in self.space.static_grid(MAX_CHECKED):
-            try:
-                settings = self.settings_of(params)
-                valid.append((self.seed_frames(settings), settings))
-            except ConfigError as error:
-                invalid.append(str(error))
-        # Building learner and environment takes longer, so the first valid combination is enough.
-        for _, settings in sorted(valid, key=lambda each: -each[0]):
-            try:
-                self.program(settings)
-                return settings, invalid
-            except ConfigError as error:
-                invalid.append(str(error))
-        raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
+    def value(self, scores: np.ndarray) -> float | None:
+        """Return the objective of scores [seeds], or None if a score is not finite."""
+        if not np.all(np.isfinite(scores)):
+            return None
+        scores = np.asarray(scores, dtype=np.float64)
+        return iqm(scores) if self.config.statistic == "iqm" else float(np.mean(scores))
 
 
-def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
-    """Return the chosen statistic of scores [seeds], or None if a score is not finite.
+def function_objective(
+    function: Callable[[Params], float], space: Space, config: SweepConfig
+) -> Objective[Params]:
+    """Return the objective of a function; it has no rungs, and no settings before the sweep."""
+    return Objective(
+        replace(space, traced=tuple(space.entries)),
+        replace(config, scheduler="none", confirm_seeds=0),
+        dict,
+        lambda _: Function(function),
+    )
 
-    A score is not finite if the training diverged, or no episode ended.
-    """
-    scores = np.asarray(scores, dtype=np.float64)
-    if not np.all(np.isfinite(scores)):
-        return None
-    if config.statistic == "mean":
-        return float(np.mean(scores))
-    if config.statistic == "iqm":
-        return iqm(scores)
-    return float(np.quantile(scores, config.quantile))
+
+def settings_objective(
+    settings: C, space: Space, build: Callable[[C], Program[C]], side_by_side: bool
+) -> Objective[C]:
+    """Return the objective of a sweep's settings, in which a trial's values take their places."""
+    raw = to_dict(settings)
+
+    def settings_of(params: Params) -> C:
+        return from_dict(type(settings), merge(raw, nested(params)))
+
+    return Objective(space, settings.sweep, settings_of, build, side_by_side)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from metaevo.config.plain import PlainDict
 
@@ -30,13 +30,18 @@ Params = PlainDict
 """Values by the dotted names of settings"""
 
 
-def count(entry: Entry) -> int | None:
-    """Return the number of values; None if they are not countable."""
+def distribution(entry: Entry) -> Range | CategoricalDistribution:
+    """Return an entry as Optuna's distribution."""
+    return CategoricalDistribution(entry.kept()) if isinstance(entry, Choice) else entry
+
+
+def count(entry: Entry) -> float:
+    """Return the number of values, infinite for a range of real numbers."""
     if isinstance(entry, Choice):
         return len(entry.values)
     if isinstance(entry, IntDistribution):
         return (entry.high - entry.low) // entry.step + 1
-    return None
+    return math.inf
 
 
 def ends(entry: Entry) -> list[Any]:
@@ -44,14 +49,12 @@ def ends(entry: Entry) -> list[Any]:
     return list(entry.values) if isinstance(entry, Choice) else [entry.low, entry.high]
 
 
-def points(entry: Entry, number: int) -> list[Any]:
-    """Return values at equal distances, or ratios, without duplicates; all values of a choice."""
-    if isinstance(entry, Choice):
-        return list(entry.values)
+def points(entry: Range, number: int) -> list[float]:
+    """Return values at equal distances, or ratios, without duplicates."""
     space = np.geomspace if entry.log else np.linspace
-    values = space(entry.low, entry.high, number).tolist()
-    values[0], values[-1] = entry.low, entry.high  # exactly
-    return list(dict.fromkeys(nearest(entry, value) for value in values))
+    inner = space(entry.low, entry.high, number)[1:-1].tolist()
+    # The ends exactly, without rounding.
+    return list(dict.fromkeys([entry.low, *(_nearest(entry, each) for each in inner), entry.high]))
 
 
 def at(entry: Entry, fraction: float) -> Any:
@@ -60,8 +63,9 @@ def at(entry: Entry, fraction: float) -> Any:
         return entry.values[int(fraction * len(entry.values))]
     low, high = _bounds(entry)
     if entry.log:
-        return nearest(entry, math.exp(math.log(low) + fraction * (math.log(high) - math.log(low))))
-    return nearest(entry, low + fraction * (high - low))
+        value = math.exp(math.log(low) + fraction * (math.log(high) - math.log(low)))
+        return _nearest(entry, value)
+    return _nearest(entry, low + fraction * (high - low))
 
 
 def fraction_of(entry: Range, value: float) -> float:
@@ -72,20 +76,11 @@ def fraction_of(entry: Range, value: float) -> float:
     return (value - low) / (high - low)
 
 
-def nearest(entry: Range, value: float) -> float:
+def _nearest(entry: Range, value: float) -> float:
     """Return the value of a range that is nearest to a number."""
     if isinstance(entry, IntDistribution):
         value = entry.low + entry.step * math.floor((value - entry.low) / entry.step + 0.5)
     return min(max(value, entry.low), entry.high)
-
-
-def to_plain(entry: Entry) -> PlainDict:
-    """Return the rule of an entry in a YAML file."""
-    if isinstance(entry, Choice):
-        return {"choice": list(entry.values)}
-    kind = "integer" if isinstance(entry, IntDistribution) else "uniform"
-    step = {"step": entry.step} if entry.step not in (None, 1) else {}
-    return {f"log_{kind}" if entry.log else kind: [entry.low, entry.high], **step}
 
 
 def _bounds(entry: Range) -> tuple[float, float]:

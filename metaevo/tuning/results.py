@@ -1,26 +1,26 @@
-"""Files of a finished sweep: trials.csv, best.yaml, evaluation.json."""
+"""Results of a sweep: tables of trials, importances, and the confirmation of the winner."""
 
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from metaevo import statistics
-from metaevo.config import dump_yaml
-from metaevo.config.files import write_text_atomic
+from metaevo.config import dump_yaml, files
 from metaevo.config.plain import PlainDict
+from metaevo.tuning.objective import Count, Objective
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Record
+from metaevo.tuning.study import Trial
 
 TRIALS, BEST = "trials.csv", "best.yaml"
-FACTS = ("frames", "fraction", "diverged", "seconds", "reason")
-"""Fields of a record that have a column."""
+WINNER, BEFORE = "best trial", "settings before the sweep"
+"""Names of the finalists."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class SweepResult:
         >>> records = result.table()
     """
 
-    trials: tuple[Record, ...]
+    trials: tuple[Trial, ...]
     """all trials that are decided, in the order of their numbers"""
-    best: Record | None
+    best: Trial | None
     """the complete trial with the highest value"""
     importance: dict[str, float]
     """share of the objective's variance that each setting explains; empty for few trials"""
@@ -49,79 +49,60 @@ class SweepResult:
 def importance(study: optuna.Study) -> dict[str, float]:
     """Return the share of the variance that each setting explains (fANOVA, Hutter et al. 2014).
 
-    Settings that have one value only are left out. The result is empty for less than four trials
-    and for trials with equal values.
+    The result is empty for less than four trials and for trials with equal values.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    varying = varying_settings(complete)
-    if len(complete) < 4 or not varying or len({trial.value for trial in complete}) < 2:
+    if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
         return {}
-    return dict(optuna.importance.get_param_importances(study, params=varying))
+    return dict(optuna.importance.get_param_importances(study))
 
 
-def varying_settings(trials: Sequence[FrozenTrial]) -> list[str]:
-    """Return the settings that have several values."""
-    names = sorted({name for trial in trials for name in trial.params})
-    return [name for name in names if len({trial.params.get(name) for trial in trials}) > 1]
-
-
-def rows_of(records: Sequence[Record], space: Space) -> list[Params]:
+def rows_of(trials: Sequence[Trial], space: Space) -> list[Params]:
     """Return a flat mapping for each trial: a table that pandas reads."""
-    rows = []
-    for record in records:
-        row = {"trial": record.number, "outcome": record.outcome, "value": record.value}
-        row |= {name: record.params.get(name) for name in space.distributions}
-        row |= {f"score_{seed}": score for seed, score in enumerate(record.scores)}
-        rows.append(row | {fact: getattr(record, fact) for fact in FACTS})
-    return rows
+    facts = ("outcome", "value", "frames", "diverged", "reason")
+    return [
+        {"trial": trial.number}
+        | {name: getattr(trial, name) for name in facts}
+        | {name: trial.params.get(name) for name in space.entries}
+        | {f"score_{seed}": score for seed, score in enumerate(trial.scores)}
+        for trial in trials
+    ]
 
 
-def write_trials(path: Path, space: Space, records: Sequence[Record], seeds: int) -> None:
-    """Write trials.csv: settings, objective and the score of each seed, one row per trial."""
-    scores = [f"score_{seed}" for seed in range(seeds)]
-    columns = ["trial", "outcome", "value", *space.distributions, *scores, *FACTS]
+def csv_of(rows: Sequence[Params]) -> str:
+    """Return a table as CSV; lists become YAML."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    for row in rows_of(records, space):
-        lists = {key: each for key, each in row.items() if isinstance(each, list | tuple)}
+    for row in rows:
+        lists = {key: each for key, each in row.items() if isinstance(each, list | dict)}
         writer.writerow(row | {k: dump_yaml(each, flow=True).strip() for k, each in lists.items()})
-    write_text_atomic(path, text.getvalue())
+    return text.getvalue()
 
 
-def confirmation(
-    scores: dict[str, np.ndarray], diverged: dict[str, int], best: Record, frames: int
-) -> PlainDict:
-    """Return the content of evaluation.json.
+def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainDict:
+    """Evaluate the winner and the settings before the sweep on the same fresh seeds.
 
-    Args:
-        scores: [seeds] scores of the winner, and of the settings before the sweep.
-        diverged: number of diverged agents of both.
-        best: the best trial of the search.
-        frames: environment steps of the whole search.
+    Returns:
+        the content of evaluation.json: the finalists, and the comparison of their seeds in pairs.
     """
-    rows: list[PlainDict] = []
-    for name, filled in statistics.fill_missing(scores).items():
-        summary = statistics.summarise(filled)
-        rows.append(
+    params = {WINNER: best.params, BEFORE: {}}
+    rungs = {name: objective.confirm(each, count) for name, each in params.items()}
+    scores = statistics.fill_missing({name: rung.scores[0] for name, rung in rungs.items()})
+    variants = []
+    for name, rung in rungs.items():
+        variants.append(
             {
                 "name": name,
-                "settings": best.params if not rows else {},
-                "tuning_frames": frames if not rows else 0,
-                "seeds": summary.seeds,
-                "scores": filled.tolist(),
-                "iqm": summary.iqm,
-                "interval": list(summary.interval),
-                "mean": summary.mean,
-                "diverged": diverged[name],
+                "settings": params[name],
+                "scores": scores[name],
+                **asdict(statistics.summarise(scores[name])),
+                "diverged": rung.diverged[0],
+                "frames": rung.frames,
             }
         )
-    winner, before = rows
-    compared = statistics.compare(winner["scores"], before["scores"])
-    return {
-        "variants": rows,
-        "pairs": [{"learned": winner["name"], "other": before["name"], **compared._asdict()}],
-        "conclusion": compared.conclusion,
-        "best_trial": best.number,
-        "search_value": best.value,
-    }
+    compared = statistics.compare(scores[WINNER], scores[BEFORE], shared_seeds=True)
+    found = {"variants": variants, "best_trial": best.number, "search_value": best.value}
+    plain: PlainDict = files.plain(found | compared._asdict())
+    return plain

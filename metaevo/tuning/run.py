@@ -1,8 +1,8 @@
-"""One sweep in a run directory: start, resume, stop, write."""
+"""A sweep from its first trial to its results, with or without a run directory."""
 
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import BEFORE, Objective, Plan, SettingsObjective, Watch
+from metaevo.tuning.objective import Objective
 from metaevo.tuning.report import write_sweep_report
-from metaevo.tuning.study import Outcome, Record, Study, Trial
+from metaevo.tuning.samplers import num_trials
+from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
     "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size",
@@ -28,31 +29,33 @@ POLL_SECONDS = 2.0
 KIND = Kind("sweep", "sweep", "trial", HARMLESS)
 
 
-@dataclass
-class SweepRun:
-    """The parts of one sweep, built from its settings."""
+def search(
+    objective: Objective[Any],
+    study: Study,
+    bar: Progress,
+    between: Callable[[], None] = lambda: None,
+) -> None:
+    """Evaluate trials until there are enough, and wait for those of other processes.
 
-    run: Run[SearchSettings]
-    objective: Objective
-    plan: Plan
-    study: Study
-    logged: set[int]
-    """numbers of the trials in metrics.jsonl"""
-    started: float = field(default_factory=time.monotonic)
-
-    def seconds(self) -> float:
-        """Return the seconds since the process began."""
-        return round(time.monotonic() - self.started, 3)
+    `between` is called before each batch.
+    """
+    with study:
+        while True:
+            bar.update(0)  # a signal may have arrived
+            between()
+            if batch := study.ask(objective.batch_size()):
+                objective.run(batch, study, bar)
+            elif count := study.running():
+                bar.stage(f"waiting for {count} trials of other processes")
+                time.sleep(POLL_SECONDS)
+            else:
+                return
 
 
 def run_sweep(
-    objective: Objective,
-    settings: SearchSettings,
-    *,
-    run_dir: Path | None,
-    resume: bool,
+    objective: Objective[Any], settings: SearchSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
-    """Run a sweep to its end, or until a signal.
+    """Run a sweep in a directory to its end, or until a signal.
 
     Args:
         objective: evaluates the trials.
@@ -68,151 +71,103 @@ def run_sweep(
         DiskError: if the directory can no longer be written.
     """
     devices.check_number("run.num_devices", settings.run.num_devices)
-    plan = objective.plan()
+    program, config = objective.start(), objective.config
+    trials = num_trials(config, objective.space)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         # Another number of fresh seeds needs another confirmation.
         same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
         if resume and same_end and run.directory.report_path.exists():
-            print(f"{run.directory.path} is finished ({plan.trials} trials)")
+            print(f"{run.directory.path} is finished ({trials} trials)")
             return 0
-        path, space, seed = run.directory.path, objective.space, settings.run.seed
-        study = Study(path, settings.sweep, space, seed=seed, name=path.name)
-        logged = {record["trial"] for record in run.directory.read_metrics("trial")}
-        this = SweepRun(run, objective, plan, study, logged)
-        if lost := logged - {record.number for record in study.records()}:
+        path = run.directory.path
+        study = Study(path, settings.sweep, objective.space, seed=settings.run.seed, name=path.name)
+        log = _Log(run, study)
+        run.forget_end()
+        run.start(run.resolved)
+        print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
+        frames = trials * config.seeds * program.frames
+        with run.working():
+            with Progress(
+                total=max(frames, log.frames), initial=log.frames, desc="searching", unit="frame",
+                unit_scale=True, check_stop=run.check_stop,
+            ) as bar:  # fmt: skip
+                search(objective, study, bar, log.update)
+            log.update()
+            _finish(run, objective, study, log)
+        return run.exit_code
+
+
+class _Log:
+    """The trials in metrics.jsonl."""
+
+    def __init__(self, run: Run[SearchSettings], study: Study) -> None:
+        """Begin with the trials that are logged.
+
+        Raises:
+            ConfigError: if the study lacks one of them.
+        """
+        self.run, self.study, self.started = run, study, time.monotonic()
+        self.numbers = {record["trial"] for record in run.directory.read_metrics("trial")}
+        trials = study.trials()
+        if lost := self.numbers - {trial.number for trial in trials}:
             raise ConfigError(
                 f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
                 "was its storage changed or removed?"
             )
-        run.forget_end()
-        run.start(run.resolved)
-        with run.working():
-            with study:
-                _search(this)
-            _finish(this)
-        return run.exit_code
+        self.frames = sum(trial.frames for trial in trials if trial.number in self.numbers)
+
+    def seconds(self) -> float:
+        """Return the seconds since the process began."""
+        return round(time.monotonic() - self.started, 3)
+
+    def update(self) -> None:
+        """Log the trials that any process has decided since the last time."""
+        for trial in self.study.trials():
+            if trial.number in self.numbers:
+                continue
+            self.frames += trial.frames
+            self.numbers.add(trial.number)
+            self.run.log(
+                {
+                    "kind": "trial",
+                    "trial": trial.number,
+                    "value": trial.value,
+                    "frames": self.frames,
+                    "seconds": self.seconds(),
+                    "outcome": trial.outcome,
+                    "params": trial.params,
+                    "scores": trial.scores,
+                }
+            )
 
 
-def _search(this: SweepRun) -> None:
-    """Train trials until there are enough, and wait for those of other processes."""
-    run, objective, plan, study = this.run, this.objective, this.plan, this.study
-    print(
-        f"{run.directory.path}: {plan.trials} trials x {run.settings.sweep.seeds} seeds, "
-        f"compilations to expect: {plan.compilations()}",
-        file=sys.stderr,
-    )
-    for reason in plan.invalid:
-        print(f"warning: trials of a static combination will fail: {reason}", file=sys.stderr)
-    done = sum(record.frames for record in study.records())
-    with Progress(
-        total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
-        unit_scale=True, check_stop=run.check_stop,
-    ) as bar:  # fmt: skip
-        watch = _watch(this, bar)
-        while True:
-            run.check_stop()
-            _log(this)
-            if batch := study.ask(objective.batch_size()):
-                objective.run(batch, watch)
-            elif count := study.running():
-                bar.stage(f"waiting for {count} trials of other processes")
-                time.sleep(POLL_SECONDS)
-            else:
-                break
-    _log(this)
-
-
-def search(objective: Objective, study: Study) -> None:
-    """Evaluate all trials of a study without a run directory."""
-    watch = Watch(study.tell, study.should_prune)
-    with study:
-        while batch := study.ask(objective.batch_size()):
-            objective.run(batch, watch)
-
-
-def _watch(this: SweepRun, bar: Progress) -> Watch:
-    known = this.study.best()
-    best = [] if known is None else [(known.value or 0.0, -known.number)]
-
-    def done(trial: Trial, outcome: Outcome) -> None:
-        this.study.tell(trial, replace(outcome, seconds=this.seconds()))
-        if outcome.outcome == "complete" and outcome.value is not None:
-            best.append((outcome.value, -trial.number))
-            best[:] = [max(best)]  # `study.best` would read all earlier trials again
-            bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})", refresh=False)
-
-    return Watch(done, this.study.should_prune, bar.update, bar.stage)
-
-
-def _log(this: SweepRun) -> None:
-    """Log the trials that any process has decided since the last time."""
-    records = this.study.records()
-    frames = sum(each.frames for each in records if each.number in this.logged)
-    for record in records:
-        if record.number in this.logged:
-            continue
-        frames += record.frames
-        this.run.log(
-            {
-                "kind": "trial",
-                "trial": record.number,
-                "value": record.value,
-                "frames": frames,
-                "seconds": this.seconds(),
-                "outcome": record.outcome,
-                "params": record.params,
-                "scores": record.scores,
-                "fraction": record.fraction,
-            }
-        )
-        this.logged.add(record.number)
-
-
-def _finish(this: SweepRun) -> None:
-    """Confirm the winner on fresh seeds, and write table, settings, figures and report."""
-    run, objective, records = this.run.directory, this.objective, this.study.records()
-    config = this.run.settings.sweep
-    results.write_trials(run.path / results.TRIALS, objective.space, records, config.seeds)
-    best = this.study.best()
+def _finish(run: Run[SearchSettings], objective: Objective[Any], study: Study, log: _Log) -> None:
+    """Write all trials and the winner, confirm it on fresh seeds, and write the report."""
+    directory, config, trials = run.directory, objective.config, study.trials()
+    table = directory.path / results.TRIALS
+    write_text_atomic(table, results.csv_of(results.rows_of(trials, objective.space)))
+    best = best_of(trials)
     if best is None:
-        raise ConfigError(
-            f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
-        )
-    names = ", ".join(objective.space.distributions)
-    level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
+        raise ConfigError(f"no trial of {len(trials)} ended with a score: see {table}")
     comment = (
-        f"Trial {best.number}, the best of a sweep over {names}. Its objective: {best.value:.6g} "
-        f"({config.statistic}{level} of {config.seeds} seeds' fitness)."
+        f"Trial {best.number}, the best of a sweep over {', '.join(objective.space.entries)}. "
+        f"Its objective: {best.value:.6g} ({config.statistic} of {config.seeds} seeds' fitness)."
     )
-    for name, content in objective.configs(best.params).items():
-        write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(content)}")
-    if config.confirm_seeds and isinstance(objective, SettingsObjective):
-        _confirm(this, objective, best, sum(record.frames for record in records))
-    write_sweep_report(run, objective, this.study, this.plan)
-    print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
-
-
-def _confirm(
-    this: SweepRun,
-    objective: SettingsObjective[Any, Any],
-    best: Record,
-    search_frames: int,
-) -> None:
-    """Evaluate the winner and the settings before the sweep on seeds that no search has seen."""
-    seeds = this.run.settings.sweep.confirm_seeds
-    finalists = {"best trial": best.params, BEFORE: {}}
-    frames = seeds * objective.seed_frames(objective.settings_of(best.params))
-    scores, diverged = {}, {}
-    with Progress(
-        total=len(finalists) * frames, desc="confirming", unit="frame", unit_scale=True,
-        check_stop=this.run.check_stop,
-    ) as bar:  # fmt: skip
-        watch = _watch(this, bar)
-        for name, params in finalists.items():
-            scores[name], diverged[name] = objective.confirm(params, seeds, watch)
-    result = results.confirmation(scores, diverged, best, search_frames)
-    result |= mark(to_dict(this.run.settings))
-    write_json_atomic(this.run.directory.evaluation_path, result)
-    rows = result["variants"]
-    spent = [search_frames + (index + 1) * frames for index in range(len(rows))]
-    this.run.log_evaluation(rows, spent, this.seconds())
+    settings = dump_yaml(objective.config_of(best.params))
+    write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
+    confirmed = None
+    if config.confirm_seeds:
+        program = objective.program(objective.settings_of(best.params))
+        frames = 2 * config.confirm_seeds * program.frames
+        with Progress(
+            total=frames, desc="confirming", unit="frame", unit_scale=True,
+            check_stop=run.check_stop,
+        ) as bar:  # fmt: skip
+            confirmed = results.confirmation(objective, best, bar.update)
+        marked = confirmed | mark(to_dict(run.settings))
+        write_json_atomic(directory.evaluation_path, marked)
+        winner, before = (row["frames"] for row in confirmed["variants"])
+        spent = [log.frames + winner, log.frames + winner + before]
+        run.log_evaluation(confirmed["variants"], spent, log.seconds())
+    write_sweep_report(directory, objective, study, confirmed)
+    print(f"best settings: {directory.path / results.BEST}\nreport: {directory.report_path}")

@@ -2,13 +2,12 @@
 
 import math
 
-import numpy as np
 from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler, TPESampler
 
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
-from metaevo.tuning.config import MOST, PRUNED, SweepConfig
+from metaevo.tuning.config import MOST, SweepConfig
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 
@@ -71,25 +70,10 @@ def rungs(config: SweepConfig) -> list[int]:
 
     A step is the training of the shortest rung. Without a pruner there is one step.
     """
-    if config.scheduler not in PRUNED:
+    if not config.prunes:
         return [1]
     count = math.floor(math.log(1 / config.min_fraction, config.eta) + 1e-9)
     return [config.eta**rung for rung in range(count + 1)]
-
-
-def expected_share(config: SweepConfig) -> float:
-    """Return the expected share of training all trials to their end, if one in eta goes on."""
-    steps = np.array(rungs(config)) / rungs(config)[-1]
-    going_on = 1.0 / config.eta ** np.arange(len(steps))
-    shares = [
-        np.dot(np.diff(steps[start:], prepend=0.0), going_on[: len(steps) - start])
-        for start in range(len(steps))
-    ]
-    if config.scheduler != "hyperband":
-        return float(shares[0])
-    left = np.arange(len(steps))[::-1]  # rungs after the first rung of a bracket
-    weights = np.ceil(len(steps) * config.eta**left / (left + 1))  # as Optuna's brackets
-    return float(np.average(shares, weights=weights))
 
 
 def num_trials(config: SweepConfig, space: Space) -> int:

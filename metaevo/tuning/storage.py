@@ -70,11 +70,10 @@ class JournalLock(JournalFileOpenLock):
 def _open_journal(path: Path) -> BaseStorage:
     try:
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None
     except Exception as error:  # Optuna replays it: a forged line can raise anything
+        reason = str(error) or repr(error)
         raise ConfigError(
-            f"{path}: is not the journal of a study: {error or repr(error)}"
+            f"{path}: cannot be opened, or is not the journal of a study: {reason}"
         ) from None
 
 

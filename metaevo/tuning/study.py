@@ -5,15 +5,14 @@ its process: in a database, Optuna fails trials without a heartbeat and queues t
 journal of a run directory, the resumed run continues them.
 """
 
-import dataclasses
-import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import optuna
+from optuna.distributions import distribution_to_json
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.samplers import RandomSampler
 from optuna.storages._heartbeat import BaseHeartbeatThread, get_heartbeat_thread
@@ -35,44 +34,30 @@ _STATES = {
 _IDENTITY = "metaevo"
 """Attribute of a study: the settings that all its processes share."""
 _RESULT = "result"
-"""Attribute of a trial: its outcome."""
+"""Attribute of a trial: what Optuna has no place for."""
+_KEPT = ("outcome", "scores", "frames", "diverged", "reason")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings to evaluate."""
+    """Settings to evaluate and, once the trial is decided, its result."""
 
-    number: int
+    number: checks.Index
     """in the study"""
     params: Params
     """values by the dotted names of the settings"""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of one trial."""
-
-    outcome: Literal["complete", "pruned", "failed"]
+    outcome: Literal["complete", "pruned", "failed"] | None = None
     """complete, pruned (stopped early, or an agent diverged) or failed (invalid settings)"""
     value: checks.Measure = None
-    """the objective, higher is better; None where an agent diverged"""
-    scores: list[checks.Measure] = dataclasses.field(default_factory=list)
+    """the objective, higher is better, where the training ended; None without a score"""
+    scores: list[checks.Measure] = field(default_factory=list)
     """[seeds] None where an agent diverged"""
     frames: checks.Index = 0
     """environment steps of all seeds"""
-    fraction: checks.Measure = None
-    """of the training done"""
     diverged: checks.Index = 0
     """seeds with parameters that are not finite"""
-    seconds: checks.Measure = None
-    """from the start of the process to the outcome"""
     reason: str | None = None
     """why the trial failed"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record(Outcome, Trial):
-    """A trial that is decided, with its outcome."""
 
 
 class Study:
@@ -101,7 +86,7 @@ class Study:
             name = next(iter(optuna.get_all_study_names(self._storage)), name)
         self._name = config.study or name
         self._config, self._space, self._seed = config, space, seed
-        self._trials: dict[int, tuple[optuna.trial.Trial, BaseHeartbeatThread]] = {}
+        self._own: dict[int, tuple[optuna.trial.Trial, BaseHeartbeatThread]] = {}
         """by number, the trials that this process evaluates"""
         self.optuna_study = optuna.create_study(
             storage=self._storage,
@@ -120,9 +105,9 @@ class Study:
 
     def __exit__(self, *error: object) -> None:
         """Leave unfinished trials to the other processes, or to the resumed run."""
-        for _, beat in self._trials.values():
+        for _, beat in self._own.values():
             beat.join()
-        self._trials.clear()
+        self._own.clear()
 
     # --- Evaluating trials ------------------------------------------------------------------------
 
@@ -141,23 +126,27 @@ class Study:
             while len(taken) < count and (trial := self._next()) is not None:
                 beat = get_heartbeat_thread(trial._trial_id, self._storage)
                 beat.start()
-                self._trials[trial.number] = trial, beat
+                self._own[trial.number] = trial, beat
                 for key, each in self._space.distributions.items():
-                    trial._suggest(key, each)  # unless a process chose it before it was killed
+                    if key in trial.params and not trial._is_relative_param(key, each):
+                        # A process that was killed chose it: the next draw must be the next one.
+                        frozen = trial._cached_frozen_trial
+                        trial.study.sampler.sample_independent(trial.study, frozen, key, each)
+                    trial._suggest(key, each)
                 taken.append(Trial(trial.number, self._space.decode(trial.params)))
         return taken
 
     def should_prune(self, trial: Trial, step: int, value: float) -> bool:
         """Keep a value on the way, and return whether the trial is to be stopped."""
-        own, _ = self._trials[trial.number]
+        own, _ = self._own[trial.number]
         try:
             own.report(value, step)
             return own.should_prune()
         except UpdateFinishedTrialError:  # another process believed that this one was dead
             return True
 
-    def tell(self, trial: Trial, outcome: Outcome) -> bool:
-        """Record the outcome of a trial.
+    def tell(self, trial: Trial) -> bool:
+        """Record a trial that is decided.
 
         A pruned trial passes its intermediate values to the sampler or, without any, counts as the
         worst trial. The sampler ignores failed trials.
@@ -165,14 +154,12 @@ class Study:
         Returns:
             whether the outcome was kept; False if Optuna considered this process dead.
         """
-        value = outcome.value if outcome.outcome == "complete" else None
-        if outcome.outcome == "complete" and (value is None or not math.isfinite(value)):
-            raise ValueError(f"a complete trial needs a finite value, not {value}")
-        own, beat = self._trials.pop(trial.number)
+        own, beat = self._own.pop(trial.number)
+        value = trial.value if trial.outcome == "complete" else None
         try:
-            own.set_user_attr(_RESULT, dataclasses.asdict(outcome))
+            own.set_user_attr(_RESULT, {name: getattr(trial, name) for name in _KEPT})
             # Not by the study of `own`, whose grid sampler would stop an `optimize`.
-            self.optuna_study.tell(trial.number, value, state=_STATES[outcome.outcome])
+            self.optuna_study.tell(trial.number, value, state=_STATES[trial.outcome or "failed"])
         except (UpdateFinishedTrialError, ValueError):  # it is finished already
             return False
         finally:
@@ -181,31 +168,25 @@ class Study:
 
     # --- Reading ----------------------------------------------------------------------------------
 
-    def records(self) -> list[Record]:
+    def trials(self) -> list[Trial]:
         """Return all trials that are decided, in the order of their numbers."""
-        return [
-            Record(
-                **{each.name: result[each.name] for each in dataclasses.fields(Outcome)},
-                number=trial.number,
-                params=self._space.decode(trial.params),
-            )
-            for trial in self._all()
-            if (result := _result_of(trial))
-        ]
+        return [Trial(**self._content(each)) for each in self._all() if _is_decided(each)]
 
     def running(self) -> int:
         """Return the number of trials that other processes evaluate, if they are still alive."""
         return sum(not each.state.is_finished() for each in self._all())
 
-    def best(self) -> Record | None:
-        """Return the complete trial with the highest value; the earliest if several are equal."""
-        complete = [each for each in self.records() if each.outcome == "complete"]
-        return max(complete, key=lambda each: each.value or 0.0, default=None)
-
     # --- Inside -----------------------------------------------------------------------------------
 
     def _all(self) -> list[FrozenTrial]:
         return self.optuna_study.get_trials(deepcopy=False)
+
+    def _content(self, trial: FrozenTrial) -> PlainDict:
+        """Return the fields of a `Trial`."""
+        result = trial.user_attrs.get(_RESULT, {})
+        params = self._space.decode(trial.params)
+        found = {"number": trial.number, "params": params, "value": trial.value}
+        return found | {name: result[name] for name in _KEPT if name in result}
 
     def _next(self) -> optuna.trial.Trial | None:
         """Return a trial that may lack settings; None if the study has enough trials."""
@@ -213,11 +194,11 @@ class Study:
         left = None
         if not self._is_shared:  # trials of a process that was killed
             running = (each for each in trials if each.state == TrialState.RUNNING)
-            left = next((each for each in running if each.number not in self._trials), None)
+            left = next((each for each in running if each.number not in self._own), None)
         if left is not None and left.params.keys() == self._space.distributions.keys():
             return optuna.trial.Trial(self.optuna_study, left._trial_id)
         # Optuna fails the trials of dead processes, which have no result, and queues them again.
-        count = sum(each.state != TrialState.FAIL or bool(_result_of(each)) for each in trials)
+        count = sum(each.state != TrialState.FAIL or _is_decided(each) for each in trials)
         is_queued = any(each.state == TrialState.WAITING for each in trials)
         if left is None and not is_queued and count >= num_trials(self._config, self._space):
             return None
@@ -235,8 +216,14 @@ class Study:
 
     def _check(self) -> None:
         """Raise `ConfigError` if the study or a trial was not written by this sweep."""
-        study, wanted = self.optuna_study, _identity(self._config, self._space, self._seed)
-        trials = self._all()
+        study, config, trials = self.optuna_study, self._config, self._all()
+        wanted = {
+            "trials": config.trials,
+            "sampler": config.sampler,
+            "seed": self._seed,
+            "grid_points": config.grid_points if config.sampler == "grid" else None,
+            "space": {k: distribution_to_json(d) for k, d in self._space.distributions.items()},
+        }
         found = study.user_attrs.get(_IDENTITY)
         if found is None and trials:
             raise ConfigError(f"study {self._name!r}: was not begun by a sweep of metaevo")
@@ -246,33 +233,24 @@ class Study:
             key, (old, new) = next(iter(changed.items()))
             raise ConfigError(f"study {self._name!r}: has {key} = {show(old)}, not {show(new)}")
         for trial in trials:
-            self._check_trial(trial)
-
-    def _check_trial(self, trial: FrozenTrial) -> None:
-        where = f"study {self._name!r}, trial {trial.number}"
-        result = trial.user_attrs.get(_RESULT, {})
-        if result != {}:
-            checks.check(Outcome, result, where, _RESULT)
-        steps = dict[checks.Index, checks.Number]
-        checks.check(steps, trial.intermediate_values, where, "intermediate_values")
-        try:
-            trial._validate()
+            where = f"study {self._name!r}, trial {trial.number}"
             fits = trial.distributions.items() <= self._space.distributions.items()
-        except (TypeError, ValueError):
-            fits = False
-        is_complete = trial.state == TrialState.COMPLETE
-        if not fits or (is_complete and trial.values != [result.get("value")]):
-            raise ConfigError(f"{where}: is not a trial of this sweep")
+            if not fits or (trial.state == TrialState.COMPLETE and not _is_decided(trial)):
+                raise ConfigError(f"{where}: is not a trial of this sweep")
+            checks.check(dict[str, Any], trial.user_attrs.get(_RESULT, {}), where, _RESULT)
+            checks.check(Trial, self._content(trial), where)
+            steps = dict[checks.Index, checks.Number]
+            checks.check(steps, trial.intermediate_values, where, "intermediate_values")
 
 
-def _result_of(trial: FrozenTrial) -> PlainDict | None:
-    """Return the outcome of a trial; None if it is not decided."""
-    result: PlainDict = trial.user_attrs.get(_RESULT, {})
-    return result if _STATES.get(result.get("outcome", "")) == trial.state else None
+def _is_decided(trial: FrozenTrial) -> bool:
+    """Whether a trial has a result, and the state that goes with it."""
+    result = trial.user_attrs.get(_RESULT)
+    outcome = result.get("outcome") if isinstance(result, dict) else None
+    return _STATES.get(str(outcome)) == trial.state
 
 
-def _identity(config: SweepConfig, space: Space, seed: int) -> PlainDict:
-    """Return the settings that all processes of a study must share."""
-    identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
-    identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}
-    return {**identity, "space": space.to_plain()}
+def best_of(trials: list[Trial]) -> Trial | None:
+    """Return the complete trial with the highest value; the earliest if several are equal."""
+    complete = [each for each in trials if each.outcome == "complete" and each.value is not None]
+    return max(complete, key=lambda each: each.value or 0.0, default=None)

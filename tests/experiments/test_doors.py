@@ -83,6 +83,4 @@ def test_it_is_made_by_its_file():
 
 def test_the_published_sweep_fits_together():
     raw = load_yaml("experiments/reproductions/doors_sweep.yaml")
-    plan = make_objective(from_dict(sweep_class(raw), raw)).plan()
-    assert plan.trials == 40
-    assert not plan.invalid
+    assert make_objective(from_dict(sweep_class(raw), raw)).start().frames == 108_000

@@ -27,8 +27,6 @@ from metaevo.tasks.population import Population
 from metaevo.tasks.task import Scale
 from metaevo.training.run import run_training
 from metaevo.training.settings import training_class
-from metaevo.tuning.objective import Watch
-from metaevo.tuning.study import Outcome, Trial
 
 Case = dict[str, Any]
 Records = list[dict[str, Any]]
@@ -106,16 +104,12 @@ def objectives(case: Case) -> list[tuple[float | None, np.ndarray]]:
         },
     }  # fmt: skip
     objective = make_objective(from_dict(sweep_class(raw), raw))
-    trials = [Trial(number, point) for number, point in enumerate(case["points"])]
-    outcomes: dict[int, Outcome] = {}
-    watch = Watch(
-        lambda trial, outcome: outcomes.setdefault(trial.number, outcome), lambda *_: False
-    )
-    objective.run(trials, watch)
-    return [
-        (outcomes[trial.number].value, np.array(outcomes[trial.number].scores, np.float32))
-        for trial in trials
-    ]
+    program, found = objective.start(), []
+    for point in case["points"]:
+        settings = objective.settings_of(point)
+        (rung,) = program.evaluate([settings], Purpose.TUNING, lambda frames: None)
+        found.append((objective.value(rung.scores[0]), np.float32(rung.scores[0])))
+    return found
 
 
 def measure_scales(case: Case) -> dict[str, tuple[float, float]]:

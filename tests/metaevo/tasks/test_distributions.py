@@ -105,7 +105,7 @@ def test_a_generation_draws_different_tasks():
 def test_python_and_yaml_distributions_are_equal():
     settings = study_of().settings
     assert settings.tasks["poles"] == metaevo.Task("CartPole-v1", sample=SAMPLE)
-    wrong = metaevo.Task("CartPole-v1", sample={"env_params.lenght": {"fixed": 1}})
+    wrong = metaevo.Task("CartPole-v1", sample={"env_params.lenght": [1.0]})
     with pytest.raises(ConfigError, match="lenght"):
         metaevo.LearnerProblem("ppo", "optimizer", [wrong])
 

@@ -1,6 +1,7 @@
 """What the tests of sweeps share: a small space, and a config without the parts that need JAX."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from optuna.distributions import FloatDistribution
@@ -9,13 +10,18 @@ from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
 
 
+def complete(trial, value, **result):
+    """A trial that ran to its end."""
+    return replace(trial, outcome="complete", value=value, **result)
+
+
 @pytest.fixture(scope="session")
 def space():
     entries = {
         "hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True),
         "hyperparams.gamma": FloatDistribution(0.9, 0.999),
     }
-    return Space(entries, {})
+    return Space(entries)
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ from optuna.distributions import FloatDistribution
 from metaevo.tuning import storage
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Outcome, Study
+from metaevo.tuning.study import Study, best_of
+from tests.metaevo.tuning.conftest import complete
 
 RATE, TRIALS = "hyperparams.learning_rate", 24
 
 
 def open_study(directory, url):
-    space = Space({RATE: FloatDistribution(1e-5, 1e-1, log=True)}, {})
+    space = Space({RATE: FloatDistribution(1e-5, 1e-1, log=True)})
     config = SweepConfig(trials=TRIALS, sampler="random", storage=url, study="shared")
     return Study(directory, config, space, seed=5, name="")
 
@@ -41,7 +42,7 @@ def work(directory, name, url):
                 rate = trial.params[RATE]
                 with open(directory / "evaluated", "a") as file:
                     file.write(f"{name} {trial.number}\n")
-                study.tell(trial, Outcome("complete", -rate, [rate]))
+                study.tell(complete(trial, -rate, scores=[rate]))
             time.sleep(0.02)
 
 
@@ -74,13 +75,13 @@ def check_all_trials(directory, url, processes, repeated=0):
     """
     lines = (directory / "evaluated").read_text().splitlines()
     study = open_study(directory, url)
-    records = study.records()
+    records = study.trials()
     assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in records]
     # Processes that ask for the last one at the same time get one each.
     assert TRIALS <= len(records) < TRIALS + processes + repeated
     assert len({record.params[RATE] for record in records}) == len(records)
     assert all(trial.state.is_finished() for trial in study.optuna_study.trials)
-    assert study.best().value == -min(record.params[RATE] for record in records)
+    assert best_of(records).value == -min(record.params[RATE] for record in records)
     return study, records
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.tuning import storage as storages
-from metaevo.tuning.study import Outcome, Study
+from metaevo.tuning.study import Study
+from tests.metaevo.tuning.conftest import complete
 
 
 class Command:
@@ -63,7 +64,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
                 if batch == 1 and is_open:
                     write(tmp_path, attributes)  # as any other writer of a shared study can
                 for trial in study.ask(8):
-                    study.tell(trial, Outcome("complete", quadratic(trial.params)))
+                    study.tell(complete(trial, quadratic(trial.params)))
 
     search(2 if is_open else 1)
     if not is_open:
@@ -76,7 +77,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
 @pytest.mark.parametrize(
     "forged",
     [
-        {"op_code": 8, "user_attr": {"result": {"outcome": "complete", "value": "high"}}},
+        {"op_code": 8, "user_attr": {"result": {"outcome": "complete", "frames": "many"}}},
         {"op_code": 8, "user_attr": {"result": [1]}},
         {"op_code": 7, "step": 1, "intermediate_value": "high"},
         {"op_code": 6, "state": 1, "values": [5.0], "datetime_complete": "2026-01-01T00:00:00"},

@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from metaevo.tuning import storage as storages
-from metaevo.tuning.study import Outcome, Study
+from metaevo.tuning.study import Study
 from tests.metaevo.tuning import several_processes
+from tests.metaevo.tuning.conftest import complete
 
 
 def open_study(path, config, space):
@@ -25,7 +26,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("sampler", ["random", "sobol", "grid"])
-@pytest.mark.parametrize("count", range(0, 40, 3))
+@pytest.mark.parametrize("count", range(0, 40, 5))
 def test_a_journal_is_continued_wherever_its_process_died(
     tmp_path, make_config, space, sampler, count
 ):
@@ -43,14 +44,14 @@ def test_a_journal_is_continued_wherever_its_process_died(
     with contextlib.suppress(KilledError):
         while batch := victim.ask(2):
             for trial in batch:
-                victim.tell(trial, Outcome("complete", 1.0, reason="victim"))
+                victim.tell(complete(trial, 1.0, reason="victim"))
     with open_study(tmp_path, config, space) as study:
-        before = {record.number: record for record in study.records()}
+        before = {record.number: record for record in study.trials()}
         while batch := study.ask(2):
             for trial in batch:
                 assert trial.number not in before
-                assert study.tell(trial, Outcome("complete", 2.0, reason="other"))
-        records = study.records()
+                assert study.tell(complete(trial, 2.0, reason="other"))
+        records = study.trials()
         assert study.running() == 0
     assert [record.number for record in records] == list(range(5))
     assert all(before.get(record.number, record) == record for record in records)
@@ -67,7 +68,7 @@ def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
     config = make_config(trials=2, storage=f"sqlite:///{tmp_path}/study.db")
     lost = open_study(tmp_path, config, space)
     (first,) = lost.ask(1)
-    _, beat = lost._trials[first.number]
+    _, beat = lost._own[first.number]
     beat.join()  # the thread goes, as with the process
     with open_study(tmp_path, config, space) as study:
         (second,) = study.ask(2)
@@ -76,8 +77,8 @@ def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
             threading.Event().wait(0.3)
         (again,) = batch
         assert (again.number, again.params) == (2, first.params)
-        assert study.tell(again, Outcome("complete", 2.0))
-        assert not lost.tell(first, Outcome("complete", 1.0))  # it lives after all
-        assert study.tell(second, Outcome("complete", 1.0))
+        assert study.tell(complete(again, 2.0))
+        assert not lost.tell(complete(first, 1.0))  # it lives after all
+        assert study.tell(complete(second, 1.0))
         assert study.ask(2) == []
-    assert {record.number: record.value for record in study.records()} == {2: 2.0, 1: 1.0}
+    assert {record.number: record.value for record in study.trials()} == {2: 2.0, 1: 1.0}
