@@ -56,8 +56,7 @@ def load_parts(path: str | Path) -> tuple[Parts, Any]:
     run = opened(path)
     about = about_of(run)
     if about is None:
-        name = run.meta_params.name
-        raise ConfigError(f"{path} holds no evolved part (no {name}/ in it)")
+        raise ConfigError(f"{path} holds no evolved part (no {run.meta_params.name} in it)")
     described = about.get("parts")
     if described is None:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
@@ -88,7 +87,7 @@ def opened(name: str | Path, copy: Path | None = None) -> RunDirectory:
 
 def about_of(run: RunDirectory) -> PlainDict | None:
     """Return the metadata of saved meta-parameters; None without them."""
-    return load_tree(run.meta_params)[1] if os.path.isdir(run.meta_params) else None
+    return load_tree(run.meta_params)[1] if os.path.isfile(run.meta_params) else None
 
 
 def _part(run: RunDirectory, described: PlainDict) -> Part:
@@ -152,8 +151,8 @@ def load_other(
     if not os.path.isdir(run.path):
         raise ConfigError(f"must be one of {allowed}")
     path = run.meta_params
-    if not os.path.isdir(path):
-        raise ConfigError(f"holds no {noun} (no {path.name}/ in it)")
+    if not os.path.isfile(path):
+        raise ConfigError(f"holds no {noun} (no {path.name} in it)")
     meta_params, about = load_tree(path)
     if not recognises(about):
         raise ConfigError(f"holds no {noun}: something else was evolved")

@@ -14,7 +14,7 @@ import numpy as np
 from metaevo.runs import checkpoint
 from purerl.types import MetaParams, PyTree
 
-FOLDER = "history"
+FILE = "history.npz"
 MOST = 48
 """most points in a history"""
 LARGEST = 20_000
@@ -36,8 +36,8 @@ class History(NamedTuple):
 
 def read(run: Path) -> History | None:
     """Return the history of a run, if any."""
-    path = run / FOLDER
-    if not path.is_dir():
+    path = run / FILE
+    if not path.exists():
         return None
     saved, _ = checkpoint.load_tree(path)
     return History(saved["generations"], saved["meta_params"])
@@ -64,4 +64,4 @@ def record(run: Path, generation: int, meta_params: MetaParams) -> None:
             lambda old, leaf: np.concatenate([old[earlier], leaf]), before.meta_params, new
         )
     with contextlib.suppress(TypeError):  # of containers that cannot be saved
-        checkpoint.save_tree(run / FOLDER, {"generations": generations, "meta_params": new})
+        checkpoint.save_tree(run / FILE, {"generations": generations, "meta_params": new})

@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 import jax
 
 from metaevo.config import ConfigError, DeviceError, changed_keys, code, files, from_dict, to_dict
+from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
@@ -30,8 +31,8 @@ from metaevo.runs.trackers import Trackers
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
-_KIND = ("study", "learner", "evolve")
-"""settings that determine which sections a run has"""
+_SHOWN = 5
+"""most changed settings in an error message"""
 
 
 @dataclass(frozen=True)
@@ -179,28 +180,27 @@ class Run(Generic[S]):
             return None
         directory, kind = self.directory, self.kind.record
         found = directory.read_metrics(kind).column(kind).tolist()
-        saved = checkpoint.indices(directory.checkpoints)
-        if not saved and not found:
+        before = {index: list(logged(index)) for index in checkpoint.indices(directory.checkpoints)}
+        if not before and not found:
             self.forget_end()
             return None
-        counts = {index: len(list(logged(index))) for index in saved}
-        covered = [index for index in saved if found[: counts[index]] == list(logged(index))]
-        if covered != saved:
+        covered = [index for index, records in before.items() if found[: len(records)] == records]
+        if len(covered) < len(before):
             print(
                 f"{directory.metrics_path}: lacks records of the kind {kind}; going back to an "
                 "earlier checkpoint, the rest is computed again",
                 file=sys.stderr,
             )
-        restored = checkpoint.restore(
+        tree, metadata = checkpoint.restore(
             directory.checkpoints,
             template,
             expected={"run_id": self.resolved["run_id"]},
-            kind=schema.Saved,
             among=covered,
         )
-        directory.truncate_metrics(kind, counts[restored.index])
+        about = check(schema.Saved, metadata, f"{directory.checkpoints}: metadata")
+        directory.truncate_metrics(kind, len(before[metadata["index"]]))
         self.forget_end()
-        return Resumed(restored.tree, restored.index, float(restored.metadata["seconds"]))
+        return Resumed(tree, metadata["index"], float(about["seconds"]))
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
@@ -233,7 +233,7 @@ def open_run(
     """
     directory = find_directory(run_dir, kind.name, resume=resume)
     resume_hint = f"continue with: {how_to_continue(directory)}"
-    with directory.held(f"finished work is saved; {resume_hint}"):
+    with directory.locked(f"finished work is saved; {resume_hint}"):
         saved = directory.read_config() if resume else None
         failing = _device_errors(directory) if alone else contextlib.nullcontext()
         with StopOnSignal(resume_hint) as stop, failing:
@@ -248,7 +248,7 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
     resume = run.before is not None and any(map(os.path.lexists, begun))
     directory = find_directory(path, name, resume=resume)
-    with directory.held(f"continue with: {how_to_continue(run.directory)}"):
+    with directory.locked(f"continue with: {how_to_continue(run.directory)}"):
         saved = directory.read_config() if resume else None
         yield Run(run.kind, settings, directory, saved, run.stop)
 
@@ -268,25 +268,21 @@ def how_to_continue(run: RunDirectory) -> str:
 
 
 def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run, with defaults for settings that it lacks.
+    """Return the saved settings of a resumed run.
 
     Raises:
         ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
     """
-    now = to_dict(settings)
-    # Other kinds have other sections, so they are compared before the sections are read.
-    kind = {key: saved[key] for key in _KIND if key in saved}
-    _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))
-    before = from_dict(type(settings), saved)
-    changes = changed_keys(to_dict(before), now)
-    _refuse({key: pair for key, pair in changes.items() if not key.startswith(tuple(harmless))})
-    return before
-
-
-def _refuse(changes: Mapping[str, tuple[object, object]]) -> None:
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
+        if not key.startswith(tuple(harmless))
+    ]
     if changes:
-        listed = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        listed = ", ".join(changes[:_SHOWN]) + more
         raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
+    return from_dict(type(settings), saved)
 
 
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
@@ -300,7 +296,7 @@ def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], N
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {folder}", error) from None
     resume_hint = "the same command continues with what is done"
-    with RunDirectory(folder).held(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
+    with RunDirectory(folder).locked(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)
         try:
             work(stop.check)

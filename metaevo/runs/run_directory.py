@@ -41,7 +41,8 @@ class RunDirectory:
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
-        self.meta_params = path / "meta_params"
+        self.meta_params = path / "meta_params.npz"
+        self.policies = path / "policies.npz"
         self.others_path = path / "others.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
@@ -81,8 +82,16 @@ class RunDirectory:
         return run
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Exclude other processes from the directory."""
+    def locked(self, resume_hint: str = "") -> Iterator[None]:
+        """Exclude other processes from the directory while a run writes to it.
+
+        Args:
+            resume_hint: instructions to continue after a disk error, for the error message.
+
+        Raises:
+            DiskError: if the directory can no longer be written.
+            ConfigError: if another run holds the lock.
+        """
         path = self.path / ".lock"
         try:
             # The kernel drops the lock with the process, however that ends: no stale lock is left.
@@ -98,31 +107,15 @@ class RunDirectory:
             os.write(descriptor, str(os.getpid()).encode())
             files.remove_temporaries(self.path)
             yield
-        finally:
-            os.close(descriptor)
-
-    @contextlib.contextmanager
-    def held(self, resume_hint: str) -> Iterator[None]:
-        """Lock the directory while a run writes to it.
-
-        Args:
-            resume_hint: instructions to continue after a disk error, for the error message.
-
-        Raises:
-            DiskError: if the directory can no longer be written.
-            ConfigError: if another run holds the lock.
-        """
-        try:
-            with self.locked():
-                yield
         except OSError as error:
+            where = error.filename or self.path
             if not files.is_of_disk(error) and not self._owns(error.filename):
                 raise
             kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
-            where = error.filename or self.path
-            raise kind(
-                f"{where} cannot be written: {files.reason(error)}; {resume_hint}"
-            ) from error
+            reason = f"{where} cannot be written: {files.reason(error)}"
+            raise kind(f"{reason}; {resume_hint}".removesuffix("; ")) from error
+        finally:
+            os.close(descriptor)
 
     def _owns(self, path: Any) -> bool:
         return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)

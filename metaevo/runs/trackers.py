@@ -24,7 +24,7 @@ from metaevo.runs.settings import RecordConfig, tracking_uri
 
 ARTIFACTS = (
     "evaluation.json", "scores.npz", "unseen.npz", "trials.csv", "best.yaml",
-    "learning_curves.csv", "figures", "meta_params", "report.html",
+    "learning_curves.csv", "figures", "meta_params.npz", "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
 RUN_ID = "metaevo.run_id"

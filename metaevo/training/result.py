@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import flax.serialization
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, merge
+from metaevo.config import ConfigError, files, from_dict
 from metaevo.config.code import admit
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
@@ -17,14 +16,13 @@ from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
-from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import all_finite, mean_returns, scores
 from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population
-from metaevo.training.settings import POLICIES, TrainSettings, make_task, training_class
+from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
@@ -143,26 +141,15 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     settings = from_dict(training_class(raw), raw)
     task, meta_params = make_task(settings, directory.path)
     learner, env_params = task.learner, task.env_params
-    path = directory.path / POLICIES
-    if not path.is_dir():
-        raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
-    saved, _ = checkpoint.load_tree(path)
+    path = directory.policies
+    if not path.exists():
+        raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
 
     def policy(key: jax.Array) -> PyTree:
         return learner.policy(learner.init(key, settings.hyperparams, meta_params, env_params))
 
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    template = jax.eval_shape(jax.vmap(policy), keys)
-    try:
-        state_dict = merge(flax.serialization.to_state_dict(template), saved)
-        policies = flax.serialization.from_state_dict(template, state_dict)
-        fits = jax.tree.map(
-            lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), policies, template
-        )
-        if not all(jax.tree.leaves(fits)):
-            raise ValueError("other shapes")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
+    policies, _ = checkpoint.read(path, jax.eval_shape(jax.vmap(policy), keys))
     records = directory.read_metrics("update")
     rows = read_json(directory.evaluation_path, schema.Evaluation)["variants"]
     whole: list[Any] = next((row["scores"] for row in rows if row["name"] == WHOLE), [])

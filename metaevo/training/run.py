@@ -17,6 +17,7 @@ import numpy as np
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import channels, learners, resolve
+from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
@@ -27,7 +28,7 @@ from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.training import report as training_report
 from metaevo.training.result import check_resources, population_of, result_of
-from metaevo.training.settings import TrainSettings, make_task, save_policies
+from metaevo.training.settings import TrainSettings, make_task
 
 HARMLESS = (
     "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
@@ -66,7 +67,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         with run.working():
             chunks, seconds = _train(run, population)
             result = result_of(population, population.rows(chunks), run.directory.path)
-            save_policies(run.directory, result.policies, {"run_id": run.resolved["run_id"]})
+            checkpoint.write(run.directory.policies, result.policies)
             episodes, _ = population.curves(chunks)
             training_report.finish(run, population, result, episodes, seconds=seconds)
         return run.exit_code

@@ -54,12 +54,12 @@ def look(run_dir: Path) -> Snapshot:
         config=_stat(run_dir / "config.yaml", "st_mtime_ns"),
         metrics=_stat(metrics, "st_ino"),
         lines=contents[metrics.name].count(b"\n"),
-        checkpoint=max((int(name) for name in names if name.isdecimal()), default=-1),
+        checkpoint=max((int(name[:-4]) for name in names if name[0].isdecimal()), default=-1),
         journal=len(contents[journal.name]),
         evaluation=max(
             _stat(run_dir / name, "st_mtime_ns") for name in ("evaluation.json", "scores.npz")
         ),
-        unfinished=frozenset(name for name in names if name.startswith(".unfinished-")),
+        unfinished=frozenset(name for name in names if name.endswith(".tmp")),
         torn=frozenset(
             (name, len(text))
             for name, text in contents.items()

@@ -12,7 +12,7 @@ import pytest
 
 from metaevo.config import DiskError
 from metaevo.runs import checkpoint
-from tests.faults.works import WORKS, count_records, wait_for
+from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
 TMPFS = 8 * 2**20
@@ -32,13 +32,9 @@ def assert_stopped_cleanly(error, code):
 
 
 def assert_saved_is_whole(run_dir):
-    folder = run_dir / "checkpoints"
-    found = [each for each in folder.glob("[0-9]*") if each.is_dir()] if folder.is_dir() else []
-    for path in found:
-        checkpoint._read(path)  # checks all digests
-    for name in ("meta_params", "policies"):
-        if (run_dir / name).exists():
-            checkpoint.load_tree(run_dir / name)
+    trees = [run_dir / name for name in ("meta_params.npz", "policies.npz")]
+    for path in [*checkpoints_in(run_dir), *filter(Path.exists, trees)]:
+        checkpoint._read(path)  # checks the digest
 
 
 def mount(*arguments):

@@ -89,7 +89,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run):
 def test_a_failing_disk_is_reported_with_a_remedy(run, error):
     if error.filename:
         error.filename = error.filename.format(run=run.path)
-    with pytest.raises(DiskError) as caught, run.held("go on later"):
+    with pytest.raises(DiskError) as caught, run.locked("go on later"):
         raise error
     where = error.filename or run.path
     assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
@@ -100,11 +100,11 @@ def test_a_failing_disk_is_reported_with_a_remedy(run, error):
 
 def test_other_errors_are_left_alone(run):
     for error in (FileNotFoundError(2, "no", "/elsewhere"), OSError("odd"), KeyError("a")):
-        with pytest.raises(type(error)) as caught, run.held("go on later"):
+        with pytest.raises(type(error)) as caught, run.locked("go on later"):
             raise error
         assert caught.value is error
     in_use = pytest.raises(ConfigError, match="in use by another run")
-    with RunDirectory(run.path).locked(), in_use, run.held("go on later"):
+    with RunDirectory(run.path).locked(), in_use, run.locked("go on later"):
         pass
 
 

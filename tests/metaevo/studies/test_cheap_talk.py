@@ -89,7 +89,7 @@ def test_every_channel_gets_the_same_fresh_victims(directory):
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert figures >= {"messages.png", "victims.png"}
-    _, about = checkpoint.load_tree(directory / "meta_params")
+    _, about = checkpoint.load_tree(directory / "meta_params.npz")
     config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
     assert (about["role"], about["learner"]) == ("adversary", "ppo")
     assert about["channel"] == config["channel"]

@@ -160,9 +160,9 @@ def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path, refuse
     path, unjudged = tmp_path / "run", {"seeds": 0, "opponents": []}
     changes = {"opponent": {"names": str(other)}, "evaluation": unjudged}
     assert run(merged(SHAPING, changes), tmp_path) == 0
-    theirs, _ = checkpoint.load_tree(directory / "meta_params")
+    theirs, _ = checkpoint.load_tree(directory / "meta_params.npz")
     (kept,) = (path / "opponents").iterdir()
-    assert_same(checkpoint.load_tree(kept / "meta_params")[0], theirs)
+    assert_same(checkpoint.load_tree(kept / "meta_params.npz")[0], theirs)
     shutil.rmtree(other)
     resume = ["--resume", "--run-dir", str(path)]
     assert main([*resume, "--generations", "6"]) == 0
@@ -176,9 +176,9 @@ def test_runs_without_a_meta_policy_are_refused_as_opponents(tmp_path):
     folder.mkdir()
     with pytest.raises(ValueError, match="holds no meta-policy"):
         study_of(SHAPING, opponent={"names": str(folder)})
-    checkpoint.save_tree(folder / "meta_params", weights_of(0), {"hidden": 5})
+    checkpoint.save_tree(folder / "meta_params.npz", weights_of(0), {"hidden": 5})
     with pytest.raises(ValueError, match="its meta-policy is damaged"):
         study_of(SHAPING, opponent={"names": str(folder)})
-    checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"parts": {}})
+    checkpoint.save_tree(folder / "meta_params.npz", {"scale": np.ones(3)}, {"parts": {}})
     with pytest.raises(ValueError, match="something else was evolved"):
         study_of(SHAPING, opponent={"names": str(folder)})
