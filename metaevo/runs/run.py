@@ -135,19 +135,10 @@ class Run(Generic[S]):
         `rows` have name, iqm and interval, and `frames` are the environment steps behind each.
         """
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
+            record = {"kind": "evaluation", "evaluation": index, "frames": count}
             low, high = row["interval"]
-            self.log(
-                {
-                    "kind": "evaluation",
-                    "evaluation": index,
-                    "frames": count,
-                    "seconds": round(seconds, 3),
-                    "name": row["name"],
-                    "iqm": row["iqm"],
-                    "low": low,
-                    "high": high,
-                }
-            )
+            shown = {"name": row["name"], "iqm": row["iqm"], "low": low, "high": high}
+            self.log({**record, "seconds": round(seconds, 3), **shown})
 
     def save(self, index: int, tree: PyTree, seconds: float) -> None:
         """Save a checkpoint of `index` generations or updates, done in `seconds` of work.
@@ -279,8 +270,7 @@ def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
         if not key.startswith(tuple(harmless))
     ]
     if changes:
-        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-        listed = ", ".join(changes[:_SHOWN]) + more
+        listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")
         raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
     return from_dict(type(settings), saved)
 
