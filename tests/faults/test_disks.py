@@ -32,7 +32,7 @@ def assert_stopped_cleanly(error, code):
 
 
 def assert_saved_is_whole(run_dir):
-    trees = [run_dir / name for name in ("meta_params.npz", "policies.npz")]
+    trees = [run_dir / name for name in ("meta_params.npz", "training.npz")]
     for path in [*checkpoints_in(run_dir), *filter(Path.exists, trees)]:
         checkpoint._read(path)  # checks the digest
 

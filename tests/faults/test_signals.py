@@ -14,7 +14,7 @@ from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
 ENDING = dataclasses.replace(WORKS["evolution"], overrides=("--evolution.generations=20",))
-FIRST_AT_THE_END = {"short": "scores.npz", "train": "policies.npz", "sweep": "best.yaml"}
+FIRST_AT_THE_END = {"short": "scores.npz", "train": "training.npz", "sweep": "best.yaml"}
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
