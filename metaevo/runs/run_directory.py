@@ -7,6 +7,8 @@
 import contextlib
 import errno
 import importlib.metadata
+import itertools
+import math
 import os
 import platform
 import shlex
@@ -18,19 +20,41 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from metaevo.config import ConfigError, DiskError, dump_yaml, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import MAX_BYTES, mapping_of
-from metaevo.runs import metrics
-from metaevo.runs.metrics import Records
-from metaevo.runs.schema import SavedConfig
+from metaevo.runs.schema import SavedConfig, check_record
+
+FloatArray = NDArray[np.float64]
 
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
+MAX_LINE = 2**24
+"""most bytes of a line of metrics.jsonl"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
+
+
+class Records(list[PlainDict]):
+    """Records of one kind, in order."""
+
+    def column(self, name: str) -> FloatArray:
+        """Return the numbers [records] under a key; NaN where there is no finite number."""
+        return numbers(record.get(name) for record in self)
+
+
+def numbers(values: Iterable[Any]) -> FloatArray:
+    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
+    return np.array([each if _is_finite(each) else math.nan for each in values], np.float64)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 class RunDirectory:
@@ -169,14 +193,32 @@ class RunDirectory:
         with contextlib.suppress(FileNotFoundError), open(self.metrics_path, "rb") as file:
             os.fsync(file.fileno())
 
+    def lines(self) -> Iterator[tuple[bytes, PlainDict]]:
+        """Yield each line of metrics.jsonl with its record, without an incomplete last line."""
+        path = self.metrics_path
+        try:
+            with open(path, "rb") as file:
+                for number in itertools.count(1):
+                    where = f"{path}, line {number}"
+                    line = file.readline(MAX_LINE + 1)
+                    if len(line) > MAX_LINE:
+                        raise ConfigError(f"{where}: longer than {MAX_LINE} bytes: damaged")
+                    if not line.endswith(b"\n"):  # the end, or left by a killed process
+                        return
+                    yield line, check_record(files.parse_line(line, where), where)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+
     def read_metrics(self, kind: str) -> Records:
-        """Return the records of a kind in metrics.jsonl, without an incomplete last line."""
+        """Return the records of a kind in metrics.jsonl."""
         return self.read_kinds([kind])[kind]
 
     def read_kinds(self, kinds: Iterable[str]) -> dict[str, Records]:
         """Return the records of several kinds from one pass over the file."""
         found = {kind: Records() for kind in kinds}
-        for _, record in metrics.lines(self.metrics_path):
+        for _, record in self.lines():
             if record["kind"] in found:
                 found[record["kind"]].append(record)
         return found
@@ -187,7 +229,7 @@ class RunDirectory:
             return
         left = count
         with files.replacing(self.metrics_path) as file:
-            for line, record in metrics.lines(self.metrics_path):
+            for line, record in self.lines():
                 left -= record["kind"] == kind
                 if record["kind"] != kind or left >= 0:
                     file.write(line)

@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs import metrics
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig, tracking_uri
 
@@ -144,7 +143,7 @@ class Trackers:
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
             client = self._clients[service] = self._open[service](self._about(), None)
-            client.log([record for _, record in metrics.lines(self._directory.metrics_path)])
+            client.log([record for _, record in self._directory.lines()])
         return self._clients[service]
 
     def _about(self) -> About:
