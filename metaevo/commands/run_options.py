@@ -10,7 +10,7 @@ from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import quickened
-from metaevo.runs.run import find_directory
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
 
 S = TypeVar("S", bound=HasRun)
@@ -83,7 +83,7 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     Raises:
         ConfigError: if it names no run or a run of another command, or not all code of the run.
     """
-    run = find_directory(args.run_dir, "", resume=True)
+    run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     writer = COMMANDS.get(content["resolved"].get("job_type", ""), args.command)
     if writer != args.command:

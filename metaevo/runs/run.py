@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +88,20 @@ class Run(Generic[S]):
         """0, or 130 / 143 after SIGINT / SIGTERM."""
         return self.stop.exit_code
 
-    def start(self, resolved: PlainDict) -> None:
-        """Write config.yaml, with the `resolved` values to keep."""
+    def start(self, resolved: PlainDict, **layout: int) -> None:
+        """Write config.yaml, with the `resolved` values to keep.
+
+        `layout` are numbers of devices and of agents on them. Those at the beginning are kept, and
+        a resumed run warns if it has others.
+        """
+        for name, size in layout.items():
+            if (before := self.resolved.get(name, size)) != size:
+                warnings.warn(
+                    f"the run began with {name} = {before} and goes on with {size}: results agree "
+                    "up to rounding, not bit for bit",
+                    stacklevel=2,
+                )
+        resolved = {**layout, **resolved}
         run_id = self.resolved.get("run_id", uuid.uuid4().hex)
         settings = to_dict(self.settings)
         digests = code.digests(settings) | self.resolved.get(code.RECORDED, {})
@@ -222,7 +235,7 @@ def open_run(
         ConfigError: if the directory cannot be used, or a resumed run has other settings.
         DiskError: if the directory can no longer be written.
     """
-    directory = find_directory(run_dir, kind.name, resume=resume)
+    directory = RunDirectory.open(run_dir) if resume else RunDirectory.create(run_dir, kind.name)
     resume_hint = f"continue with: {how_to_continue(directory)}"
     with directory.locked(f"finished work is saved; {resume_hint}"):
         saved = directory.read_config() if resume else None
@@ -235,22 +248,13 @@ def open_run(
 def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     """Begin or continue a run in a folder of another run; the same signals stop both."""
     path = run.directory.path / name
-    inner = RunDirectory(path)
-    begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
+    directory = RunDirectory(path)
+    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
     resume = run.before is not None and any(map(os.path.lexists, begun))
-    directory = find_directory(path, name, resume=resume)
+    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
     with directory.locked(f"continue with: {how_to_continue(run.directory)}"):
         saved = directory.read_config() if resume else None
         yield Run(run.kind, settings, directory, saved, run.stop)
-
-
-def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
-    """Create the directory of a new run or, to resume, open an existing one."""
-    if not resume:
-        return RunDirectory.create(run_dir, experiment)
-    if run_dir is None:
-        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
-    return RunDirectory.open(run_dir)
 
 
 def how_to_continue(run: RunDirectory) -> str:

@@ -14,7 +14,6 @@ import platform
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -84,8 +83,6 @@ class RunDirectory:
                 path = _make_unique(root / experiment)
             else:
                 path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=path):
-                pass
         except (OSError, ValueError) as error:
             where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
@@ -98,8 +95,10 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> "RunDirectory":
+    def open(cls, path: Path | None) -> "RunDirectory":
         """Return the directory of an existing run."""
+        if path is None:
+            raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
         run = cls(path)
         if not os.path.lexists(run.config_path):
             raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
@@ -133,16 +132,14 @@ class RunDirectory:
             yield
         except OSError as error:
             where = error.filename or self.path
-            if not files.is_of_disk(error) and not self._owns(error.filename):
+            is_own = isinstance(where, str | Path) and Path(where).is_relative_to(self.path)
+            if not files.is_of_disk(error) and not (error.filename and is_own):
                 raise
             kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
             reason = f"{where} cannot be written: {files.reason(error)}"
             raise kind(f"{reason}; {resume_hint}".removesuffix("; ")) from error
         finally:
             os.close(descriptor)
-
-    def _owns(self, path: Any) -> bool:
-        return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)
 
     def write_config(
         self,
@@ -236,17 +233,14 @@ class RunDirectory:
 
 
 def _make_unique(parent: Path) -> Path:
-    name = datetime.now().strftime("%Y%m%d-%H%M%S")
     parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
+    name = f"{datetime.now():%Y%m%d-%H%M%S}"
+    for number in itertools.count(1):
         path = parent / (name if number == 1 else f"{name}-{number}")
-        try:
+        with contextlib.suppress(FileExistsError):
             path.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+            break
+    return path
 
 
 def commit() -> str:

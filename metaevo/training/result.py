@@ -71,10 +71,6 @@ class TrainingResult:
         names = "policies", "steps", "returns", "scores", "diverged"
         return {name: getattr(self, name) for name in names}
 
-    def save(self, path: Path) -> None:
-        """Write the arrays, for `load_training`."""
-        checkpoint.write(path, self.arrays())
-
 
 def population_of(
     settings: TrainSettings, task: Bound, meta_params: PlainDict, chunk_size: int | None

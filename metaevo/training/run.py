@@ -15,6 +15,7 @@ import numpy as np
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import channels, learners, resolve
+from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
@@ -63,7 +64,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         with run.working():
             rows, seconds = _train(run, population)
             result = result_of(population, rows, run.directory.path)
-            result.save(run.directory.training_path)
+            checkpoint.write(run.directory.training_path, result.arrays())
             report.finish(run, population, result, rows.episodes, seconds=seconds)
         return run.exit_code
 
@@ -73,18 +74,14 @@ def _start(run: Run[TrainSettings], task: Bound, meta_params: PlainDict) -> Popu
     # A resumed run keeps the settings that were resolved at its start.
     chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
     population = population_of(settings, task, meta_params, chunk_size)
-    before = resolved.get("num_devices", population.num_devices)
-    if before != population.num_devices:
-        warnings.warn(
-            f"the run began on {before} devices and goes on with {population.num_devices}: results "
-            "may agree up to rounding only",
-            stacklevel=2,
-        )
     for slot in learners.find(settings.learner).slots:
         resolve.keep(path, slot, getattr(settings, slot.name))
     channels.keep(path, settings.channel)
-    layout = {"chunk_size": population.chunk_size, "num_devices": before}
-    run.start({**resolved, **layout, "log_every": population.windows.every})
+    run.start(
+        {**resolved, "log_every": population.windows.every},
+        chunk_size=population.chunk_size,
+        num_devices=population.num_devices,
+    )
     return population
 
 
