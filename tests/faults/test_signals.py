@@ -85,7 +85,9 @@ def test_a_signal_saves_and_stops(name, moment, tmp_path, cache, undisturbed):
     assert work.result(run_dir) == work.result(undisturbed(name))
 
 
-@pytest.mark.parametrize(("name", "looks"), [("short", 1), ("short", 2), ("train", 5), ("train", 6)])
+@pytest.mark.parametrize(
+    ("name", "looks"), [("short", 1), ("short", 2), ("train", 5), ("train", 6)]
+)
 def test_a_signal_at_any_moment_saves_everything(name, looks, tmp_path, monkeypatch):
     """The signal arrives between two looks of the loop, wherever these are."""
 
