@@ -3,7 +3,6 @@
 This module avoids slow imports, so `metaevo`, `--help` and `--version` return immediately.
 """
 
-import codecs
 import io
 import os
 import sys
@@ -15,9 +14,6 @@ from typing import Any, NamedTuple
 import metaevo
 from metaevo.config.plain import PlainDict
 from metaevo.runs import signals
-
-_ASCII = {"\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-", "\N{HORIZONTAL ELLIPSIS}": "~"}
-"""Characters of rich's tables."""
 
 
 class Command(NamedTuple):
@@ -68,7 +64,8 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
         the exit code.
     """
     signals.leave_at_once()  # until there is something to save
-    _print_in_any_encoding()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # characters that its encoding lacks
     from metaevo.config import exit_on_config_error
 
     try:
@@ -82,19 +79,6 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
         # Python flushes stdout again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def _print_in_any_encoding() -> None:
-    """Print the characters that the encoding of stdout lacks as ASCII, one for one."""
-    codecs.register_error("metaevo.ascii", _in_ascii)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="metaevo.ascii")
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end]
-    return "".join(_ASCII.get(each, "?") for each in text), error.end
 
 
 def _run(name: str, rest: list[str], options: PlainDict) -> int:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 import metaevo
+from metaevo.commands import run_options
 from metaevo.config import command_line
 from metaevo.parts import zoo
 from tests.metaevo import evolving
@@ -137,7 +138,7 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
         if any(re.match(r"runs/|RUN$", word) for word in after_flags(argv)):  # of an earlier run
             continue
         module = importlib.import_module(f"metaevo.commands.{verb}")
-        monkeypatch.setattr(module, "parse_command_line", parse_and_stop)
+        monkeypatch.setattr(run_options, "parse_command_line", parse_and_stop)
         monkeypatch.chdir(ROOT)
         with pytest.raises(ParsedError):
             module.main(argv, description=None)

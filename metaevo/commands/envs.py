@@ -1,14 +1,12 @@
-"""`metaevo envs`: list the environments, with their steps per second given `--speed`."""
+"""Command line of `metaevo envs`: list the environments."""
 
 import fnmatch
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.command_line import Parser
@@ -17,10 +15,8 @@ from metaevo.tasks.binding import rehearse
 from purerl import envs
 from purerl.custom import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
-from purerl.envs.suite import tolerant
 
-TITLES = "suite", "name", "raw observation", "actions", "time limit", "steps/s"
-NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
+TITLES = "suite", "name", "raw observation", "actions", "time limit"
 
 
 @exit_on_config_error()
@@ -28,7 +24,6 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     """Print the list; return 0."""
     parser = Parser("envs", description)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names, suites or patterns")
-    parser.add_argument("--speed", action="store_true", help="measure steps per second")
     args = parser.parse_args(argv)
     found = select(args.names)
     suites = [suite for suite in map(suite_of, found) if suite in SUITES]
@@ -41,9 +36,8 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
         raise ConfigError(
             "; ".join(f"{suite} is not installed: {how}" for suite, (_, how) in missing.items())
         )
-    columns = TITLES if args.speed else TITLES[:-1]
-    widths = 10, max(map(len, [*found, "name"])), 15, 22, 10, 10
-    for cells in [columns, *rows(found, speed=args.speed)]:
+    widths = 10, max(map(len, [*found, "name"])), 15, 22, 10
+    for cells in [TITLES, *rows(found)]:
         print("  ".join(map(str.ljust, cells, widths)).rstrip(), flush=True)
     for suite, (count, how) in missing.items():
         print(f"{suite}: {count} environments need {how}")
@@ -84,11 +78,8 @@ def suite_of(name: str) -> str:
     return suite if suite in SUITES else "metaevo" if name in OWN else "gymnax"
 
 
-def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
-    """Yield the cells under `TITLES`, except for environments of suites that are not installed.
-
-    Measuring the speed takes seconds per environment.
-    """
+def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells under `TITLES`, except for environments of suites that are not installed."""
     for name in names:
         suite = suite_of(name)
         if name in DOWNLOADED:
@@ -104,14 +95,13 @@ def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
         if is_custom(name):
             rehearse(name, env, params)
         limit = getattr(params, "max_steps_in_episode", None)
-        cells = (
+        yield (
             suite,
             name,
             _size(env.observation_space(params)),
             _actions(env.action_space(params)),
             "none" if limit is None else f"{int(limit):,}",
         )
-        yield (*cells, f"{steps_per_second(name):,.0f}") if speed else cells
 
 
 def _size(space: Any) -> str:
@@ -125,47 +115,5 @@ def _actions(space: Any) -> str:
         return _size(space)
     if not hasattr(space, "low"):
         return type(space).__name__
-    low, high = jnp.min(jnp.asarray(space.low)), jnp.max(jnp.asarray(space.high))
+    low, high = np.min(space.low), np.max(space.high)
     return f"{_size(space)} in [{low:g}, {high:g}]"
-
-
-def steps_per_second(name: str) -> float:
-    """Measure steps with random actions, as learners see them: 64 environments, best of 3."""
-    env, params = envs.make(name)
-    play = jax.jit(random_play(env, NUM_ENVS, NUM_STEPS))
-    with tolerant():
-        keys = jax.random.split(jax.random.key(0), REPEATS + 1)
-        jax.block_until_ready(play(keys[0], params))
-        times = []
-        for key in keys[1:]:
-            start = time.perf_counter()
-            jax.block_until_ready(play(key, params))
-            times.append(time.perf_counter() - start)
-    return NUM_ENVS * NUM_STEPS / min(times)
-
-
-def random_play(env: Any, num_envs: int, num_steps: int) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return a function from a key and the environment's parameters to the sum of all rewards.
-
-    It also adds the observations, because XLA removes what is unused.
-    """
-
-    def play(key: jax.Array, params: Any) -> jax.Array:
-        key, reset_key = jax.random.split(key)
-        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(reset_key, num_envs), params)
-
-        def step(_, carry):
-            state, key, total = carry
-            key, action_key, step_key = jax.random.split(key, 3)
-            action_keys, step_keys = (
-                jax.random.split(each, num_envs) for each in (action_key, step_key)
-            )
-            actions = jax.vmap(env.action_space(params).sample)(action_keys)
-            obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
-                step_keys, state, actions, params
-            )
-            return state, key, total + jnp.sum(reward) + jnp.sum(obs)
-
-        return jax.lax.fori_loop(0, num_steps, step, (state, key, jnp.float32(0)))[-1]
-
-    return play

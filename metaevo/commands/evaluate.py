@@ -181,8 +181,8 @@ def _found(study: Study, run_dir: Path) -> MetaParams:
     if isinstance(study, PartsStudy):
         return parts_of(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
-    if not os.path.isdir(path):
-        raise ConfigError(f"{run_dir} has not found anything yet (no {path.name}/ in it)")
+    if not os.path.isfile(path):
+        raise ConfigError(f"{run_dir} has not found anything yet (no {path.name} in it)")
     found, _ = checkpoint.load_tree(path)
     fits = jax.eval_shape(study.problem({}).init, jax.random.key(0))
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.commands import processes
-from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
+from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
-from metaevo.config.command_line import parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
 from metaevo.parts.classes import part_class, shipped_for
-from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import kinds
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
@@ -63,9 +61,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
     """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        """Return the saved settings of a resumed run, or a preset for a new run."""
-        if args.resume:
-            return settings_to_resume("evolve", args, overrides)
+        """Return a preset."""
         if "problem" in overrides:
             return {}
         learner = overrides.get("learner")
@@ -90,18 +86,16 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         default="full",
         help=f"size of the comparison at the end; quick: {QUICK_HELP}",
     )
-    code.add_flag(parser)
     processes.add_flags(parser)
-    settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
+    settings, args = parse_run(parser, argv, make_class, defaults)
     data = to_dict(settings)
     for flag, (section, name, _) in SHORT.items():
         number = getattr(args, flag.replace("-", "_"))
         if number is not None:
             data[section][name] = number
     data["evaluation"] = resized(data["evaluation"], args.comparison)
-    settings = with_trackers(from_dict(type(settings), data), args)
     return {
-        "settings": to_dict(settings),
+        "settings": to_dict(from_dict(type(settings), data)),
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
         "code": args.code,

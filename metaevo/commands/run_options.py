@@ -2,13 +2,15 @@
 
 import argparse
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from metaevo.config import ConfigError, code, from_dict, merge, to_dict
-from metaevo.config.command_line import Parser
+from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
-from metaevo.runs.run import find_directory
+from metaevo.runs.quick import quickened
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
 
 S = TypeVar("S", bound=HasRun)
@@ -19,6 +21,7 @@ COMMANDS = {"train": "train", "evolution": "evolve", "sweep": "sweep"}
 def run_parser(command: str, description: str | None) -> Parser:
     """Return a parser with these options."""
     parser = Parser(command, description)
+    parser.set_defaults(command=command)
     parser.add_argument(
         "--run-dir",
         type=run_argument,
@@ -47,29 +50,43 @@ def run_parser(command: str, description: str | None) -> Parser:
         metavar="URI",
         help="log the run to MLflow; without a URI to the database ./mlruns.db",
     )
+    code.add_flag(parser)
     return parser
 
 
-def with_trackers(settings: S, args: argparse.Namespace) -> S:
-    """Return the settings with the trackers of the command line."""
-    asked = {"wandb": args.wandb, "mlflow": args.mlflow}
-    changes = {name: value for name, value in asked.items() if value is not None}
-    if not changes:
-        return settings
+def parse_run(
+    parser: Parser, argv: Sequence[str], make_class: Callable[[PlainDict], type[S]], new: Defaults
+) -> tuple[S, argparse.Namespace]:
+    """Parse a command line into the settings of a run, and its flags.
+
+    Args:
+        parser: made by `run_parser`.
+        argv: arguments without the program's name.
+        make_class: chooses the dataclass from the raw settings.
+        new: settings of a new run without `--config`, from the flags and the other settings.
+    """
+
+    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+        known = _settings_to_resume if args.resume else new
+        return known(args, overrides)
+
+    settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
+    trackers = {"wandb": args.wandb, "mlflow": args.mlflow}
+    changes = {name: value for name, value in trackers.items() if value is not None}
     run = from_dict(type(settings.run), {**to_dict(settings.run), **changes})
-    return dataclasses.replace(settings, run=run)
+    return dataclasses.replace(settings, run=run), args
 
 
-def settings_to_resume(command: str, args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
     Raises:
         ConfigError: if it names no run or a run of another command, or not all code of the run.
     """
-    run = find_directory(args.run_dir, "", resume=True)
+    run = RunDirectory.open(args.run_dir)
     content = run.read_config()
-    writer = COMMANDS.get(content["resolved"].get("job_type", ""), command)
-    if writer != command:
+    writer = COMMANDS.get(content["resolved"].get("job_type", ""), args.command)
+    if writer != args.command:
         raise ConfigError(
             f"run directory {run.path} was written by metaevo {writer}; continue it with: "
             f"metaevo {writer} --resume --run-dir {run.path}"

@@ -1,14 +1,10 @@
 """Command line of `metaevo sweep`."""
 
-import argparse
 from typing import Any
 
-from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
+from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error
-from metaevo.config.command_line import parse_command_line
-from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
-from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.training.sweeps import Trainings
 from metaevo.tuning.objective import Objective
@@ -25,15 +21,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         action="store_true",
         help="print what the sweep would do: trials, compilations, frames, memory",
     )
-    code.add_flag(parser)
-
-    def saved(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        if not args.resume:
-            return {}
-        return settings_to_resume("sweep", args, overrides)
-
-    settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
-    settings = with_trackers(settings, args)
+    settings, args = parse_run(parser, argv, sweep_class, lambda args, overrides: {})
     code.use(args.code)
     objective = make_objective(settings)
     if args.dry_run:

@@ -17,8 +17,7 @@ from metaevo.config import ConfigError, files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.latest import evolutions_in
-from metaevo.runs.metrics import Records, numbers
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import Records, RunDirectory, numbers
 from metaevo.runs.schema import Evaluation
 from metaevo.statistics import FloatArray
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.config import flatten
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.runs.metrics import numbers
+from metaevo.runs.run_directory import numbers
 from metaevo.statistics import FloatArray
 from purerl.metrics import BETTER, Direction
 

@@ -55,8 +55,7 @@ def load_parts(path: str | Path) -> tuple[Parts, Any]:
     run = opened(path)
     about = about_of(run)
     if about is None:
-        name = run.meta_params.name
-        raise ConfigError(f"{path} holds no evolved part (no {name}/ in it)")
+        raise ConfigError(f"{path} holds no evolved part (no {run.meta_params.name} in it)")
     described = about.get("parts")
     if described is None:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
@@ -87,7 +86,7 @@ def opened(name: str | Path, copy: Path | None = None) -> RunDirectory:
 
 def about_of(run: RunDirectory) -> PlainDict | None:
     """Return the metadata of saved meta-parameters; None without them."""
-    return load_tree(run.meta_params)[1] if os.path.isdir(run.meta_params) else None
+    return load_tree(run.meta_params)[1] if os.path.isfile(run.meta_params) else None
 
 
 def _part(run: RunDirectory, described: PlainDict) -> Part:

@@ -1,21 +1,20 @@
-"""Checkpoints: pytrees of arrays on disk, written atomically and verified when they are read.
+"""Trees of arrays, each in one `.npz` file: replaced atomically, verified when read, no pickle.
 
-A tree is a directory of two files: `state.npz` with the leaves under their paths, and
-`metadata.json` with shapes, dtypes, the caller's metadata and a digest of each file. If a tree is
-replaced, its leaves get a new file, named in `metadata.json`, so a reader finds the old tree or the
-new one. Pickles are not used.
+    save(folder, 40, tree), restore(folder, template)     checkpoints: any pytree
+    write(path, tree), read(path, template)               one of them
+    save_tree(path, tree), load_tree(path)                nested dicts, lists and tuples
+
+The members of the archive are the leaves under their paths and `metadata`, a JSON text. The comment
+at the end of the archive is the SHA-256 of everything before it.
 """
 
 import hashlib
 import io
 import json
 import os
-import re
-import shutil
-import uuid
 import warnings
+import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,106 +23,138 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, files
-from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import parse_json
 from purerl.types import PyTree
 
-_TEMPORARY = ".unfinished-"
-_METADATA, _STATE = "metadata.json", "state.npz"
-_STATE_NAME = re.compile(r"state(-[0-9a-f]{32})?\.npz")
+_DIGEST = hashlib.sha256().digest_size * 2
+"""characters of the digest"""
+_METADATA, _LEAF = "metadata", "leaf:"
 
 
 class CheckpointError(ConfigError):
-    """A checkpoint cannot be used; the message is a single line."""
+    """A saved tree cannot be used; the message is a single line."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """Index, tree and metadata of a restored checkpoint."""
-
-    index: int
-    tree: PyTree
-    metadata: PlainDict
+# --- Checkpoints --------------------------------------------------------------------------------
 
 
 def save(
-    directory: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
+    folder: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
 ) -> Path:
-    """Save a tree of arrays and typed PRNG keys as checkpoint `index`.
-
-    Checkpoints with a larger index are removed, and all but the last `keep`.
+    """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`.
 
     Raises:
         TypeError: if a leaf is not an array of numbers.
         OSError: if the disk cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{index:06d}"
-    _write(path, _leaves(tree), {"index": index, "metadata": metadata or {}})
-    found = indices(directory)
+    path = _path(folder, index)
+    write(path, tree, {"index": index, **(metadata or {})})
+    found = indices(folder)
     kept = [each for each in found if each <= index][-keep:]
     for old in found:
         if old not in kept:
-            _remove(directory / f"{old:06d}")
+            _path(folder, old).unlink()
     return path
 
 
-def indices(directory: Path) -> list[int]:
+def indices(folder: Path) -> list[int]:
     """Return the indices of the checkpoints in a folder, usable or not, in ascending order."""
     try:
-        names = os.listdir(directory)
+        names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         names = []
     except OSError as error:
-        raise files.unreadable(directory, error) from None
-    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
+        raise files.unreadable(folder, error) from None
+    stems = [name.removesuffix(".npz") for name in names if name.endswith(".npz")]
+    return sorted(int(each) for each in stems if each.isdecimal() and each == f"{int(each):06d}")
 
 
 def restore(
-    directory: Path,
+    folder: Path,
     template: PyTree,
     *,
     expected: PlainDict | None = None,
-    kind: Any = PlainDict,
     among: Collection[int] | None = None,
-) -> Checkpoint:
-    """Return the newest usable checkpoint, and warn about newer ones.
+) -> tuple[PyTree, PlainDict]:
+    """Return the newest usable checkpoint and its metadata, with its `index`; warn about others.
 
     Args:
-        directory: folder of the checkpoints.
-        template: tree of arrays or `jax.ShapeDtypeStruct` with the required structure.
-        expected: items that the saved metadata must have.
-        kind: type of the metadata, for `metaevo.config.checks.check`.
+        folder: of the checkpoints.
+        template: as for `read`.
+        expected: items that the metadata must have.
         among: indices to consider; all by default.
 
     Raises:
         CheckpointError: if no checkpoint is usable.
     """
-    found = [each for each in indices(directory) if among is None or each in among]
+    found = [each for each in indices(folder) if among is None or each in among]
     if not found:
-        raise CheckpointError(f"there is no checkpoint in {directory}")
+        raise CheckpointError(f"there is no checkpoint in {folder}")
     for index in reversed(found):
-        path = directory / f"{index:06d}"
         try:
-            wanted = json.loads(json.dumps(expected or {}))
-            restored = _restore_one(path, index, template, wanted)
-            check(kind, restored.metadata, f"{path} is not usable: metadata.json")
-            return restored
-        except ConfigError as error:
+            return read(_path(folder, index), template, {"index": index, **(expected or {})})
+        except CheckpointError as error:
             warnings.warn(str(error), stacklevel=2)
-    raise CheckpointError(f"none of the {len(found)} checkpoints in {directory} is usable")
+    raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
+
+
+def _path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.npz"
+
+
+# --- Trees --------------------------------------------------------------------------------------
+
+
+def write(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
+    """Save or replace a tree of arrays and typed PRNG keys, which `read` returns.
+
+    Raises:
+        TypeError: if a leaf is not an array of numbers.
+        OSError: if the disk cannot be written.
+    """
+    _write(path, tree, {"metadata": metadata or {}})
+
+
+def read(
+    path: Path, template: PyTree, expected: PlainDict | None = None
+) -> tuple[PyTree, PlainDict]:
+    """Return a tree that `write` saved, and its metadata.
+
+    Args:
+        path: of the file.
+        template: arrays or `jax.ShapeDtypeStruct` in the structure of the tree.
+        expected: items that the metadata must have.
+
+    Raises:
+        CheckpointError: if the file is missing or damaged, or has another tree or metadata.
+    """
+    leaves, content = _read(path)
+    for key, value in json.loads(json.dumps(expected or {})).items():
+        found = content["metadata"].get(key)
+        if found != value:
+            found = f"{key} is {found!r}, not {value!r}"
+            raise CheckpointError(f"{path} is not usable: it belongs to another run: {found}")
+    paths, structure = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    if different := sorted(wanted.keys() ^ leaves.keys()):
+        raise CheckpointError(f"{path} is not usable: other leaves, such as {different[0]}")
+    for key, leaf in wanted.items():
+        found, want = _shape_and_dtype(leaves[key]), _shape_and_dtype(leaf)
+        if found != want:
+            raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
+    tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
+    return tree, content["metadata"]
 
 
 def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
-    """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` reads.
+    """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` returns.
 
     Raises:
         TypeError: if a node or a leaf has another type.
+        OSError: if the disk cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"structure": _structure(tree, ()), "metadata": metadata or {}}
-    _write(path, _leaves(tree), content)
+    _write(path, tree, {"metadata": metadata or {}, "structure": _structure(tree, ())})
 
 
 def check_tree(tree: PyTree) -> None:
@@ -139,77 +170,13 @@ def load_tree(path: Path) -> tuple[Any, PlainDict]:
     """Return the tree and the metadata that `save_tree` saved.
 
     Raises:
-        CheckpointError: if they are missing or damaged.
+        CheckpointError: if the file is missing or damaged.
     """
     leaves, content = _read(path)
     try:
-        tree, metadata = _rebuild(content["structure"], leaves), content["metadata"]
+        return _rebuild(content["structure"], leaves), content["metadata"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
-    if not isinstance(metadata, dict):
-        raise CheckpointError(f"{path}: its metadata are damaged: not a JSON object")
-    return tree, metadata
-
-
-def _restore_one(path: Path, index: int, template: PyTree, expected: PlainDict) -> Checkpoint:
-    leaves, content = _read(path)
-    metadata = content.get("metadata")
-    if content.get("index") != index or not isinstance(metadata, dict):
-        raise CheckpointError(f"{path} is not usable: it is not checkpoint {index}")
-    for key, value in expected.items():
-        if metadata.get(key) != value:
-            found = f"{key} is {metadata.get(key)!r}, not {value!r}"
-            raise CheckpointError(f"{path} is not usable: it belongs to another run: {found}")
-    paths, structure = jax.tree_util.tree_flatten_with_path(template)
-    wanted = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
-    if different := sorted(wanted.keys() ^ leaves.keys()):
-        raise CheckpointError(f"{path} is not usable: other leaves, such as {different[0]}")
-    for key, leaf in wanted.items():
-        found, want = _shape_and_dtype(leaves[key]), _shape_and_dtype(leaf)
-        if found != want:
-            raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
-    tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
-    return Checkpoint(index, tree, metadata)
-
-
-# --- Trees and their leaves ---------------------------------------------------------------------
-
-
-def _leaves(tree: PyTree) -> PlainDict:
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
-    if len(leaves) != len(paths):
-        raise TypeError("two leaves of the tree have the same path")
-    return leaves
-
-
-def _is_key(leaf: PyTree) -> bool:
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _shape_and_dtype(leaf: PyTree) -> str:
-    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-    return f"{dtype}{list(np.shape(leaf))}"
-
-
-def _encode(key: str, leaf: PyTree) -> tuple[np.ndarray, dict[str, str]]:
-    """Convert a leaf to an array for a .npy file, with a note for `_decode`."""
-    if _is_key(leaf):
-        return np.asarray(jax.random.key_data(leaf)), {"key": str(jax.random.key_impl(leaf))}
-    array = np.asarray(leaf)
-    if not (array.dtype == bool or jnp.issubdtype(array.dtype, np.number)):
-        raise TypeError(f"{key or 'the tree'} is no array of numbers but {type(leaf).__name__}")
-    note = {"dtype": str(array.dtype)}
-    # NumPy would write bfloat16 and its like as nameless bytes: write them as integers.
-    custom = array.dtype.isbuiltin == 2
-    return array.view(f"u{array.dtype.itemsize}") if custom else array, note
-
-
-def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
-    if "key" in note:
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
-    dtype = jnp.dtype(note["dtype"])
-    return array.view(dtype) if dtype.isbuiltin == 2 else array
 
 
 def _structure(tree: PyTree, path: tuple[Any, ...]) -> Any:
@@ -237,127 +204,85 @@ def _rebuild(node: Any, leaves: PlainDict) -> Any:
     return {"list": list, "tuple": tuple}[kind](_rebuild(each, leaves) for each in content)
 
 
+# --- Leaves -------------------------------------------------------------------------------------
+
+
+def _shape_and_dtype(leaf: PyTree) -> str:
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    return f"{dtype}{list(np.shape(leaf))}"
+
+
+def _encode(key: str, leaf: PyTree) -> tuple[np.ndarray, dict[str, str]]:
+    """Convert a leaf to an array for a .npy file, with a note for `_decode`."""
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(leaf)), {"key": str(jax.random.key_impl(leaf))}
+    array = np.asarray(leaf)
+    if not (array.dtype == bool or jnp.issubdtype(array.dtype, np.number)):
+        raise TypeError(f"{key or 'the tree'} is no array of numbers but {type(leaf).__name__}")
+    note = {"dtype": str(array.dtype)}
+    # NumPy would write bfloat16 and its like as nameless bytes: write them as integers.
+    custom = array.dtype.isbuiltin == 2
+    return array.view(f"u{array.dtype.itemsize}") if custom else array, note
+
+
+def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
+    if "key" in note:
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
+    dtype = jnp.dtype(note["dtype"])
+    return array.view(dtype) if dtype.isbuiltin == 2 else array
+
+
 # --- Files --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, leaves: PlainDict, content: PlainDict) -> None:
+def _write(path: Path, tree: PyTree, content: PlainDict) -> None:
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    if len(leaves) != len(paths):
+        raise TypeError("two leaves of the tree have the same path")
     encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
-    buffer = io.BytesIO()
+    text = json.dumps({**content, "leaves": {key: note for key, (_, note) in encoded.items()}})
+    archive = io.BytesIO()
     # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
-    members: PlainDict = {f"leaf:{key}": array for key, (array, _) in encoded.items()}
-    np.savez(buffer, **members)
-    state = buffer.getvalue()
-    notes = {
-        key: {**note, "shape": list(array.shape), "stored": str(array.dtype)}
-        for key, (array, note) in encoded.items()
-    }
-    content = {**content, "leaves": notes, "sha256": hashlib.sha256(state).hexdigest()}
-    content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
-    for leftover in path.parent.glob(f"{_TEMPORARY}*"):  # of saves that were killed
-        _remove(leftover)
-    if (path / _METADATA).is_file():
-        _replace(path, state, content)
-        return
-    if os.path.lexists(path):
-        _remove(path)
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().hex}")
-    temporary.mkdir()
-    try:
-        files.write_atomic(temporary / _STATE, state)
-        files.write_atomic(temporary / _METADATA, _sealed(content))
-        _sync_directory(temporary)
-        temporary.rename(path)
-        _sync_directory(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _replace(path: Path, state: bytes, content: PlainDict) -> None:
-    """Replace the tree in a directory; metadata.json names the new file."""
-    name = f"state-{uuid.uuid4().hex}.npz"
-    files.write_atomic(path / name, state)
-    _sync_directory(path)
-    files.write_atomic(path / _METADATA, _sealed({**content, "state": name}))
-    _sync_directory(path)
-    for old in path.iterdir():
-        if old.name not in (name, _METADATA):
-            _remove(old)
-
-
-def _read_files(path: Path) -> tuple[PlainDict, bytes]:
-    """Return the content of metadata.json and the bytes of the state that it names."""
-    while True:
-        metadata = _read_file(path / _METADATA)
-        content = _undamaged(metadata)
-        name = content.pop("state", _STATE)
-        if not isinstance(name, str) or not _STATE_NAME.fullmatch(name):
-            raise ValueError("metadata.json names a state with an invalid name")
-        try:
-            return content, _read_file(path / name)
-        except FileNotFoundError:
-            if _read_file(path / _METADATA) == metadata:
-                raise
-            # The tree was replaced meanwhile: read the new one.
-
-
-def _read_file(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _read(path: Path) -> tuple[PlainDict, PlainDict]:
-    """Return the leaves and the content of metadata.json, both verified."""
-    try:
-        content, state = _read_files(path)
-        if content["sha256"] != hashlib.sha256(state).hexdigest():
-            raise ValueError("state.npz is cut off or damaged")
-        with np.load(io.BytesIO(state), allow_pickle=False) as file:
-            if any(each.compress_size < each.file_size for each in file.zip.infolist()):
-                raise ValueError("state.npz is compressed")
-            arrays = {name.removeprefix("leaf:"): file[name] for name in file.files}
-        notes = content["leaves"]
-        if notes.keys() != arrays.keys():
-            raise ValueError("state.npz has other leaves than metadata.json")
-        return {key: _decode(array, notes[key]) for key, array in arrays.items()}, content
-    except Exception as error:  # a forged file can raise anything in these readers
-        reason = str(error) or repr(error)
-        if isinstance(error, OSError) and error.filename:
-            reason = f"{Path(error.filename).name}: {error.strerror}"
-        raise CheckpointError(f"{path} is not usable: {reason}") from None
-
-
-def _sealed(content: PlainDict) -> bytes:
-    """Return metadata.json with its own digest."""
-    return json.dumps({**content, "sha256_of_metadata": _digest(content)}, indent=1).encode()
-
-
-def _undamaged(metadata: bytes) -> PlainDict:
-    """Return the content of metadata.json if its digest is right."""
-    try:
-        content = parse_json(metadata)
-        digest = content.pop("sha256_of_metadata")
-        if digest == _digest(content):
-            return content
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise ValueError("metadata.json is cut off or damaged")
-
-
-def _digest(content: PlainDict) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _remove(path: Path) -> None:
-    """Remove a checkpoint or another file with its name."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
+    members[_METADATA] = np.array(text)
+    np.savez(archive, **members)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with seal(archive) as sealed, files.replacing(path) as file:
+        file.write(sealed)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:  # so that the new name survives a power failure, too
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def seal(archive: io.BytesIO) -> memoryview:
+    """Append the digest to an archive; return its content."""
+    with zipfile.ZipFile(archive, "a") as file:
+        file.comment = bytes(_DIGEST)
+    sealed = archive.getbuffer()
+    sealed[-_DIGEST:] = hashlib.sha256(sealed[:-_DIGEST]).hexdigest().encode()
+    return sealed
+
+
+def _read(path: Path) -> tuple[PlainDict, PlainDict]:
+    """Return the leaves and the content of the metadata, both verified."""
+    try:
+        with open(path, "rb") as file:
+            sealed = memoryview(file.read())
+        if hashlib.sha256(sealed[:-_DIGEST]).hexdigest().encode() != sealed[-_DIGEST:]:
+            raise ValueError("it is cut off or damaged")
+        with np.load(io.BytesIO(sealed), allow_pickle=False) as archive:
+            if any(each.compress_size < each.file_size for each in archive.zip.infolist()):
+                raise ValueError("it is compressed")
+            members = {name: archive[name] for name in archive.files}
+        content = parse_json(str(members.pop(_METADATA)))
+        arrays = {name.removeprefix(_LEAF): array for name, array in members.items()}
+        notes = content["leaves"]
+        if notes.keys() != arrays.keys() or not isinstance(content["metadata"], dict):
+            raise ValueError("its leaves or its metadata are damaged")
+        return {key: _decode(array, notes[key]) for key, array in arrays.items()}, content
+    except Exception as error:  # a forged file can raise anything in these readers
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CheckpointError(f"{path} is not usable: {reason or repr(error)}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from metaevo.runs import checkpoint
 from purerl.types import MetaParams, PyTree
 
-FOLDER = "history"
+FILE = "history.npz"
 MOST = 48
 """most points in a history"""
 LARGEST = 20_000
@@ -36,11 +36,8 @@ class History(NamedTuple):
 
 def read(run: Path) -> History | None:
     """Return the history of a run, if any."""
-    path = run / FOLDER
-    if not path.is_dir():
-        return None
-    saved, _ = checkpoint.load_tree(path)
-    return History(saved["generations"], saved["meta_params"])
+    path = run / FILE
+    return History(**checkpoint.load_tree(path)[0]) if path.exists() else None
 
 
 def record(run: Path, generation: int, meta_params: MetaParams) -> None:
@@ -49,19 +46,12 @@ def record(run: Path, generation: int, meta_params: MetaParams) -> None:
     Only nested dicts, lists and tuples of numeric arrays are recorded.
     """
     new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
-    leaves = jax.tree.leaves(new)
-    numeric = all(np.issubdtype(leaf.dtype, np.number) for leaf in leaves)
-    if not numeric or sum(leaf.size for leaf in leaves) > LARGEST:
+    if sum(leaf.size for leaf in jax.tree.leaves(new)) > LARGEST:
         return
-    generations = np.array([generation])
-    before = None if generation == 0 else read(run)
-    if before is not None:
-        earlier = np.flatnonzero(before.generations < generation)
-        if len(earlier) >= MOST:
-            earlier = earlier[::2]
-        generations = np.concatenate([before.generations[earlier], generations])
-        new = jax.tree.map(
-            lambda old, leaf: np.concatenate([old[earlier], leaf]), before.meta_params, new
-        )
-    with contextlib.suppress(TypeError):  # of containers that cannot be saved
-        checkpoint.save_tree(run / FOLDER, {"generations": generations, "meta_params": new})
+    found = History(np.array([generation]), new)
+    if generation and (before := read(run)) is not None:
+        kept = np.flatnonzero(before.generations < generation)
+        kept = kept[::2] if len(kept) >= MOST else kept
+        found = jax.tree.map(lambda old, leaf: np.concatenate([old[kept], leaf]), before, found)
+    with contextlib.suppress(TypeError):  # of other containers, and leaves that are no numbers
+        checkpoint.save_tree(run / FILE, found._asdict())

@@ -11,17 +11,14 @@ LATEST = "latest"
 
 def run_path(text: str) -> Path:
     """Return the run directory of a name; `latest` is the newest run under runs/."""
-    if text != LATEST:
-        path = Path(text)
-        try:
-            path.is_dir()
-        except OSError as error:
-            raise files.unreadable(path, error) from None
-        return path
-    newest = newest_run(Path("runs"))
-    if newest is None:
+    path = newest_run(Path("runs")) if text == LATEST else Path(text)
+    if path is None:
         raise ConfigError("latest: there is no run under runs/")
-    return newest
+    try:
+        path.is_dir()
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return path
 
 
 def run_argument(text: str) -> Path:

@@ -6,10 +6,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-COMPILING = "compiling"
-"""The stage that does not count for the estimate of the time left."""
-FORMAT = "{desc}: {percentage:.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-"""Shorter than tqdm's own, so that the numbers that matter fit into 80 columns."""
+# The logged values come first, because a narrow terminal cuts off the end.
+_FORMAT = "{desc}: {percentage:.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
 
 class Progress(tqdm):
@@ -29,12 +27,10 @@ class Progress(tqdm):
 
         `check_stop` is called after every step; it raises an exception to stop.
         """
-        # The logged values come first, because a narrow terminal cuts off the end.
-        options.setdefault("bar_format", FORMAT)
-        options.setdefault("dynamic_ncols", True)
         self._check_stop, self._over = check_stop, threading.Event()
         self._clock: threading.Thread | None = None
         self._shown: tuple[str, int] | None = None
+        options = {"bar_format": _FORMAT, "dynamic_ncols": True, **options}
         super().__init__(*arguments, **options)
         self._compiles = not self.disable
         if not self.disable and self._on_terminal():
@@ -44,9 +40,9 @@ class Progress(tqdm):
     def stage(self, text: str) -> None:
         """Show the current stage: "compiling", "tuning huber, 3 of 4"."""
         if not self.disable and self.desc != text:
-            if str(self.desc).startswith(COMPILING):
-                self.unpause()  # the time left depends on the steps only
+            if self._compiles and self.desc == "compiling":
                 self._compiles = False
+                self.unpause()  # the time left depends on the steps only
             self.set_description_str(text)
 
     def update(self, n: float | None = 1) -> None:

@@ -12,7 +12,8 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from typing import Generic, NamedTuple, TypeVar
 import jax
 
 from metaevo.config import ConfigError, DeviceError, changed_keys, code, files, from_dict, to_dict
+from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
@@ -30,8 +32,8 @@ from metaevo.runs.trackers import Trackers
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
-_KIND = ("study", "learner", "evolve")
-"""settings that determine which sections a run has"""
+_SHOWN = 5
+"""most changed settings in an error message"""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,20 @@ class Run(Generic[S]):
         """0, or 130 / 143 after SIGINT / SIGTERM."""
         return self.stop.exit_code
 
-    def start(self, resolved: PlainDict) -> None:
-        """Write config.yaml, with the `resolved` values to keep."""
+    def start(self, resolved: PlainDict, **layout: int) -> None:
+        """Write config.yaml, with the `resolved` values to keep.
+
+        `layout` are numbers of devices and of agents on them. Those at the beginning are kept, and
+        a resumed run warns if it has others.
+        """
+        for name, size in layout.items():
+            if (before := self.resolved.get(name, size)) != size:
+                warnings.warn(
+                    f"the run began with {name} = {before} and goes on with {size}: results agree "
+                    "up to rounding, not bit for bit",
+                    stacklevel=2,
+                )
+        resolved = {**layout, **resolved}
         run_id = self.resolved.get("run_id", uuid.uuid4().hex)
         settings = to_dict(self.settings)
         digests = code.digests(settings) | self.resolved.get(code.RECORDED, {})
@@ -134,19 +148,10 @@ class Run(Generic[S]):
         `rows` have name, iqm and interval, and `frames` are the environment steps behind each.
         """
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
+            record = {"kind": "evaluation", "evaluation": index, "frames": count}
             low, high = row["interval"]
-            self.log(
-                {
-                    "kind": "evaluation",
-                    "evaluation": index,
-                    "frames": count,
-                    "seconds": round(seconds, 3),
-                    "name": row["name"],
-                    "iqm": row["iqm"],
-                    "low": low,
-                    "high": high,
-                }
-            )
+            shown = {"name": row["name"], "iqm": row["iqm"], "low": low, "high": high}
+            self.log({**record, "seconds": round(seconds, 3), **shown})
 
     def save(self, index: int, tree: PyTree, seconds: float) -> None:
         """Save a checkpoint of `index` generations or updates, done in `seconds` of work.
@@ -179,28 +184,27 @@ class Run(Generic[S]):
             return None
         directory, kind = self.directory, self.kind.record
         found = directory.read_metrics(kind).column(kind).tolist()
-        saved = checkpoint.indices(directory.checkpoints)
-        if not saved and not found:
+        before = {index: list(logged(index)) for index in checkpoint.indices(directory.checkpoints)}
+        if not before and not found:
             self.forget_end()
             return None
-        counts = {index: len(list(logged(index))) for index in saved}
-        covered = [index for index in saved if found[: counts[index]] == list(logged(index))]
-        if covered != saved:
+        covered = [index for index, records in before.items() if found[: len(records)] == records]
+        if len(covered) < len(before):
             print(
                 f"{directory.metrics_path}: lacks records of the kind {kind}; going back to an "
                 "earlier checkpoint, the rest is computed again",
                 file=sys.stderr,
             )
-        restored = checkpoint.restore(
+        tree, metadata = checkpoint.restore(
             directory.checkpoints,
             template,
             expected={"run_id": self.resolved["run_id"]},
-            kind=schema.Saved,
             among=covered,
         )
-        directory.truncate_metrics(kind, counts[restored.index])
+        about = check(schema.Saved, metadata, f"{directory.checkpoints}: metadata")
+        directory.truncate_metrics(kind, len(before[metadata["index"]]))
         self.forget_end()
-        return Resumed(restored.tree, restored.index, float(restored.metadata["seconds"]))
+        return Resumed(tree, metadata["index"], float(about["seconds"]))
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
@@ -231,9 +235,9 @@ def open_run(
         ConfigError: if the directory cannot be used, or a resumed run has other settings.
         DiskError: if the directory can no longer be written.
     """
-    directory = find_directory(run_dir, kind.name, resume=resume)
+    directory = RunDirectory.open(run_dir) if resume else RunDirectory.create(run_dir, kind.name)
     resume_hint = f"continue with: {how_to_continue(directory)}"
-    with directory.held(f"finished work is saved; {resume_hint}"):
+    with directory.locked(f"finished work is saved; {resume_hint}"):
         saved = directory.read_config() if resume else None
         failing = _device_errors(directory) if alone else contextlib.nullcontext()
         with StopOnSignal(resume_hint) as stop, failing:
@@ -244,22 +248,13 @@ def open_run(
 def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     """Begin or continue a run in a folder of another run; the same signals stop both."""
     path = run.directory.path / name
-    inner = RunDirectory(path)
-    begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
+    directory = RunDirectory(path)
+    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
     resume = run.before is not None and any(map(os.path.lexists, begun))
-    directory = find_directory(path, name, resume=resume)
-    with directory.held(f"continue with: {how_to_continue(run.directory)}"):
+    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
+    with directory.locked(f"continue with: {how_to_continue(run.directory)}"):
         saved = directory.read_config() if resume else None
         yield Run(run.kind, settings, directory, saved, run.stop)
-
-
-def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
-    """Create the directory of a new run or, to resume, open an existing one."""
-    if not resume:
-        return RunDirectory.create(run_dir, experiment)
-    if run_dir is None:
-        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
-    return RunDirectory.open(run_dir)
 
 
 def how_to_continue(run: RunDirectory) -> str:
@@ -268,25 +263,20 @@ def how_to_continue(run: RunDirectory) -> str:
 
 
 def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run, with defaults for settings that it lacks.
+    """Return the saved settings of a resumed run.
 
     Raises:
         ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
     """
-    now = to_dict(settings)
-    # Other kinds have other sections, so they are compared before the sections are read.
-    kind = {key: saved[key] for key in _KIND if key in saved}
-    _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))
-    before = from_dict(type(settings), saved)
-    changes = changed_keys(to_dict(before), now)
-    _refuse({key: pair for key, pair in changes.items() if not key.startswith(tuple(harmless))})
-    return before
-
-
-def _refuse(changes: Mapping[str, tuple[object, object]]) -> None:
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
+        if not key.startswith(tuple(harmless))
+    ]
     if changes:
-        listed = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")
         raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
+    return from_dict(type(settings), saved)
 
 
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
@@ -300,7 +290,7 @@ def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], N
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {folder}", error) from None
     resume_hint = "the same command continues with what is done"
-    with RunDirectory(folder).held(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
+    with RunDirectory(folder).locked(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)
         try:
             work(stop.check)

@@ -7,30 +7,53 @@
 import contextlib
 import errno
 import importlib.metadata
+import itertools
+import math
 import os
 import platform
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from metaevo.config import ConfigError, DiskError, dump_yaml, files
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import MAX_BYTES, mapping_of
-from metaevo.runs import metrics
-from metaevo.runs.metrics import Records
-from metaevo.runs.schema import SavedConfig
+from metaevo.runs.schema import SavedConfig, check_record
+
+FloatArray = NDArray[np.float64]
 
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
+MAX_LINE = 2**24
+"""most bytes of a line of metrics.jsonl"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
+
+
+class Records(list[PlainDict]):
+    """Records of one kind, in order."""
+
+    def column(self, name: str) -> FloatArray:
+        """Return the numbers [records] under a key; NaN where there is no finite number."""
+        return numbers(record.get(name) for record in self)
+
+
+def numbers(values: Iterable[Any]) -> FloatArray:
+    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
+    return np.array([each if _is_finite(each) else math.nan for each in values], np.float64)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 class RunDirectory:
@@ -41,7 +64,8 @@ class RunDirectory:
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
-        self.meta_params = path / "meta_params"
+        self.meta_params = path / "meta_params.npz"
+        self.training_path = path / "training.npz"
         self.others_path = path / "others.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
@@ -59,8 +83,6 @@ class RunDirectory:
                 path = _make_unique(root / experiment)
             else:
                 path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=path):
-                pass
         except (OSError, ValueError) as error:
             where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
@@ -73,16 +95,26 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> "RunDirectory":
+    def open(cls, path: Path | None) -> "RunDirectory":
         """Return the directory of an existing run."""
+        if path is None:
+            raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
         run = cls(path)
         if not os.path.lexists(run.config_path):
             raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
         return run
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Exclude other processes from the directory."""
+    def locked(self, resume_hint: str = "") -> Iterator[None]:
+        """Exclude other processes from the directory while a run writes to it.
+
+        Args:
+            resume_hint: instructions to continue after a disk error, for the error message.
+
+        Raises:
+            DiskError: if the directory can no longer be written.
+            ConfigError: if another run holds the lock.
+        """
         path = self.path / ".lock"
         try:
             # The kernel drops the lock with the process, however that ends: no stale lock is left.
@@ -98,34 +130,16 @@ class RunDirectory:
             os.write(descriptor, str(os.getpid()).encode())
             files.remove_temporaries(self.path)
             yield
-        finally:
-            os.close(descriptor)
-
-    @contextlib.contextmanager
-    def held(self, resume_hint: str) -> Iterator[None]:
-        """Lock the directory while a run writes to it.
-
-        Args:
-            resume_hint: instructions to continue after a disk error, for the error message.
-
-        Raises:
-            DiskError: if the directory can no longer be written.
-            ConfigError: if another run holds the lock.
-        """
-        try:
-            with self.locked():
-                yield
         except OSError as error:
-            if not files.is_of_disk(error) and not self._owns(error.filename):
+            where = error.filename or self.path
+            is_own = isinstance(where, str | Path) and Path(where).is_relative_to(self.path)
+            if not files.is_of_disk(error) and not (error.filename and is_own):
                 raise
             kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
-            where = error.filename or self.path
-            raise kind(
-                f"{where} cannot be written: {files.reason(error)}; {resume_hint}"
-            ) from error
-
-    def _owns(self, path: Any) -> bool:
-        return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)
+            reason = f"{where} cannot be written: {files.reason(error)}"
+            raise kind(f"{reason}; {resume_hint}".removesuffix("; ")) from error
+        finally:
+            os.close(descriptor)
 
     def write_config(
         self,
@@ -176,14 +190,32 @@ class RunDirectory:
         with contextlib.suppress(FileNotFoundError), open(self.metrics_path, "rb") as file:
             os.fsync(file.fileno())
 
+    def lines(self) -> Iterator[tuple[bytes, PlainDict]]:
+        """Yield each line of metrics.jsonl with its record, without an incomplete last line."""
+        path = self.metrics_path
+        try:
+            with open(path, "rb") as file:
+                for number in itertools.count(1):
+                    where = f"{path}, line {number}"
+                    line = file.readline(MAX_LINE + 1)
+                    if len(line) > MAX_LINE:
+                        raise ConfigError(f"{where}: longer than {MAX_LINE} bytes: damaged")
+                    if not line.endswith(b"\n"):  # the end, or left by a killed process
+                        return
+                    yield line, check_record(files.parse_line(line, where), where)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+
     def read_metrics(self, kind: str) -> Records:
-        """Return the records of a kind in metrics.jsonl, without an incomplete last line."""
+        """Return the records of a kind in metrics.jsonl."""
         return self.read_kinds([kind])[kind]
 
     def read_kinds(self, kinds: Iterable[str]) -> dict[str, Records]:
         """Return the records of several kinds from one pass over the file."""
         found = {kind: Records() for kind in kinds}
-        for _, record in metrics.lines(self.metrics_path):
+        for _, record in self.lines():
             if record["kind"] in found:
                 found[record["kind"]].append(record)
         return found
@@ -194,24 +226,21 @@ class RunDirectory:
             return
         left = count
         with files.replacing(self.metrics_path) as file:
-            for line, record in metrics.lines(self.metrics_path):
+            for line, record in self.lines():
                 left -= record["kind"] == kind
                 if record["kind"] != kind or left >= 0:
                     file.write(line)
 
 
 def _make_unique(parent: Path) -> Path:
-    name = datetime.now().strftime("%Y%m%d-%H%M%S")
     parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
+    name = f"{datetime.now():%Y%m%d-%H%M%S}"
+    for number in itertools.count(1):
         path = parent / (name if number == 1 else f"{name}-{number}")
-        try:
+        with contextlib.suppress(FileExistsError):
             path.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+            break
+    return path
 
 
 def commit() -> str:

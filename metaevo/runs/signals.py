@@ -10,6 +10,7 @@ from _thread import interrupt_main
 from types import FrameType
 from typing import Any, Self
 
+_NUMBERS = signal.SIGINT, signal.SIGTERM
 # One signal can arrive twice: `timeout` sends it to its child and to the child's process group, and
 # wrappers pass on the Ctrl-C that the terminal has already sent to everyone.
 _SAME_SIGNAL_SECONDS = 0.5
@@ -23,7 +24,7 @@ class StopRequestedError(Exception):
 
 def leave_at_once() -> None:
     """Let SIGINT and SIGTERM end a command without a traceback, before there is work to save."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _NUMBERS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as in a job that outlives its shell
             signal.signal(number, _end_command)
     # Python gives up its handlers while it clears its modules, when all is done and the exit code
@@ -36,7 +37,7 @@ def _end_command(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -48,7 +49,7 @@ class StopOnSignal:
 
     Python runs signal handlers between bytecodes of the main thread, which may be deep inside a
     compiled call for seconds. So a thread reads the signals from a pipe and answers right away.
-    Python has signal handlers in the main thread only. Elsewhere, signals are not handled here.
+    In other threads than the main one, signals are not handled.
     """
 
     def __init__(self, resume_hint: str = "", patience: float | None = None) -> None:
@@ -73,35 +74,35 @@ class StopOnSignal:
         return 0 if self.requested is None else 128 + self.requested
 
     def check(self) -> None:
-        """Stop here if a signal has arrived."""
+        """Raise `StopRequestedError` if a signal has arrived."""
         if self.requested:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
             raise StopRequestedError
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._old_handlers[number] = signal.signal(number, self._handle)
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        self._old_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._watch, name="signals", daemon=True)
-        self._thread.start()
+        if threading.current_thread() is threading.main_thread():
+            for number in _NUMBERS:
+                self._old_handlers[number] = signal.signal(number, self._handle)
+            self._reader, self._writer = os.pipe()
+            os.set_blocking(self._writer, False)
+            self._old_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self._watch, name="signals", daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._stop_timer()
+        if self._old_handlers:
+            signal.set_wakeup_fd(self._old_fd)
+            for number, handler in self._old_handlers.items():
+                signal.signal(number, handler)
+            os.close(self._writer)  # ends the thread
+            self._thread.join()
+            os.close(self._reader)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self._old_handlers:
-            return
-        signal.set_wakeup_fd(self._old_fd)
-        for number, handler in self._old_handlers.items():
-            signal.signal(number, handler)
-        os.close(self._writer)  # ends the thread
-        self._thread.join()
-        os.close(self._reader)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = self.requested or number
@@ -110,23 +111,23 @@ class StopOnSignal:
 
     def _watch(self) -> None:
         while received := os.read(self._reader, 64):
-            for number in received:
-                if number in self._old_handlers:
-                    self._answer(number)
+            for number in filter(_NUMBERS.__contains__, received):
+                self._answer(number)
 
     def _answer(self, number: int) -> None:
         now = time.monotonic()
-        if not self._time:
-            self.requested, self._time = number, now
-            if self.patience is None:
-                message = "stopping after this block; press Ctrl-C again to leave at once"
-                print(f"\n{message}", file=sys.stderr, flush=True)
-            else:
-                self._timer = threading.Timer(self.patience, self._leave, [number])
-                self._timer.daemon = True
-                self._timer.start()
-        elif now - self._time > _SAME_SIGNAL_SECONDS:
-            self._leave(number)
+        if self._time:
+            if now - self._time > _SAME_SIGNAL_SECONDS:
+                self._leave(number)
+            return
+        self.requested, self._time = number, now
+        if self.patience is None:
+            message = "stopping after this block; press Ctrl-C again to leave at once"
+            print(f"\n{message}", file=sys.stderr, flush=True)
+        else:
+            self._timer = threading.Timer(self.patience, self._leave, [number])
+            self._timer.daemon = True
+            self._timer.start()
 
     def _leave(self, number: int) -> None:
         if self._is_leaving:  # `interrupt_main` arrives here, too

@@ -3,13 +3,13 @@
 The run directory has the same records, so a service that fails costs a warning and nothing else.
 """
 
+import functools
 import logging
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,13 +18,12 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs import metrics
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig, tracking_uri
 
 ARTIFACTS = (
     "evaluation.json", "scores.npz", "unseen.npz", "trials.csv", "best.yaml",
-    "learning_curves.csv", "figures", "meta_params", "report.html",
+    "learning_curves.csv", "figures", "meta_params.npz", "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
 RUN_ID = "metaevo.run_id"
@@ -42,8 +41,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True)
-class About:
+class About(NamedTuple):
     """Identity and settings of a run, as services show them."""
 
     id: str
@@ -53,8 +51,7 @@ class About:
     project: str
     """wandb's project, MLflow's experiment"""
     config: PlainDict
-    environment: PlainDict
-    """versions, devices, git commit, command line"""
+    """settings, and the environment: versions, devices, git commit, command line"""
     started: float
     """seconds since 1970"""
     folder: Path
@@ -62,10 +59,9 @@ class About:
 
 
 class _Client(Protocol):
-    """A run that is open at a service."""
+    """A run that is open at a service, under an id there."""
 
     id: str
-    """its id at the service"""
 
     def log(self, records: Sequence[PlainDict]) -> None:
         """Hand over records; those that the service already has are skipped."""
@@ -74,14 +70,7 @@ class _Client(Protocol):
         """Hand over a file or a folder."""
 
     def finish(self, *, completed: bool) -> None:
-        """Set the final status."""
-
-
-class _Service(NamedTuple):
-    name: str
-    """for warnings"""
-    open: Callable[[About, str | None], _Client]
-    """open the run with this id, or create it, nested in the run with an id at the service"""
+        """Set the final status, and wait until everything has arrived."""
 
 
 class Trackers:
@@ -89,19 +78,16 @@ class Trackers:
 
     def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
         self._directory, self._project = directory, settings.wandb_project
-        self._services: list[_Service] = []
-        self._clients: dict[_Service, _Client] = {}
+        self._open: dict[str, Callable[[About, str | None], _Client]] = {}
+        """by service: opens or creates a run, nested in the run with an id at the service"""
+        self._clients: dict[str, _Client] = {}
         if settings.wandb != "disabled":
             is_online = settings.wandb == "online"
-            self._services.append(
-                _Service(f"wandb ({settings.wandb})", lambda about, _: _Wandb(about, is_online))
-            )
+            self._open[f"wandb ({settings.wandb})"] = functools.partial(_Wandb, is_online)
         if settings.mlflow:
             uri = tracking_uri(settings.mlflow)
             shown = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
-            self._services.append(
-                _Service(f"mlflow ({shown})", lambda about, parent: _Mlflow(about, uri, parent))
-            )
+            self._open[f"mlflow ({shown})"] = functools.partial(_Mlflow, uri)
 
     def log(self, record: PlainDict) -> None:
         """Hand over a record that metrics.jsonl already has."""
@@ -112,16 +98,15 @@ class Trackers:
     ) -> None:
         """Hand over a finished run in this run; `config` are the settings that differ."""
 
-        def send(service: _Service) -> None:
+        def send(service: str) -> None:
             outer, about = self._client(service), self._about()
-            own = replace(
-                about,
+            own = about._replace(
                 id=f"{about.id}-{name}",
                 name=f"{about.name}/{name}",
                 job_type=job_type,
                 config={**flatten(about.config), **config},
             )
-            inner = service.open(own, outer.id)
+            inner = self._open[service](own, outer.id)
             inner.log(records)
             inner.finish(completed=True)
 
@@ -130,7 +115,7 @@ class Trackers:
     def close(self) -> None:
         """Hand over the artifacts and the status, and close the run."""
 
-        def send(service: _Service) -> None:
+        def send(service: str) -> None:
             client = self._client(service)
             for path in (self._directory.path / name for name in ARTIFACTS):
                 if path.exists():
@@ -139,26 +124,26 @@ class Trackers:
 
         self._each(send)
 
-    def _each(self, send: Callable[[_Service], None]) -> None:
+    def _each(self, send: Callable[[str], None]) -> None:
         """Call the clients of all services; one that fails is not called again."""
-        for service in list(self._services):
+        for service in list(self._open):
             try:
                 send(service)
             except Exception as error:  # no exception of a client may reach the run
-                self._services.remove(service)
+                del self._open[service]
                 reason = " ".join(str(error).split())[:300] or type(error).__name__
                 tqdm.write(
-                    f"warning: {service.name}: {reason}; the run continues without it",
+                    f"warning: {service}: {reason}; the run continues without it",
                     file=sys.stderr,
                 )
 
-    def _client(self, service: _Service) -> _Client:
+    def _client(self, service: str) -> _Client:
         """Open the run at a service, and hand over the records until now."""
         if service not in self._clients:
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-            client = self._clients[service] = service.open(self._about(), None)
-            client.log([record for _, record in metrics.lines(self._directory.metrics_path)])
+            client = self._clients[service] = self._open[service](self._about(), None)
+            client.log([record for _, record in self._directory.lines()])
         return self._clients[service]
 
     def _about(self) -> About:
@@ -169,8 +154,7 @@ class Trackers:
             name=path.name,
             job_type=resolved["job_type"],
             project=self._project,
-            config={**saved["config"], "resolved": resolved},
-            environment=environment,
+            config={**saved["config"], "resolved": resolved, "environment": environment},
             started=datetime.fromisoformat(environment["started"]).timestamp(),
             folder=path,
         )
@@ -186,16 +170,10 @@ def numbers_of(record: PlainDict) -> dict[str, float]:
     }
 
 
-def _files_in(path: Path) -> list[Path]:
-    """Return the finished files at or below a path, in order."""
-    found = [path] if path.is_file() else sorted(path.rglob("*"))
-    return [each for each in found if each.is_file() and not each.name.endswith(".tmp")]
-
-
 class _Wandb:
     """A run of wandb: its client passes data to a process that writes or sends it."""
 
-    def __init__(self, about: About, is_online: bool) -> None:
+    def __init__(self, is_online: bool, about: About, parent: str | None) -> None:
         import wandb  # takes seconds
 
         if is_online and not wandb.login(prompt=False):
@@ -224,7 +202,7 @@ class _Wandb:
             name=about.name,
             group=about.folder.name,
             job_type=about.job_type,
-            config={**about.config, "environment": about.environment},
+            config=about.config,
             allow_val_change=True,
             resume="allow" if is_online else None,
             settings=settings,
@@ -234,7 +212,6 @@ class _Wandb:
         self.id = str(self._run.id)
 
     def log(self, records: Sequence[PlainDict]) -> None:
-        """Log records as `kind/name`, with `kind/index` as their axis."""
         for record in records:
             kind, index = record["kind"], record[record["kind"]]
             if kind not in self._last:
@@ -246,26 +223,22 @@ class _Wandb:
                 self._last[kind] = index
 
     def log_artifact(self, path: Path) -> None:
-        """Store a file or a folder as an artifact of the run."""
         import wandb
 
         title = re.sub(r"[^\w.-]", "_", f"{self.id}-{path.name}")
         artifact = wandb.Artifact(title, type=path.suffix.removeprefix(".") or "directory")
-        for file in _files_in(path):
-            name = str(file.relative_to(path)) if path.is_dir() else path.name
-            # "immutable" avoids a copy outside of the run directory.
-            artifact.add_file(str(file), name=name, policy="immutable")
+        add = artifact.add_dir if path.is_dir() else artifact.add_file
+        add(str(path), policy="immutable")  # which avoids a copy outside of the run directory
         self._run.log_artifact(artifact)
 
     def finish(self, *, completed: bool) -> None:
-        """End the run and wait until everything has arrived."""
         self._run.finish(exit_code=0 if completed else 1)
 
 
 class _Mlflow:
     """A run of MLflow, opened without the fluent API because that keeps global state."""
 
-    def __init__(self, about: About, uri: str, parent: str | None) -> None:
+    def __init__(self, uri: str, about: About, parent: str | None) -> None:
         try:
             from mlflow import MlflowClient
             from mlflow.entities import Param
@@ -275,6 +248,7 @@ class _Mlflow:
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client: Any = MlflowClient(uri)
         self._started = about.started
+        settings = flatten(about.config)
         if known := self._client.get_experiment_by_name(about.project):
             experiment = known.experiment_id
         else:
@@ -293,8 +267,8 @@ class _Mlflow:
                 "group": about.folder.name,
                 "job_type": about.job_type,
                 "run_directory": str(about.folder),
-                "mlflow.source.name": str(about.environment.get("command_line", "")),
-                "mlflow.source.git.commit": (about.environment.get("git") or {}).get("commit"),
+                "mlflow.source.name": settings.get("environment.command_line"),
+                "mlflow.source.git.commit": settings.get("environment.git.commit"),
                 "mlflow.parentRunId": parent,
             }
             run = self._client.create_run(
@@ -304,16 +278,12 @@ class _Mlflow:
                 run_name=about.name,
             )
         self.id = str(run.info.run_id)
-        settings = flatten({**about.config, "environment": about.environment}).items()
         sent = run.data.params  # parameters cannot change
-        params = [Param(key, str(value)) for key, value in settings if key not in sent]
+        params = [Param(key, str(value)) for key, value in settings.items() if key not in sent]
         self._client.log_batch(self.id, params=params)
 
     def log(self, records: Sequence[PlainDict]) -> None:
-        """Log records as metrics `kind/name` with the index as their step.
-
-        MLflow stores metrics with the same name, value, step and time only once.
-        """
+        """Log metrics; MLflow stores those with the same name, value, step and time only once."""
         from mlflow.entities import Metric
 
         found = []
@@ -324,11 +294,10 @@ class _Mlflow:
         self._client.log_batch(self.id, metrics=found)
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file or a folder to the experiment's artifacts."""
-        for file in _files_in(path):
-            folder = file.parent.relative_to(path.parent).as_posix()
-            self._client.log_artifact(self.id, str(file), None if folder == "." else folder)
+        if path.is_dir():
+            self._client.log_artifacts(self.id, str(path), path.name)
+        else:
+            self._client.log_artifact(self.id, str(path))
 
     def finish(self, *, completed: bool) -> None:
-        """Set the final status."""
         self._client.set_terminated(self.id, "FINISHED" if completed else "KILLED")

@@ -1,8 +1,8 @@
 """End of a training run: learning curves, episodes of the policies, figures, the report."""
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,8 +12,7 @@ from metaevo.config.files import plain, replacing, write_json_atomic, write_text
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.reports import page as report
-from metaevo.reports import plots, value_maps
+from metaevo.reports import page, plots, value_maps
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
@@ -22,7 +21,7 @@ from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.tasks.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
-from metaevo.training.settings import TrainSettings, title_of
+from metaevo.training.settings import PlayConfig, TrainSettings, title_of
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
@@ -31,26 +30,35 @@ from purerl.types import EpisodeSums, PyTree
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
 """Steps of the film, at most."""
-VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
+CSV, CURVES, VALUE_MAP, FILM = (
+    "learning_curves.csv", "learning_curves.png", "value_map.png", "episode.gif"
+)  # fmt: skip
+CAPTIONS = {
+    CURVES: "Learning curves: mean return of finished episodes, with 95% bootstrap interval over "
+    "agents.",
+    VALUE_MAP: "Means over the agents: highest action value of each state with the greedy actions, "
+    "and visits.",
+    FILM: "An episode of the first agent.",
+}
 
 
 def check(settings: TrainSettings, task: Bound) -> None:
     """Raise `ConfigError` if a film, or an environment in Gymnasium, is wanted and impossible."""
-    env_name = task.name
-    if settings.evaluation.film and renderer(task.learner.env) is None:
+    config = settings.evaluation
+    if config.film and renderer(task.learner.env) is None:
         raise ConfigError(
-            f"evaluation.film = true: {env_name} cannot be drawn; classic control, MinAtar, "
+            f"evaluation.film = true: {task.name} cannot be drawn; classic control, MinAtar, "
             "the suites, GridWorld and environments with `render(state, params)` can"
         )
-    wanted = settings.evaluation.gymnasium
-    if not wanted:
+    if not config.gymnasium:
         return
-    if not settings.evaluation.episodes:
-        raise ConfigError(f"evaluation.gymnasium = {wanted}: needs evaluation.episodes > 0")
+    where = f"evaluation.gymnasium = {config.gymnasium}"
+    if not config.episodes:
+        raise ConfigError(f"{where}: needs evaluation.episodes > 0")
     try:
-        make_in_gymnasium(env_name).close()
+        make_in_gymnasium(task.name).close()
     except ValueError as error:
-        raise ConfigError(f"evaluation.gymnasium = {wanted}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def finish(
@@ -65,145 +73,129 @@ def finish(
 
     The fields of `episodes` are [agents, points]; the training took so many `seconds`.
     """
-    settings, task, directory = run.settings, population.task, run.directory
-    config = settings.train
-    policies, steps, curves = result.policies, result.steps, result.returns
-    _write_curves(directory.path / CURVES, steps, curves)
-    plots.plot_learning_curves(
-        {title_of(settings): curves},
-        steps,
-        directory.figures / "learning_curves.png",
-        complete_from=task.complete_from,
-    )
-    _draw_table(directory.figures / VALUE_MAP, task, policies)
-    if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
-        _film(directory.figures / FILM, settings, task, policies)
-    rows = [_row("end of training", _final_returns(episodes))]
-    rows.append(_row(WHOLE, result.scores))
-    rows += _play(run, population, policies)
-    evaluation = {
-        "variants": rows,
-        "diverged": int(np.sum(result.diverged)),
-        "episodes": settings.evaluation.episodes,
-        "greedy": settings.evaluation.greedy,
-        "steps_per_agent": config.num_updates * config.frames_per_update,
-        **mark(to_dict(settings)),
-    }
-    frames = config.num_updates * config.frames_per_update * settings.seeds
-    run.log_evaluation(rows, [frames] * len(rows), seconds)
-    _track_seeds(run, steps, curves)
+    directory, agents = run.directory, run.settings.seeds
+    _write_curves(directory.path / CSV, result)
+    _draw(run, population.task, result)
+    last = max(1, round(FINAL_FRACTION * len(result.steps)))
+    final = jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes)
+    scores = {"end of training": mean_returns(final), WHOLE: result.scores}
+    scores |= _play(run, population, result.policies)
+    rows = [_row(name, each) for name, each in scores.items()]
+    run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
+    _track_seeds(run, population, result)
+    diverged = int(result.diverged.sum())
+    evaluation = {"variants": rows, "diverged": diverged, **mark(to_dict(run.settings))}
     write_json_atomic(directory.evaluation_path, evaluation)
-    _write_report(run, task.name, evaluation)
+    _write_report(run, population, rows, diverged)
     print(f"report: {directory.report_path}")
-
-
-def _final_returns(episodes: EpisodeSums) -> np.ndarray:
-    last = max(1, round(FINAL_FRACTION * episodes.episodes.shape[1]))
-    return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
 
 
 def _row(name: str, scores: np.ndarray) -> PlainDict:
     """A row of evaluation.json; agents without a finished episode have no score."""
     known = scores[np.isfinite(scores)]
-    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores, "seeds": len(known)}
+    row = {"name": name, "scores": scores, "seeds": len(known)}
     if not len(known):
         return row | {"mean": None, "iqm": None, "interval": [None, None]}
     found = summarise(known)
     return row | {"mean": found.mean, "iqm": found.iqm, "interval": list(found.interval)}
 
 
-def _play(run: Run[TrainSettings], population: Population, policies: PyTree) -> list[PlainDict]:
-    settings, bound = run.settings, population.task
-    env_name, learner, env_params = bound.name, bound.learner, bound.env_params
-    config, seed = settings.evaluation, settings.run.seed
+def _play(
+    run: Run[TrainSettings], population: Population, policies: PyTree
+) -> dict[str, np.ndarray]:
+    """Return the mean returns [agents] of the policies in new episodes."""
+    settings, task, config = run.settings, population.task, run.settings.evaluation
     if not config.episodes:
-        return []
-    kind = "greedy" if config.greedy else "sampled"
+        return {}
+    name = "greedy policy" if config.greedy else "sampled policy"
+    options: PlainDict = {"num_episodes": config.episodes, "greedy": config.greedy}
 
     def play(row):
-        return evaluate(
-            learner,
-            row["policy"],
-            row["key"],
-            env_params,
+        policy, key = row["policy"], row["key"]
+        return evaluate(task.learner, policy, key, task.env_params, **options).mean()
+
+    keys = keys_for(settings.run.seed, Purpose.PLAYING, settings.seeds)
+    row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
+    again = min(config.gymnasium, settings.seeds)
+    total = settings.seeds + again
+    with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
+        found = {name: row_map({"policy": policies, "key": keys}, bar.update)}
+        if again:
+            scores = []
+            for index in range(again):
+                policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
+                scores.append(_play_in_gymnasium(task, policy, config, index))
+                bar.update()
+            found[f"{name} in Gymnasium"] = np.array(scores)
+    return found
+
+
+def _play_in_gymnasium(task: Bound, policy: PyTree, config: PlayConfig, agent: int) -> float:
+    try:
+        returns = evaluate_in_gymnasium(
+            task.learner,
+            policy,
+            task.name,
+            seed=agent * config.episodes,
             num_episodes=config.episodes,
             greedy=config.greedy,
-        ).mean()
-
-    row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
-    rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
-    total = settings.seeds + min(config.gymnasium, settings.seeds)
-    with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
-        played = [_row(f"{kind} policy", row_map(rows, bar.update))]
-        scores = []
-        for index in range(total - settings.seeds):
-            policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
-            try:
-                scores.append(
-                    evaluate_in_gymnasium(
-                        learner,
-                        policy,
-                        env_name,
-                        seed=index * config.episodes,
-                        num_episodes=config.episodes,
-                        greedy=config.greedy,
-                    ).mean()
-                )
-            except ValueError as error:  # observations of another size
-                raise ConfigError(f"evaluation.gymnasium: {error}") from error
-            bar.update()
-        if scores:
-            played.append(_row(f"{kind} policy in Gymnasium", np.asarray(scores)))
-    return played
+        )
+    except ValueError as error:  # observations of another size
+        raise ConfigError(f"evaluation.gymnasium: {error}") from error
+    return float(returns.mean())
 
 
-def _write_curves(path: Path, steps: np.ndarray, curves: np.ndarray) -> None:
+def _write_curves(path: Path, result: TrainingResult) -> None:
     """Write a line for every point, a column for every agent; empty where no episode finished."""
-    lines = [",".join(["steps", *(f"seed_{index}" for index in range(len(curves)))])]
-    for step, values in zip(steps.tolist(), curves.T, strict=True):
+    lines = [",".join(["steps", *(f"seed_{index}" for index in range(len(result.returns)))])]
+    for step, values in zip(result.steps.tolist(), result.returns.T, strict=True):
         cells = ["" if np.isnan(value) else f"{value:.7g}" for value in values]
         lines.append(",".join([str(step), *cells]))
     write_text_atomic(path, "\n".join(lines) + "\n")
 
 
-def _track_seeds(run: Run[TrainSettings], steps: np.ndarray, curves: np.ndarray) -> None:
+def _track_seeds(run: Run[TrainSettings], population: Population, result: TrainingResult) -> None:
     """Hand the first agents' learning curves to the trackers as nested runs."""
-    config = run.settings.train
-    for seed, curve in enumerate(curves[: run.settings.run.track_seeds]):
-        records = [
+    for seed, curve in enumerate(result.returns[: run.settings.run.track_seeds]):
+        records: list[PlainDict] = [
             {
                 "kind": "update",
-                "update": frames // config.frames_per_update - 1,
+                "update": frames // population.frames_per_update - 1,
                 "frames": frames,
                 "mean_return": value,
             }
-            for frames, value in zip(steps.tolist(), plain(curve), strict=True)
+            for frames, value in zip(result.steps.tolist(), plain(curve), strict=True)
         ]
         run.trackers.log_nested(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
-def _draw_table(path: Path, task: Bound, policies: PyTree) -> None:
-    if not hasattr(policies, "visits"):
-        return
-    q = np.mean(policies.q, axis=0)
-    grid = value_maps.grid_map(task.learner.env, len(q))
-    if grid is not None:
-        visits = np.sum(policies.visits, axis=0)
-        value_maps.plot_value_map(q, visits, grid, path)
+# --- Figures and the report ---------------------------------------------------------------------
+
+
+def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
+    settings, figures = run.settings, run.directory.figures
+    plots.plot_learning_curves(
+        {title_of(settings): result.returns},
+        result.steps,
+        figures / CURVES,
+        complete_from=task.complete_from,
+    )
+    if hasattr(result.policies, "visits"):
+        q = np.mean(result.policies.q, axis=0)
+        grid = value_maps.grid_map(task.learner.env, len(q))
+        if grid is not None:
+            visits = np.sum(result.policies.visits, axis=0)
+            value_maps.plot_value_map(q, visits, grid, figures / VALUE_MAP)
+    if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
+        _film(figures / FILM, settings, task, result.policies)
 
 
 def _film(path: Path, settings: TrainSettings, task: Bound, policies: PyTree) -> None:
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
+    options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
     try:
-        frames = record_episode(
-            task.learner,
-            policy,
-            key,
-            task.env_params,
-            greedy=settings.evaluation.greedy,
-            max_steps=FILM_STEPS,
-        )
+        frames = record_episode(task.learner, policy, key, task.env_params, **options)
     except Exception as error:  # a user's `render` may raise anything
         warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
         return
@@ -211,48 +203,47 @@ def _film(path: Path, settings: TrainSettings, task: Bound, policies: PyTree) ->
         save_gif(file, frames, frames_per_second(task.learner.env))
 
 
-def _write_report(run: Run[TrainSettings], env_name: str, result: PlainDict) -> None:
+def _write_report(
+    run: Run[TrainSettings], population: Population, rows: list[PlainDict], diverged: int
+) -> None:
     directory, settings = run.directory, run.settings
-    saved = directory.read_config()
-    rows = []
-    for row in result["variants"]:
-        interval = None if row["interval"][0] is None else row["interval"]
-        known = row["scores"][np.isfinite(row["scores"])]
-        worst, best = (known.min(), known.max()) if len(known) else (None, None)
-        rows.append([row["name"], row["seeds"], row["mean"], row["iqm"], interval, worst, best])
-    table = report.Table(
+    saved, title = directory.read_config(), title_of(settings)
+    table = page.Table(
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
-        rows,
+        list(map(_cells, rows)),
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{weights_text(to_dict(settings.fitness))}; a policy plays {result['episodes']} episodes. "
-        f"Diverged agents: {result['diverged']}. An agent without a finished episode there has no "
-        "score.",
+        f"{weights_text(to_dict(settings.fitness))}; a policy plays "
+        f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
+        "a finished episode there has no score.",
     )
-    print("\n" + table.text() + "\n")
-    sections: list[Any] = []
-    if settings.run.quick:
-        print(report.wrapped(NOTE) + "\n")
-        sections.append(report.Text("A quick look", NOTE))
-    path = directory.figures / VALUE_MAP
-    caption = "Means over the agents: highest action value of each state with the greedy actions, "
-    pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
-    if (directory.figures / FILM).exists():
-        pictures.append(report.Image("An episode", directory.figures / FILM, "Of the first agent."))
-    sections += [
-        table,
-        report.Image(
-            "Learning curves",
-            directory.figures / "learning_curves.png",
-            "Mean return of finished episodes, with 95% bootstrap interval over agents.",
-        ),
-        *pictures,
-        report.KeyValues("Settings", saved["config"]),
-        report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
-    ]
-    report.write_report(
+    quick = [page.Text("A quick look", NOTE)] if settings.run.quick else []
+    print(f"\n{table.text()}\n")
+    if quick:
+        print(page.wrapped(NOTE) + "\n")
+    page.write_report(
         directory.report_path,
-        f"Training {title_of(settings)} on {env_name}",
-        f"{settings.seeds} agents, {result['steps_per_agent']:,} steps each",
-        sections,
+        f"Training {title} on {population.task.name}",
+        f"{settings.seeds} agents, {population.frames:,} steps each",
+        [
+            *quick,
+            table,
+            *_images(directory.figures),
+            page.KeyValues("Settings", saved["config"]),
+            page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
+        ],
     )
+
+
+def _cells(row: PlainDict) -> list[object]:
+    known = row["scores"][np.isfinite(row["scores"])]
+    interval = row["interval"] if len(known) else None
+    extremes = [known.min(), known.max()] if len(known) else [None, None]
+    return [row["name"], row["seeds"], row["mean"], row["iqm"], interval, *extremes]
+
+
+def _images(figures: Path) -> Iterator[page.Image]:
+    for name, caption in CAPTIONS.items():
+        if (figures / name).exists():
+            heading = Path(name).stem.replace("_", " ").capitalize()
+            yield page.Image(heading, figures / name, caption)

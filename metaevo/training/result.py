@@ -3,28 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import flax.serialization
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, merge
+from metaevo.config import ConfigError, files, from_dict
 from metaevo.config.code import admit
-from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
-from metaevo.runs import checkpoint, schema
-from metaevo.runs.checkpoint import CheckpointError
+from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
 from metaevo.tasks.bound import Bound
-from metaevo.tasks.fitness import all_finite, mean_returns, scores
+from metaevo.tasks.fitness import Windows, all_finite, mean_returns, scores
 from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population
-from metaevo.training.settings import POLICIES, TrainSettings, make_task, training_class
+from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
@@ -47,7 +43,7 @@ class TrainingResult:
     """[seeds] fitness of the whole training; NaN for an agent that diverged"""
     diverged: np.ndarray
     """[seeds] whether a parameter of the policy is not finite"""
-    path: Path | None
+    path: Path | None = None
     """the run directory, with a report and figures; None without one"""
 
     def table(self) -> list[PlainDict]:
@@ -69,6 +65,11 @@ class TrainingResult:
         """
         path = files.make_folder(folder) / "learning_curves.png"
         return [plots.plot_learning_curves({self.learner.env.name: self.returns}, self.steps, path)]
+
+    def arrays(self) -> PlainDict:
+        """Return all fields but the learner and the path."""
+        names = "policies", "steps", "returns", "scores", "diverged"
+        return {name: getattr(self, name) for name in names}
 
 
 def population_of(
@@ -112,8 +113,8 @@ def result_of(population: Population, rows: Row, path: Path | None = None) -> Tr
         learner,
         policies,
         population.windows.ends() * population.frames_per_update,
-        mean_returns(rows.episodes),
-        scores(population.fitness, rows.episodes, finite),
+        np.asarray(mean_returns(rows.episodes), np.float64),
+        np.asarray(scores(population.fitness, rows.episodes, finite), np.float32),
         ~finite,
         path,
     )
@@ -142,39 +143,24 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     admit(directory.path, raw, content["resolved"], {}, code)
     settings = from_dict(training_class(raw), raw)
     task, meta_params = make_task(settings, directory.path)
-    learner, env_params = task.learner, task.env_params
-    path = directory.path / POLICIES
-    if not path.is_dir():
-        raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
-    saved, _ = checkpoint.load_tree(path)
+    learner, path = task.learner, directory.training_path
+    if not path.exists():
+        raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
 
     def policy(key: jax.Array) -> PyTree:
-        return learner.policy(learner.init(key, settings.hyperparams, meta_params, env_params))
+        agent = learner.init(key, settings.hyperparams, meta_params, task.env_params)
+        return learner.policy(agent)
 
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    template = jax.eval_shape(jax.vmap(policy), keys)
-    try:
-        state_dict = merge(flax.serialization.to_state_dict(template), saved)
-        policies = flax.serialization.from_state_dict(template, state_dict)
-        fits = jax.tree.map(
-            lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), policies, template
-        )
-        if not all(jax.tree.leaves(fits)):
-            raise ValueError("other shapes")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
-    records = directory.read_metrics("update")
-    rows = read_json(directory.evaluation_path, schema.Evaluation)["variants"]
-    whole: list[Any] = next((row["scores"] for row in rows if row["name"] == WHOLE), [])
-    seeds = settings.seeds
-    if len(whole) != seeds or any(len(record.get("returns") or ()) != seeds for record in records):
-        raise ConfigError(f"{run_dir}: its files are of different numbers of agents")
-    return TrainingResult(
+    seeds, every = settings.seeds, content["resolved"].get("log_every", 1)
+    points = Windows(every, learner.config.num_updates).count
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, seeds)
+    like = TrainingResult(
         learner,
-        policies,
-        np.array([record["frames"] // seeds for record in records]),
-        np.array([record["returns"] for record in records], np.float32).T,
-        np.array(whole, np.float32),
-        ~np.asarray(all_finite(policies, axes=1)),
-        directory.path,
+        policies=jax.eval_shape(jax.vmap(policy), keys),
+        steps=np.zeros(points, np.int64),
+        returns=np.zeros((seeds, points), np.float64),
+        scores=np.zeros(seeds, np.float32),
+        diverged=np.zeros(seeds, bool),
     )
+    arrays, _ = checkpoint.read(path, like.arrays())
+    return TrainingResult(learner, path=directory.path, **arrays)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import flax.serialization
-import jax
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.config import ConfigError
@@ -15,8 +13,6 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import specialised
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
-from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun, RecordConfig
 from metaevo.tasks.binding import (
     LearnerConfig,
@@ -32,7 +28,7 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tuning.config import MOST
 from purerl import envs
 from purerl.parts.own_task import sampler
-from purerl.types import Hyperparams, PyTree, Slot
+from purerl.types import Hyperparams, Slot
 
 T = TypeVar("T")
 
@@ -69,10 +65,6 @@ class RunConfig(RecordConfig):
     """agents trained at once on a device; by default chosen by metaevo.devices"""
     num_devices: Annotated[int, Gt(0)] | None = None
     """devices to use; by default all"""
-
-
-POLICIES = "policies"
-"""Folder of the trained policies in a run directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +169,6 @@ def make_task(
     return Bound(env_name, learner, env_params), meta_params
 
 
-def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> None:
-    """Write policies stacked over agents into the run directory, for `load_training`."""
-    content = _without_none(flax.serialization.to_state_dict(jax.device_get(policies)))
-    checkpoint.save_tree(run.path / POLICIES, content, metadata)
-
-
 def default_function(learner: str, slot: Slot) -> str:
     """Return the name of the hand-written function that fills a slot unless another is named."""
     return DEFAULTS.get((learner, slot.name), next(iter(slot.functions)))
@@ -197,11 +183,3 @@ def title_of(settings: TrainSettings) -> str:
         if (name := getattr(settings, slot.name)) != default_function(learner, slot)
     ]
     return f"{settings.learner} with {', '.join(named)}" if named else settings.learner
-
-
-def _without_none(tree: PlainDict) -> PlainDict:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in tree.items()
-        if value is not None
-    }

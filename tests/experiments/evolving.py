@@ -83,13 +83,13 @@ def metrics(run_dir, kind="generation"):
 
 
 def checkpoints(run_dir):
-    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+    return sorted(path.stem for path in (run_dir / "checkpoints").iterdir())
 
 
 def state(run_dir):
-    (path,) = (run_dir / "checkpoints" / checkpoints(run_dir)[-1]).glob("state*.npz")
+    path = run_dir / "checkpoints" / f"{checkpoints(run_dir)[-1]}.npz"
     with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        return {name: file[name] for name in file.files if name != "metadata"}
 
 
 def assert_same_run(one, other, generations):
@@ -100,5 +100,5 @@ def assert_same_run(one, other, generations):
     assert states[0].keys() == states[1].keys()
     for name, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][name], err_msg=name)
-    trees = [load_tree(path / "meta_params")[0] for path in (one, other)]
+    trees = [load_tree(path / "meta_params.npz")[0] for path in (one, other)]
     assert str(trees[0]) == str(trees[1])

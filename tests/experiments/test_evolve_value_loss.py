@@ -46,7 +46,7 @@ def reference(place):
 def test_a_run_writes_all_files(reference):
     names = {path.name for path in reference.iterdir()}
     assert names >= {
-        "config.yaml", "metrics.jsonl", "checkpoints", "meta_params", "figures", "report.html"
+        "config.yaml", "metrics.jsonl", "checkpoints", "meta_params.npz", "figures", "report.html"
     }  # fmt: skip
     assert checkpoints(reference) == ["000147", "000154", "000160"]
     saved = load_yaml(reference / "config.yaml")

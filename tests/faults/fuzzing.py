@@ -18,7 +18,7 @@ from metaevo.commands import sweep as sweep_script
 from metaevo.commands import train as training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.evolution import devices
-from metaevo.runs import run as lifecycle
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
@@ -68,7 +68,7 @@ def _stopped():
         raise ReachedError
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(lifecycle, "find_directory", reached))
+        stack.enter_context(patch.object(RunDirectory, "create", reached))
         stack.enter_context(patch.object(devices, "memory_bytes", lambda: MEMORY))
         yield
 

@@ -13,9 +13,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.faults.works import ROOT, WORKS, Work
 
@@ -24,8 +23,7 @@ FINISHING = 0.12
 """of the kills come after the last generation, update or trial"""
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Progress of a run, read from its directory."""
 
     config: int
@@ -36,35 +34,42 @@ class Snapshot:
     checkpoint: int
     journal: int
     """size of a sweep's journal"""
-    evaluation: int
+    judged: int
     """when evaluation.json or scores.npz was written, shortly before the end [ns]"""
     unfinished: frozenset[str]
-    """checkpoints that are being written"""
-    torn: frozenset[tuple[str, int]]
-    """files that end in the middle of a line, and their sizes"""
+    """checkpoints that are being written, and files that end in the middle of a line"""
+
+    def has_logged(self, before: "Snapshot") -> bool:
+        """Whether this process, and not an earlier one, has written records."""
+        if before.checkpoint < 0:  # there was nothing to go back to
+            return self.lines > before.lines
+        return self.metrics != before.metrics and self.lines > before.checkpoint
+
+    def saves(self, before: "Snapshot") -> bool:
+        """Whether a checkpoint or a trial is being written."""
+        return bool(self.unfinished - before.unfinished) or self.journal != before.journal
 
 
 def look(run_dir: Path) -> Snapshot:
     """Take a snapshot; the run may go on meanwhile."""
     metrics, journal = run_dir / "metrics.jsonl", run_dir / "study.journal"
-    checkpoints = run_dir / "checkpoints"
-    names = [each.name for each in checkpoints.iterdir()] if checkpoints.exists() else []
+    folder = run_dir / "checkpoints"
+    names = [each.name for each in folder.iterdir()] if folder.exists() else []
     contents = {path.name: _read(path) for path in (metrics, journal)}
+    torn = {
+        f"{name} {len(text)}"
+        for name, text in contents.items()
+        if text and not text.endswith(b"\n")
+    }
+    judged = (run_dir / name for name in ("evaluation.json", "scores.npz"))
     return Snapshot(
         config=_stat(run_dir / "config.yaml", "st_mtime_ns"),
         metrics=_stat(metrics, "st_ino"),
         lines=contents[metrics.name].count(b"\n"),
-        checkpoint=max((int(name) for name in names if name.isdecimal()), default=-1),
+        checkpoint=max((int(name[:-4]) for name in names if name[0].isdecimal()), default=-1),
         journal=len(contents[journal.name]),
-        evaluation=max(
-            _stat(run_dir / name, "st_mtime_ns") for name in ("evaluation.json", "scores.npz")
-        ),
-        unfinished=frozenset(name for name in names if name.startswith(".unfinished-")),
-        torn=frozenset(
-            (name, len(text))
-            for name, text in contents.items()
-            if text and not text.endswith(b"\n")
-        ),
+        judged=max(_stat(path, "st_mtime_ns") for path in judged),
+        unfinished=frozenset({name for name in names if name.endswith(".tmp")} | torn),
     )
 
 
@@ -72,18 +77,19 @@ def phase(before: Snapshot, after: Snapshot, total: int) -> str:
     """Return the phase in which a process was killed."""
     if after.config == before.config:
         return "start-up"
-    if after.unfinished - before.unfinished or after.torn - before.torn:
+    if after.unfinished - before.unfinished:
         return "saving"
     if before.lines >= total or after.lines >= total:
         return "finishing"
-    return "working" if _has_logged(before, after) else "compiling"
+    return "working" if after.has_logged(before) else "compiling"
 
 
-def _has_logged(before: Snapshot, now: Snapshot) -> bool:
-    """Whether this process, and not an earlier one, has written records."""
-    if before.checkpoint < 0:  # there was nothing to go back to
-        return now.lines > before.lines
-    return now.metrics != before.metrics and now.lines > before.checkpoint
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _stat(path: Path, name: str) -> int:
+    return int(getattr(path.stat(), name)) if path.exists() else 0
 
 
 class Assassin:
@@ -126,54 +132,38 @@ class Assassin:
 
     def _until(self, number: int, before: Snapshot) -> Iterator[None]:
         """Yield until the moment of a kill has come: after some time, records or saves."""
-        target = self.targets[number]
+        target, total = self.targets[number], self.work.total
         if number and self.random.random() < 0.25:
-            works = 1.5 if before.lines < self.work.total else 1.0
-            for _ in self._wait(self.random.uniform(0, works * self.start), before):
-                if _has_logged(before, look(self.run_dir)):
+            longest = self.start * (1.5 if before.lines < total else 1.0)
+            for now in self._wait(self.random.uniform(0, longest), before):
+                if now.has_logged(before):
                     return  # a fast start must not take the records of later kills
                 yield
             return
         while not self._has_reached(target, before):
             yield
-        if target == self.work.total:
-            yield from self._wait(self.random.uniform(0, self.finish), before)
-        elif number == 0 or self.random.random() < 0.5:
-            saved = look(self.run_dir)
-            while not self._saves(saved) and look(self.run_dir).lines < self.work.total:
+        if target == total or (number and self.random.random() < 0.5):
+            longest = self.finish if target == total else 0.03
+            for _ in self._wait(self.random.uniform(0, longest), before):
                 yield
-        else:
-            yield from self._wait(self.random.uniform(0, 0.03), before)
+            return
+        reached = look(self.run_dir)
+        while not (now := look(self.run_dir)).saves(reached) and now.lines < total:
+            yield
 
     def _has_reached(self, target: int, before: Snapshot) -> bool:
         """Whether this process has as many records."""
         now = look(self.run_dir)
         if now.config == before.config:
             return False
-        if before.lines >= self.work.total:
-            return True
-        return now.lines >= target and _has_logged(before, now)
+        is_done = before.lines >= self.work.total
+        return is_done or (now.lines >= target and now.has_logged(before))
 
-    def _saves(self, before: Snapshot) -> bool:
-        """Whether a checkpoint or a trial is being written."""
-        now = look(self.run_dir)
-        return bool(now.unfinished - before.unfinished) or now.journal != before.journal
-
-    def _wait(self, seconds: float, before: Snapshot) -> Iterator[None]:
+    def _wait(self, seconds: float, before: Snapshot) -> Iterator[Snapshot]:
         """Yield for so many seconds, or until the process is about to end by itself."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if look(self.run_dir).evaluation not in (0, before.evaluation):
-                return
-            yield
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
-
-
-def _stat(path: Path, name: str) -> int:
-    return int(getattr(path.stat(), name)) if path.exists() else 0
+        while time.monotonic() < end and (now := look(self.run_dir)).judged in (0, before.judged):
+            yield now
 
 
 def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict[str, Any]:

@@ -12,37 +12,33 @@ import pytest
 
 from metaevo.config import DiskError
 from metaevo.runs import checkpoint
-from tests.faults.works import WORKS, count_records, wait_for
+from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
 TMPFS = 8 * 2**20
-NAMES = ("short", "train", "sweep")
 
 
 def assert_stopped_cleanly(error, code):
-    """One line says why, and no checkpoint is half there."""
+    """Check that one line gives the reason."""
     lines = error.strip().splitlines()
     assert code in (DiskError.exit_code, 2), error
     assert "Traceback" not in error, error
     assert [each for each in lines if each.startswith("error: ")] == lines[-1:], error
-    assert any(
-        text in lines[-1]
-        for text in ("No space left", "File too large", "cannot be written", "cannot be read")
-    )
+    reasons = "No space left", "File too large", "cannot be written", "cannot be read"
+    assert any(text in lines[-1] for text in reasons)
 
 
 def assert_saved_is_whole(run_dir):
-    folder = run_dir / "checkpoints"
-    found = [each for each in folder.glob("[0-9]*") if each.is_dir()] if folder.is_dir() else []
-    for path in found:
-        checkpoint._read(path)  # checks all digests
-    for name in ("meta_params", "policies"):
-        if (run_dir / name).exists():
-            checkpoint.load_tree(run_dir / name)
+    trees = [run_dir / name for name in ("meta_params.npz", "training.npz")]
+    for path in [*checkpoints_in(run_dir), *filter(Path.exists, trees)]:
+        checkpoint._read(path)  # checks the digest
 
 
 def mount(*arguments):
-    subprocess.run(["mount", *map(str, arguments)], check=True, capture_output=True)
+    try:
+        subprocess.run(["mount", *map(str, arguments)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting is not allowed here")
 
 
 def unmount(path):
@@ -53,60 +49,48 @@ def unmount(path):
     raise AssertionError(f"{path} is still in use")
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A run directory on a file system of its own."""
-    path = tmp_path / "run"
-    path.mkdir()
-    try:
-        mount("-t", "tmpfs", "-o", f"size={TMPFS}", "tmpfs", path)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("mounting is not allowed here")
-    yield path
-    unmount(path)
+# --- Faults: each starts a run and disturbs it; returns the process, and what repairs the disk ----
 
 
-def fill(path, free):
-    """Leave so many bytes on the file system."""
-    status = os.statvfs(path)
-    (path / "ballast").write_bytes(bytes(max(0, status.f_bavail * status.f_frsize - free)))
+def full_disk(free):
+    """Leave so many bytes on the file system of the run directory."""
+
+    def disturb(work, run_dir, cache):
+        run_dir.mkdir()
+        mount("-t", "tmpfs", "-o", f"size={TMPFS}", "tmpfs", run_dir)
+        status, ballast = os.statvfs(run_dir), run_dir / "ballast"
+        ballast.write_bytes(bytes(status.f_bavail * status.f_frsize - free))
+        return work.start(run_dir, cache), ballast.unlink
+
+    return disturb
 
 
-@pytest.mark.parametrize("free", [16_000, 200_000])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_resumes_after_a_full_disk(name, free, small_disk, cache, undisturbed):
-    work, expected = WORKS[name], WORKS[name].result(undisturbed(name))
-    fill(small_disk, free)
-    process = work.start(small_disk, cache)
-    error = process.ended()
-    print(f"{name}, {free} bytes free: {process.returncode}, {error.splitlines()[-1]}")
-    assert_stopped_cleanly(error, process.returncode)
-    assert_saved_is_whole(small_disk)
-    (small_disk / "ballast").unlink()
-    work.run(small_disk, cache)
-    assert work.result(small_disk) == expected
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_resumes_after_a_file_size_limit(name, tmp_path, cache, undisturbed):
+def file_size_limit(work, run_dir, cache):
     """For machines on which nothing can be mounted."""
-    work, run_dir, size = WORKS[name], tmp_path / "run", 7_000
-    expected = work.result(undisturbed(name))
     process = work.start(run_dir, cache)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
-    error = process.ended()
-    print(f"{name}, files up to {size} bytes: {process.returncode}, {error.splitlines()[-1]}")
-    assert_stopped_cleanly(error, process.returncode)
-    assert_saved_is_whole(run_dir)
-    work.run(run_dir, cache)
-    assert work.result(run_dir) == expected
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (7_000, 7_000))
+    return process, lambda: None
+
+
+def in_the_middle(change):
+    """Change the run directory after some records."""
+
+    def disturb(work, run_dir, cache):
+        process = work.start(run_dir, cache)
+        wait_for(lambda: count_records(run_dir) >= 15, process)
+        process.send_signal(signal.SIGSTOP)  # so that it does not end in the meantime
+        repair = change(run_dir)
+        process.send_signal(signal.SIGCONT)
+        return process, repair
+
+    return disturb
 
 
 def replace_checkpoints(run_dir):
-    kept = run_dir.with_name("checkpoints")
-    (run_dir / "checkpoints").rename(kept)
-    (run_dir / "checkpoints").write_text("in the way")
-    return lambda: ((run_dir / "checkpoints").unlink(), kept.rename(run_dir / "checkpoints"))
+    folder, kept = run_dir / "checkpoints", run_dir.with_name("checkpoints")
+    folder.rename(kept)
+    folder.write_text("in the way")
+    return lambda: (folder.unlink(), kept.rename(folder))
 
 
 def move_away(run_dir):
@@ -117,34 +101,36 @@ def move_away(run_dir):
 
 def forbid_writing(run_dir):
     """Lay a read-only view of the directory over it; chmod does not stop root."""
-    try:
-        mount("--bind", run_dir, run_dir)
-        mount("-o", "remount,ro,bind", run_dir)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("mounting is not allowed here")
+    mount("--bind", run_dir, run_dir)
+    mount("-o", "remount,ro,bind", run_dir)
     return lambda: unmount(run_dir)
 
 
-CHANGES = {"moved away": move_away, "read only": forbid_writing, "in the way": replace_checkpoints}
-
-
-CASES = [(name, change) for name in NAMES for change in CHANGES]
+FAULTS = {
+    "full": full_disk(16_000),
+    "full later": full_disk(200_000),
+    "file size limit": file_size_limit,
+    "moved away": in_the_middle(move_away),
+    "read only": in_the_middle(forbid_writing),
+    "in the way": in_the_middle(replace_checkpoints),
+}
+CASES = [(name, fault) for name in ("short", "train", "sweep") for fault in FAULTS]
 CASES.remove(("sweep", "in the way"))  # this sweep keeps no checkpoints
 
 
-@pytest.mark.parametrize(("name", "change"), CASES)
-def test_a_missing_directory_stops_a_run(name, change, tmp_path, cache, undisturbed):
+@pytest.mark.parametrize(("name", "fault"), CASES)
+def test_a_run_stops_and_resumes(name, fault, tmp_path, cache, undisturbed):
     work, run_dir = WORKS[name], tmp_path / "run"
     expected = work.result(undisturbed(name))
-    process = work.start(run_dir, cache)
-    wait_for(lambda: count_records(run_dir) >= 15, process)
-    process.send_signal(signal.SIGSTOP)  # so that it does not end in the meantime
-    restore = CHANGES[change](run_dir)
-    process.send_signal(signal.SIGCONT)
-    error = process.ended()
-    print(f"{name}, {change}: {process.returncode}, {error.splitlines()[-1]}")
-    restore()
-    assert_stopped_cleanly(error, process.returncode)
-    assert_saved_is_whole(Path(run_dir))
-    work.run(run_dir, cache)
-    assert work.result(run_dir) == expected
+    try:
+        process, repair = FAULTS[fault](work, run_dir, cache)
+        error = process.ended()
+        print(f"{name}, {fault}: {process.returncode}, {error.splitlines()[-1]}")
+        repair()
+        assert_stopped_cleanly(error, process.returncode)
+        assert_saved_is_whole(run_dir)
+        work.run(run_dir, cache)
+        assert work.result(run_dir) == expected
+    finally:
+        if os.path.ismount(run_dir):
+            unmount(run_dir)

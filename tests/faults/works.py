@@ -1,6 +1,5 @@
 """Small but complete runs of the scripts, and the results that faults must not change."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -162,20 +161,14 @@ class Work:
         found: dict[str, Any] = {"records": records(run_dir)}
         if self.name == "sweep":
             found["records"] = _trials(found["records"])
-        for name in ("meta_params", "policies"):
+        for name in ("meta_params.npz", "training.npz", "scores.npz"):
             if (run_dir / name).exists():
-                found[name] = digest(state_file(run_dir / name))
-        if (run_dir / "checkpoints").exists():
-            newest = max(
-                each for each in (run_dir / "checkpoints").iterdir() if each.name[0] != "."
-            )
-            found["checkpoint"] = newest.name, digest(state_file(newest))
+                found[name] = arrays_in(run_dir / name)
+        if saved := checkpoints_in(run_dir):
+            found["checkpoint"] = saved[-1].name, arrays_in(saved[-1])
         for name in ("learning_curves.csv", "best.yaml", "evaluation.json", "others.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
-        if (run_dir / "scores.npz").exists():
-            with np.load(run_dir / "scores.npz", allow_pickle=False) as file:
-                found["scores"] = {name: file[name].tobytes() for name in file.files}
         if self.name == "sweep":  # the numbers of trials count the retries
             found["best.yaml"] = found["best.yaml"].split("\n", 1)[1]
             found["evaluation.json"] = json.loads(found["evaluation.json"]) | {"best_trial": None}
@@ -228,12 +221,12 @@ def _trials(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return trials + [record for record in found if record["kind"] != "trial"]
 
 
-def state_file(path: Path) -> Path:
-    """Return the file with the arrays of a saved tree."""
-    (found,) = path.glob("state*.npz")
-    return found
+def checkpoints_in(run_dir: Path) -> list[Path]:
+    """Return the files of a run's checkpoints, complete or damaged, in order."""
+    return sorted((run_dir / "checkpoints").glob("[0-9]*.npz"))
 
 
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def arrays_in(path: Path) -> dict[str, bytes]:
+    """Return the arrays of a file; the metadata of saved trees have the time."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name].tobytes() for name in file.files if name != "metadata"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import flax.serialization
 import jax
 import numpy as np
 
@@ -25,6 +26,7 @@ from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.fitness import Windows
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Scale
+from metaevo.training.result import load_training
 from metaevo.training.run import run_training
 from metaevo.training.settings import training_class
 
@@ -142,7 +144,7 @@ def train_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Rec
         with _killed_after(kill):
             run_training(settings, run_dir=folder, resume=number > 0)
     assert run_training(settings, run_dir=folder, resume=bool(kills)) == 0
-    policies, _ = checkpoint.load_tree(folder / "policies")
+    policies = flax.serialization.to_state_dict(load_training(folder).policies)
     return _without_times(RunDirectory(folder).read_metrics("update")), policies
 
 

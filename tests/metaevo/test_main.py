@@ -55,8 +55,8 @@ def test_a_table_is_printed_in_any_encoding(encoding):
     """rich draws the line below a table's head."""
     done = run("generality", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("----" in done.stdout) == (encoding != "utf-8")
-    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 4 in done.stdout or encoding != "utf-8"
+    line = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" if encoding == "utf-8" else "?"
+    assert 4 * line in done.stdout
 
 
 def test_a_wrong_command_is_one_line():

@@ -148,7 +148,8 @@ def test_a_cancelled_job_is_not_requeued(cluster):
 def test_a_job_that_adds_no_checkpoint_is_not_requeued(cluster, tmp_path):
     """With a limit shorter than compilation, every allocation ends at the same checkpoint."""
     program = tmp_path / "metaevo"
-    program.write_text('#!/bin/sh\nmkdir -p "$RUN/checkpoints/000000"\nexit 143\n')
+    saving = 'mkdir -p "$RUN/checkpoints"; touch "$RUN/checkpoints/000000.npz"'
+    program.write_text(f"#!/bin/sh\n{saving}\nexit 143\n")
     program.chmod(0o755)
     job = Job(cluster, tmp_path / "stuck", path=tmp_path)
     found = job.wait(*ENDED)

@@ -2,7 +2,7 @@
 
 `metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
 
-An entry is a folder with `README.md`, a card `entry.json`, and `meta_params/` as a run has it:
+An entry is a folder with `README.md`, a card `entry.json`, and `meta_params.npz` as a run has it:
 arrays with the name and the settings of the part, and the tasks that it has seen. A published
 closed form has no arrays; its card names a hand-written function.
 """

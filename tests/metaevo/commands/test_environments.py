@@ -55,14 +55,6 @@ def test_environments_with_spaces_of_parts_are_listed(kind, actions, capsys):
     assert actions in line
 
 
-@pytest.mark.long
-def test_speed_is_measured(capsys):
-    assert command.main(["CartPole-v1", "--speed"], description=None) == 0
-    title, line = capsys.readouterr().out.splitlines()
-    assert title.endswith("steps/s")
-    assert int(line.split()[-1].replace(",", "")) > 0
-
-
 @pytest.mark.parametrize(
     ("learner", "env"), [("dqn", envs.make("Pendulum-v1")[0]), ("ppo", ByParts())]
 )

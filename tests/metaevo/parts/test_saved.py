@@ -174,7 +174,7 @@ def test_loading_a_run_without_a_part_fails(tmp_path):
     "about", [{"task": {"env": [["x"]]}}, {"tasks": {"a": {"env": 3}}}, {"tasks": [1]}]
 )
 def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
-    save_tree(tmp_path / "meta_params", {"a": jnp.zeros(1)}, about)
+    save_tree(tmp_path / "meta_params.npz", {"a": jnp.zeros(1)}, about)
     with pytest.raises(ConfigError, match="damaged"):
         seen.by_rule(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: bit for bit, atomic, and never a damaged or foreign one."""
+"""Saved trees: bit for bit, replaced atomically, and never a foreign one."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from metaevo.runs.checkpoint import Checkpoint, CheckpointError, load_tree, restore, save, save_tree
+from metaevo.runs.checkpoint import CheckpointError, load_tree, restore, save, save_tree, write
 
 
 @flax.struct.dataclass
@@ -52,12 +52,6 @@ def same_bits(one, other):
     return structure == other_structure and list(map(raw, leaves)) == list(map(raw, others))
 
 
-def flip(path, position=-30):
-    content = bytearray(path.read_bytes())
-    content[position] ^= 1
-    path.write_bytes(content)
-
-
 def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
@@ -70,13 +64,11 @@ def test_a_tree_comes_back_bit_for_bit(tmp_path, abstract):
     template = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if abstract else leaf, tree
     )
-    checkpoint = restore(tmp_path, template, expected={"frames": 99, "1": (2,)})
-    assert isinstance(checkpoint, Checkpoint)
-    assert (checkpoint.index, checkpoint.metadata) == (12, {"frames": 99, "1": [2]})
-    assert same_bits(checkpoint.tree, tree)
-    assert jax.random.uniform(checkpoint.tree["strategy"].key) == jax.random.uniform(
-        tree["strategy"].key
-    )
+    found, metadata = restore(tmp_path, template, expected={"frames": 99, "1": (2,)})
+    assert metadata == {"index": 12, "frames": 99, "1": [2]}
+    assert same_bits(found, tree)
+    keys = found["strategy"].key, tree["strategy"].key
+    assert jax.random.uniform(keys[0]) == jax.random.uniform(keys[1])
 
 
 arrays = hnp.arrays(
@@ -98,26 +90,22 @@ trees = st.recursive(
 def test_any_tree_comes_back(tmp_path_factory, tree):
     directory = tmp_path_factory.mktemp("checkpoint")
     save(directory, 0, tree)
-    assert same_bits(restore(directory, tree).tree, tree)
-    save_tree(directory / "tree", tree, {"a": 1})
-    loaded, metadata = load_tree(directory / "tree")
+    assert same_bits(restore(directory, tree)[0], tree)
+    save_tree(directory / "tree.npz", tree, {"a": 1})
+    loaded, metadata = load_tree(directory / "tree.npz")
     assert same_bits(loaded, tree)
     assert metadata == {"a": 1}
 
 
 def test_saving_removes_other_checkpoints(tmp_path):
-    (tmp_path / ".unfinished-000001-x").mkdir(parents=True)
-    (tmp_path / ".unfinished-000001-x" / "state.npz").touch()
     for index in (1, 10, 20, 30):
         save(tmp_path, index, jnp.ones(2) * index)
-    assert names(tmp_path) == ["000010", "000020", "000030"]
-    flip(tmp_path / "000030" / "state.npz")
-    with pytest.warns(UserWarning, match="000030"):
-        assert restore(tmp_path, jnp.ones(2)).index == 20
-    save(tmp_path, 25, jnp.zeros(2), keep=1)
-    save(tmp_path, 25, jnp.ones(2), keep=1)
-    assert names(tmp_path) == ["000025"]
-    np.testing.assert_array_equal(restore(tmp_path, jnp.zeros(2)).tree, np.ones(2))
+    assert names(tmp_path) == ["000010.npz", "000020.npz", "000030.npz"]
+    assert restore(tmp_path, jnp.ones(2), among=[10, 20])[1] == {"index": 20}
+    for value in (0, 1):
+        save(tmp_path, 25, np.full(2, value), keep=1)
+    assert names(tmp_path) == ["000025.npz"]
+    np.testing.assert_array_equal(restore(tmp_path, np.zeros(2, int))[0], np.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +140,7 @@ def test_no_checkpoint_is_a_clear_error(tmp_path):
 @pytest.mark.parametrize("leaf", ["text", object(), np.array([None]), np.array(["a"])])
 def test_only_arrays_of_numbers_are_saved(tmp_path, leaf):
     with pytest.raises(TypeError, match=r"\['a'\] is no array of numbers"):
-        save(tmp_path, 1, {"a": leaf})
+        write(tmp_path / "tree.npz", {"a": leaf})
     assert names(tmp_path) == []
 
 
@@ -162,8 +150,8 @@ def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             save(tmp_path, 2, jnp.ones(2), keep=1)
-    assert names(tmp_path) == ["000001"]
-    assert restore(tmp_path, jnp.ones(2)).index == 1
+    assert names(tmp_path) == ["000001.npz"]
+    assert restore(tmp_path, jnp.ones(2))[1] == {"index": 1}
 
 
 def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
@@ -176,7 +164,7 @@ def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
     try:
-        while not list(tmp_path.glob("00000[3-9]")):
+        while not list(tmp_path.glob("00000[3-9].npz")):
             assert process.poll() is None
             time.sleep(0.01)
     finally:
@@ -184,17 +172,12 @@ def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
         process.wait()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        checkpoint = restore(tmp_path, np.zeros(300_000, int))
-    assert checkpoint.index >= 3
-    assert (checkpoint.tree == checkpoint.index).all()
-    save(tmp_path, checkpoint.index + 1, np.zeros(3), keep=1)
-    assert names(tmp_path) == [f"{checkpoint.index + 1:06d}"]
-
-
-# --- Trees without a template -------------------------------------------------------------------
+        tree, metadata = restore(tmp_path, np.zeros(300_000, int))
+    assert metadata["index"] >= 3
+    assert (tree == metadata["index"]).all()
 
 
 @pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
 def test_other_containers_are_refused(tmp_path, tree):
     with pytest.raises(TypeError, match="a saved tree"):
-        save_tree(tmp_path / "tree", tree)
+        save_tree(tmp_path / "tree.npz", tree)

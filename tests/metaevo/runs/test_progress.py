@@ -16,10 +16,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def threads():
-    return [each for each in threading.enumerate() if each.name == "progress"]
-
-
 @pytest.fixture(autouse=True)
 def short_interval(monkeypatch):
     monkeypatch.setattr(Progress, "SECONDS", 0.01)
@@ -29,14 +25,11 @@ def test_the_clock_runs_in_a_stage_without_steps():
     terminal = Terminal()
     with Progress(total=3, desc="compiling", file=terminal) as bar:
         before = terminal.getvalue().count("compiling")
-        deadline = time.monotonic() + 30
         while terminal.getvalue().count("compiling") < before + 3:  # without a step
-            assert time.monotonic() < deadline
             time.sleep(0.01)
         bar.stage("tuning huber, 3 of 4")
         bar.update(3)
-        assert len(threads()) == 1
-    assert threads() == []
+    assert "progress" not in [each.name for each in threading.enumerate()]
     last = terminal.getvalue().rpartition("\r")[2]
     assert last.startswith("tuning huber, 3 of 4: 100%")
     assert "3/3" in last

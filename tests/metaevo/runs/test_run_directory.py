@@ -6,12 +6,14 @@ import math
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.comparison import run_directories
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
@@ -23,8 +25,7 @@ def run(tmp_path):
 
 
 def generation(index, **more):
-    record = {"kind": "generation", "generation": index, "frames": 8, "seconds": 0.5}
-    return {**record, **more}
+    return {"kind": "generation", "generation": index, "frames": 8, "seconds": 0.5, **more}
 
 
 def test_names_are_unique_and_no_run_is_overwritten(tmp_path, run):
@@ -32,7 +33,11 @@ def test_names_are_unique_and_no_run_is_overwritten(tmp_path, run):
     assert len({run.path for run in runs}) == 3
     assert all(run.path.parent == tmp_path / "runs" / "evolve" for run in runs)
     RunDirectory.create(run.path, "experiment")  # still without a config
+    for path in (tmp_path / "none", run.path):
+        with pytest.raises(ConfigError, match="holds no run"):
+            RunDirectory.open(path)
     run.write_config({}, {})
+    assert RunDirectory.open(run.path).metrics_path == run.path / "metrics.jsonl"
     with pytest.raises(ConfigError, match=r"already holds a run.*--resume.*resume=True"):
         RunDirectory.create(run.path, "experiment")
 
@@ -40,18 +45,12 @@ def test_names_are_unique_and_no_run_is_overwritten(tmp_path, run):
 @pytest.mark.parametrize("name", ["file", "file/run", "bad\0name"])
 def test_an_impossible_directory_is_refused(tmp_path, name):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
-        RunDirectory.create(tmp_path / name, "experiment")
-    with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
-        RunDirectory.create(None, "experiment", root=tmp_path / name)
+    for path, root in ((tmp_path / name, tmp_path), (None, tmp_path / name)):
+        with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
+            RunDirectory.create(path, "experiment", root=root)
 
 
-def test_opening_needs_a_run(tmp_path, run):
-    for path in (tmp_path / "none", run.path):
-        with pytest.raises(ConfigError, match="holds no run"):
-            RunDirectory.open(path)
-    run.write_config({}, {})
-    assert RunDirectory.open(run.path).metrics_path == run.path / "metrics.jsonl"
+# --- Locks and disks ----------------------------------------------------------------------------
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(run):
@@ -79,32 +78,29 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run):
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "raised"),
     [
-        OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EFBIG, "File too large"),
-        FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
+        (OSError(errno.ENOSPC, "No space left on device"), DiskError),
+        (OSError(errno.EFBIG, "File too large"), DiskError),
+        (FileNotFoundError(errno.ENOENT, "No such file", "{run}/metrics.jsonl"), DiskError),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "{run}/checkpoints"), ConfigError),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/elsewhere"), None),
+        (OSError("odd"), None),
+        (KeyError("a"), None),
     ],
 )
-def test_a_failing_disk_is_reported_with_a_remedy(run, error):
-    if error.filename:
-        error.filename = error.filename.format(run=run.path)
-    with pytest.raises(DiskError) as caught, run.held("go on later"):
+def test_a_failing_disk_is_reported_with_a_remedy(run, error, raised):
+    if where := getattr(error, "filename", None):
+        error.filename = where.format(run=run.path)
+    with pytest.raises(raised or type(error)) as caught, run.locked("go on later"):
         raise error
-    where = error.filename or run.path
-    assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
-    assert caught.value.exit_code == 74
-    with run.locked():  # it is free again
-        pass
-
-
-def test_other_errors_are_left_alone(run):
-    for error in (FileNotFoundError(2, "no", "/elsewhere"), OSError("odd"), KeyError("a")):
-        with pytest.raises(type(error)) as caught, run.held("go on later"):
-            raise error
+    if raised is None:
         assert caught.value is error
-    in_use = pytest.raises(ConfigError, match="in use by another run")
-    with RunDirectory(run.path).locked(), in_use, run.held("go on later"):
+    else:
+        where = error.filename or run.path
+        assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
+        assert caught.value.exit_code == (74 if raised is DiskError else 2)
+    with run.locked():  # it is free again
         pass
 
 
@@ -116,8 +112,22 @@ def test_leftovers_of_killed_writes_are_removed(run):
         path.write_text("half")
     with run.locked():
         pass
-    assert not any(path.exists() for path in left)
-    assert all(path.exists() for path in kept)
+    assert [path for path in left + kept if path.exists()] == kept
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_json_atomic(path, {"a": np.float32(np.nan), "b": (1, 2)})
+    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            write_text_atomic(path, "new")
+    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+# --- config.yaml --------------------------------------------------------------------------------
 
 
 def test_the_config_comes_back_with_its_environment(run):
@@ -141,6 +151,9 @@ def test_the_config_comes_back_with_its_environment(run):
     assert again["config"] == {"a": 2}
 
 
+# --- metrics.jsonl ------------------------------------------------------------------------------
+
+
 def test_metrics_are_valid_json_whatever_is_logged(run):
     record = {
         "kind": "something", "something": jnp.int32(3), "nan": np.float32(np.nan),
@@ -156,6 +169,26 @@ def test_metrics_are_valid_json_whatever_is_logged(run):
     assert list(run.read_metrics("something")) == [parsed]
 
 
+def test_records_are_read_by_kind_and_as_columns(run):
+    rows = [
+        generation(0, fitness_mean=1.5, text="a", flag=True, curve=[1.0, None]),
+        generation(1, fitness_mean=None, text=None, flag=False, curve=[]),
+    ]
+    judged = {"kind": "evaluation", "evaluation": 0, "name": "n", "iqm": 1.0}
+    for row in (rows[0], judged, rows[1]):
+        run.append_metrics(row)
+    found = run.read_kinds(["update", "generation", "evaluation"])
+    assert found == {"update": [], "generation": rows, "evaluation": [judged]}
+    for name, column in {
+        "fitness_mean": [1.5, np.nan],
+        "generation": [0, 1],
+        "text": [np.nan] * 2,
+        "flag": [np.nan] * 2,
+        "absent": [np.nan] * 2,
+    }.items():
+        np.testing.assert_array_equal(found["generation"].column(name), column, err_msg=name)
+
+
 def test_records_after_the_checkpoint_are_dropped(run):
     run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
@@ -168,18 +201,25 @@ def test_records_after_the_checkpoint_are_dropped(run):
     assert run.read_metrics("generation") == [generation(0), generation(1)]
     assert run.read_metrics("evaluation") == [evaluation]
     assert run.metrics_path.read_bytes().endswith(b"}\n")
-    run.append_metrics(generation(2))
+
+
+def test_appending_replaces_a_torn_line(run):
+    run.append_metrics(generation(0))
+    with run.metrics_path.open("ab") as file:
+        file.write(b'{"half' + b"x" * 2**20)
+    run.append_metrics(generation(1))
     run.sync()
-    assert [each["generation"] for each in run.read_metrics("generation")] == [0, 1, 2]
+    assert [row["generation"] for row in run.read_metrics("generation")] == [0, 1]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a.json"
-    write_json_atomic(path, {"a": np.float32(np.nan), "b": (1, 2)})
-    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-        with pytest.raises(OSError, match="disk full"):
-            write_text_atomic(path, "new")
-    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
-    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluation.json", "config.yaml"])
+def test_a_sparse_file_is_refused_in_one_line(run, name):
+    run.write_config({"evolve": "value_loss"}, {"run_id": "a"})
+    run.append_metrics({"kind": "update", "update": 0, "frames": 8, "seconds": 0.5})
+    (run.path / name).touch()
+    os.truncate(run.path / name, 30 * 2**30)
+    tracemalloc.start()
+    with pytest.raises(ConfigError, match=rf"{name}.*(larger|longer) than"):
+        run_directories.read(run.path)
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()

@@ -92,7 +92,7 @@ def test_mlflow_has_every_value_once_and_nested_runs(sent):
     assert root["tags"]["job_type"] == "evolution"
     assert root["artifacts"] == ["figures", "report.html"]
     stored = path.parent / "store_artifacts"
-    assert [path.name for path in stored.rglob("figures/*")] == ["fitness.png"]  # no temporary file
+    assert [path.name for path in stored.rglob("figures/*")] == ["fitness.png"]
     child = runs["run/seed_1"]
     assert child["tags"]["mlflow.parentRunId"] == root["id"]
     assert child["params"]["rate"] == "0.2"

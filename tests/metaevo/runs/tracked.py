@@ -54,7 +54,6 @@ class TrackedRun:
             self.trackers.log_nested(f"seed_{seed}", "seed", {"rate": rate}, rows)
         self.directory.figures.mkdir()
         (self.directory.figures / "fitness.png").write_bytes(b"png")
-        (self.directory.figures / ".scores.png.12.tmp").write_bytes(b"half")
         self.directory.report_path.write_text("<html></html>")
 
 

@@ -37,7 +37,6 @@ def test_other_slots_are_filled_by_name():
 def test_a_run_is_resumed_with_the_same_functions_only():
     settings = settings_of({"evolve": "drift"})
     saved = to_dict(settings)
-    del saved["tasks"]  # a run of an earlier version
     assert check_same(saved, settings, ()).make_optimizer == "adam"
     other = settings_of({"evolve": "drift", "make_optimizer": "sgd"})
     with pytest.raises(ConfigError, match="make_optimizer: 'adam' -> 'sgd'"):

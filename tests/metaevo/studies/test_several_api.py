@@ -52,7 +52,7 @@ def assert_same_run(one, other):
     assert members == sorted(each.name for each in other.glob("seed_*"))
     for name in [*members, "."]:
         assert records(one / name) == records(other / name)
-        trees = [load_tree(path / name / "meta_params") for path in (one, other)]
+        trees = [load_tree(path / name / "meta_params.npz") for path in (one, other)]
         assert_same(trees[0][0], trees[1][0])
         assert trees[0][1] == trees[1][1]
 
@@ -70,9 +70,9 @@ def test_each_evolution_equals_a_single_run_of_its_seed(found, tmp_path):
 def test_the_best_on_validation_seeds_is_returned(found):
     scores = [records(found.path / f"seed_{seed}")[-1]["fitness_of_mean"] for seed in SEEDS]
     best = SEEDS[int(np.argmax(scores))]
-    tree, about = load_tree(found.path / "meta_params")
+    tree, about = load_tree(found.path / "meta_params.npz")
     assert about["evolution_seed"] == best
-    assert_same(tree, load_tree(found.path / f"seed_{best}" / "meta_params")[0])
+    assert_same(tree, load_tree(found.path / f"seed_{best}" / "meta_params.npz")[0])
     assert_same(found.meta_params, tree)
     assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
 
@@ -113,7 +113,7 @@ def test_without_a_mean_the_best_elite_counts(tmp_path):
         max(each["fitness_of_mean"] or -np.inf for each in records(ours.path / f"seed_{seed}"))
         for seed in (5, 6)
     ]
-    _, about = load_tree(ours.path / "meta_params")
+    _, about = load_tree(ours.path / "meta_params.npz")
     assert about["evolution_seed"] == (5, 6)[int(np.argmax(scores))]
 
 

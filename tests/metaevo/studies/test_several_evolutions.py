@@ -83,7 +83,7 @@ def test_the_chosen_evolution_is_loaded(several, folder, capsys):
 
 def test_a_resumed_judgement_goes_on(several, folder):
     path = folder / "several"
-    trees = [load_tree(path / f"seed_{seed}" / "meta_params") for seed in (3, 4)]
+    trees = [load_tree(path / f"seed_{seed}" / "meta_params.npz") for seed in (3, 4)]
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
     before[path / "scores.npz"] = (path / "scores.npz").stat().st_mtime_ns
     (path / "report.html").unlink()  # as if it had been killed before
@@ -91,7 +91,7 @@ def test_a_resumed_judgement_goes_on(several, folder):
     np.testing.assert_array_equal(again.held_out, several.held_out)
     assert before == {each: each.stat().st_mtime_ns for each in before}
     for seed, (tree, _) in zip((3, 4), trees, strict=True):
-        assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params")[0])
+        assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params.npz")[0])
     assert (path / "report.html").exists()
     kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert kinds == ["evaluation"] * len(several.contenders)

@@ -103,7 +103,7 @@ def test_a_part_draws_and_describes_itself(folder):
         "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "policy_loss.gif",
         "mine.txt", "loss.png", "loss.gif",
     }  # fmt: skip
-    found, _ = load_tree(run / "meta_params")
+    found, _ = load_tree(run / "meta_params.npz")
     assert set(found) == {"policy_loss", "value_loss"}
     scale = float(found["value_loss"]["scale"])
     assert float((run / "figures" / "mine.txt").read_text()) == scale

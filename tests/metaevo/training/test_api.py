@@ -1,6 +1,5 @@
 """`metaevo.train`: agents with hand-written or learned parts, with and without a run directory."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -41,14 +40,13 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     loaded = metaevo.load_training(tmp_path / "run")
     for other in (kept, loaded):
         np.testing.assert_array_equal(other.steps, result.steps)
-        np.testing.assert_allclose(other.returns, result.returns, rtol=1e-6)
-        np.testing.assert_allclose(other.scores, result.scores, rtol=1e-6)
+        np.testing.assert_array_equal(other.returns, result.returns)
+        np.testing.assert_array_equal(other.scores, result.scores)
         np.testing.assert_array_equal(other.policies.q, result.policies.q)
     assert (kept.path / "report.html").exists()
-    evaluation = json.loads((kept.path / "evaluation.json").read_text())
-    evaluation["variants"][1]["scores"].pop()
-    (kept.path / "evaluation.json").write_text(json.dumps(evaluation))
-    with pytest.raises(metaevo.ConfigError, match="numbers of agents"):
+    with open(kept.path / "training.npz", "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(metaevo.ConfigError, match="cut off or damaged"):
         metaevo.load_training(kept.path)
 
 
