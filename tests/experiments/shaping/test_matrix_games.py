@@ -15,8 +15,8 @@ from experiments.shaping.matrix_games import (
     MatrixGame,
     OpponentConfig,
     PolicyConfig,
-    shaper,
 )
+from experiments.shaping.players import shaper
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from tests.experiments.shaping.chains import slope, total
