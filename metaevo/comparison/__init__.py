@@ -1,5 +1,5 @@
 """Compare recorded runs: a table, and one page with figures.
 
-`sources` reads runs, `selection` chooses metric and axis, `grouping` finds the seeds of one
-setting, `curves` aligns them, `analysis` computes every number, and `page` shows them.
+`sources` reads runs as `SeedRun`s, `curves` selects one metric of them and scores it, `grouping`
+pools the seeds of equal settings, `analysis` computes every number, and `page` shows them.
 """

@@ -1,65 +1,73 @@
 """Compare recorded runs: scores of groups of seeds, and their differences from a baseline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison import curves, grouping, sources
-from metaevo.comparison.grouping import Group
-from metaevo.comparison.seed_run import SeedRun, Source
-from metaevo.comparison.selection import Selection, select
+from metaevo.comparison import curves, sources
+from metaevo.comparison.curves import Middle, RunCurve, Score
+from metaevo.comparison.grouping import group
+from metaevo.comparison.seed_run import direction
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.numbers import counted
-from metaevo.statistics import Comparison, Estimate
+from metaevo.statistics import Comparison, Estimate, FloatArray
 
-Scores = dict[SeedRun, float]
 COMPARED = "difference", "verdict", "probability_of_improvement", "p"
 """Columns of a table about the comparison with the baseline."""
+_Strata = dict[str, FloatArray]
+"""Scores [seeds] by task; high ones are better."""
 
 
 @dataclass(frozen=True)
-class GroupResult(Group):
-    """Statistics of a group; over several tasks, of the scaled scores."""
+class Group:
+    """Seeds that are pooled, with their statistics; over several tasks, of the scaled scores."""
 
+    label: str
+    curves: list[RunCurve] = field(repr=False)
     iqm: Estimate
-    comparison: Comparison | None = None
+    comparison: Comparison | None
     """with the baseline on the tasks that both have, p adjusted by Holm's method for all groups;
     None for the baseline, and for a group that shares no task with it"""
+
+    def on(self, task: str) -> list[RunCurve]:
+        """Return the curves on a task."""
+        return [each for each in self.curves if each.seed.task == task]
 
 
 @dataclass(frozen=True)
 class RunComparison:
     """The result of `compare_runs`."""
 
-    sources: list[Source] = field(repr=False)
-    selection: Selection = field(repr=False)
-    score: curves.Score
+    metric: str
+    """`evaluation` or `evaluation:VARIANT` for held-out scores"""
+    axis: str
+    """axis of the curves"""
+    score: Score
     """how curves were reduced to scores"""
-    scores: Scores = field(repr=False)
-    """as recorded; a missing score is the worst one of its task"""
-    groups: list[GroupResult]
-    """best first"""
+    groups: list[Group]
+    """best first; a missing score is the worst one of its task"""
     baseline: str
     """label of the group of the first run"""
-    middles: dict[str, dict[str, curves.Middle]] = field(repr=False)
-    """by task and by the label of the group"""
     notes: list[str]
     """about left-out runs, scaling and missing scores"""
 
     @property
-    def seeds(self) -> list[SeedRun]:
-        """All seeds, in the order of the groups."""
-        return [seed for each in self.groups for seed in each.seeds]
-
-    @property
     def tasks(self) -> list[str]:
         """All tasks."""
-        return sorted({seed.task for seed in self.seeds})
+        return sorted({curve.seed.task for each in self.groups for curve in each.curves})
+
+    def middles(self, task: str) -> dict[str, Middle]:
+        """Return the middle curves on a task by the label of the group; none of held-out scores."""
+        if curves.is_held_out(self.metric):
+            return {}
+        own = {each.label: found for each in self.groups if (found := each.on(task))}
+        points = curves.grid([curve for members in own.values() for curve in members])
+        return {label: curves.middle(members, points) for label, members in own.items()}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:
         """Return a table as records, such as `pandas.DataFrame` reads.
@@ -75,10 +83,10 @@ class RunComparison:
             return [statistics.flat_record(row) for row in self.rows()]
         if name == "scores":
             return [
-                {"group": each.label, "task": seed.task, "run": seed.run, "seed": seed.seed,
-                 "score": self.scores[seed]}
+                {"group": each.label, "task": curve.seed.task, "run": curve.seed.run,
+                 "seed": curve.seed.seed, "score": curve.score}
                 for each in self.groups
-                for seed in each.seeds
+                for curve in each.curves
             ]  # fmt: skip
         raise ValueError(f"name = {name!r}: must be groups or scores")
 
@@ -86,8 +94,8 @@ class RunComparison:
         """Return the table of groups; an interval is a column with its estimate."""
         return [self._row(each) for each in self.groups]
 
-    def _row(self, each: GroupResult) -> PlainDict:
-        row: PlainDict = {"group": each.label, "seeds": len(each.seeds), "iqm": each.iqm}
+    def _row(self, each: Group) -> PlainDict:
+        row: PlainDict = {"group": each.label, "seeds": len(each.curves), "iqm": each.iqm}
         if (found := each.comparison) is not None:
             difference = Estimate(found.difference, found.difference_interval)
             probability = Estimate(found.probability_of_improvement, found.probability_interval)
@@ -98,7 +106,7 @@ class RunComparison:
             row["verdict"] = "baseline" if each.label == self.baseline else None
         if len(self.tasks) > 1:
             for task in self.tasks:
-                own = [self.scores[seed] for seed in each.on(task)]
+                own = [curve.score for curve in each.on(task)]
                 row[task] = statistics.estimate([own]) if own else None
         return row
 
@@ -107,7 +115,7 @@ def compare_runs(
     runs: Sequence[str | Path],
     *,
     metric: str | None = None,
-    score: curves.Score = "final",
+    score: Score = "final",
     group_by: Sequence[str] | None = None,
     align: str | None = None,
     full_length: bool = False,
@@ -133,95 +141,98 @@ def compare_runs(
     Raises:
         ConfigError: if a run cannot be read, lacks the metric, or no run can be compared.
     """
-    if score not in (known := get_args(curves.Score)):
+    if score not in (known := get_args(Score)):
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
-    keys = None if group_by is None else tuple(listed(group_by))
-    found, notes = sources.read_all([str(run) for run in listed(runs)])
-    chosen = select(found, metric, align, full_length, notes)
-    by_task = _scores(chosen, score, notes)
-    if len(by_task) > 1:
+    notes: list[str] = []
+    seeds = sources.read_all([str(run) for run in listed(runs)], notes)
+    metric, axis, recorded = curves.select(seeds, metric, align, score, full_length, notes)
+    better = direction(metric)
+    if better is None:
+        notes.append(
+            f"every verdict is undecided, because it is unknown whether high or low values of "
+            f"{metric} are better"
+        )
+    found = _filled(recorded, metric, notes)
+    tasks = {curve.seed.task for curve in found}
+    if len(tasks) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
             "task before they are pooled"
         )
-    if chosen.direction is None:
-        notes.append(
-            f"every verdict is undecided, because it is unknown whether high or low values of "
-            f"{chosen.metric} are better"
-        )
-    scaled = _scale(by_task, -1.0 if chosen.lower_is_better else 1.0)
-    # High scaled scores are better. Scores on a single task are shown as recorded.
-    sign = -1 if chosen.lower_is_better and len(by_task) == 1 else 1
-    own = grouping.group(list(scaled), keys)
-    first = next(seed for seed in chosen.seeds if seed in scaled)
-    baseline = next(each for each in own if first in each.seeds)
-    groups = _results(own, baseline, scaled, sign, decidable=chosen.direction is not None)
-    return RunComparison(
-        found,
-        chosen,
-        score,
-        {seed: value for each in by_task.values() for seed, value in each.items()},
-        # The table, legends and plots have this order.
-        sorted(groups, key=lambda each: -sign * each.iqm.value),
-        baseline.label,
-        {} if chosen.is_evaluation else {task: _middles(chosen, own, task) for task in by_task},
-        notes,
+    groups = group(found, None if group_by is None else listed(group_by))
+    scored = {curve.seed for curve in found}
+    first = next(curve.seed for curve in recorded if curve.seed in scored)
+    baseline = next(
+        label for label, own in groups.items() if any(curve.seed is first for curve in own)
     )
+    higher = -1.0 if better == "lower" else 1.0
+    # High scaled scores are better. Scores on a single task are shown as recorded.
+    sign = higher if len(tasks) == 1 else 1.0
+    strata = _strata(groups, higher)
+    compared = _compared(strata, baseline, sign, decidable=better is not None)
+    estimates = {
+        label: _signed(statistics.estimate(list(own.values())), sign)
+        for label, own in strata.items()
+    }
+    order = sorted(groups, key=lambda label: -sign * estimates[label].value)
+    results = [
+        Group(label, groups[label], estimates[label], compared.get(label)) for label in order
+    ]
+    return RunComparison(metric, axis, score, results, baseline, notes)
 
 
-def _scores(chosen: Selection, how: curves.Score, notes: list[str]) -> dict[str, Scores]:
-    """Return the scores on each task; missing ones are the worst, or left out if none is worst.
+def _filled(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> list[RunCurve]:
+    """Return scores by task; missing ones are the worst, or left out if it is unknown which is.
 
     Raises:
         ConfigError: if no seed of a task has a score.
     """
-    found: dict[str, Scores] = {}
-    for task in sorted({seed.task for seed in chosen.seeds}):
-        scores = {seed: chosen.score(seed, how) for seed in chosen.seeds if seed.task == task}
-        known = {seed: value for seed, value in scores.items() if np.isfinite(value)}
+    better = direction(metric)
+    found: list[RunCurve] = []
+    for task in sorted({curve.seed.task for curve in recorded}):
+        own = [curve for curve in recorded if curve.seed.task == task]
+        known = [curve for curve in own if np.isfinite(curve.score)]
         if not known:
-            raise ConfigError(f"no run has a value of {chosen.metric} yet")
-        if missing := len(scores) - len(known):
+            raise ConfigError(f"no run has a value of {metric} yet")
+        if missing := len(own) - len(known):
             on = f" on {task}" if task else ""
-            fate = "they count as the worst one" if chosen.direction else "they are left out"
+            fate = "they count as the worst one" if better else "they are left out"
             notes.append(
-                f"{missing} of {counted(len(scores), 'seed')}{on} have no score (they diverged, or "
+                f"{missing} of {counted(len(own), 'seed')}{on} have no score (they diverged, or "
                 f"no episode finished); {fate}"
             )
-        worst = (max if chosen.lower_is_better else min)(known.values())
-        found[task] = dict.fromkeys(scores, worst) | known if chosen.direction else known
+        worst = (max if better == "lower" else min)(curve.score for curve in known)
+        found += known if better is None else [
+            curve if np.isfinite(curve.score) else replace(curve, score=worst) for curve in own
+        ]  # fmt: skip
     return found
 
 
-def _scale(scores: Mapping[str, Scores], higher: float) -> Scores:
+def _strata(groups: Mapping[str, Sequence[RunCurve]], higher: float) -> dict[str, _Strata]:
     """Return scores of which high ones are better, of several tasks scaled to 0 to 1 on each."""
-    scaled: Scores = {}
-    for own in scores.values():
-        values = higher * np.array(list(own.values()))
-        if len(scores) > 1:
-            values = (values - values.min()) / (np.ptp(values) or 1.0)
-        scaled |= zip(own, values.tolist(), strict=True)
-    return scaled
+    scores: dict[str, dict[str, list[float]]] = {}
+    for label, own in groups.items():
+        for curve in own:
+            by_label = scores.setdefault(curve.seed.task, {})
+            by_label.setdefault(label, []).append(higher * curve.score)
+    strata: dict[str, _Strata] = {label: {} for label in groups}
+    for task, by_label in sorted(scores.items()):
+        every = np.concatenate(list(by_label.values()))
+        low, width = (every.min(), np.ptp(every) or 1.0) if len(scores) > 1 else (0.0, 1.0)
+        for label, values in by_label.items():
+            strata[label][task] = (np.array(values) - low) / width
+    return strata
 
 
-def _results(
-    groups: Sequence[Group], baseline: Group, scaled: Scores, sign: int, *, decidable: bool
-) -> list[GroupResult]:
-    """Return the statistics of groups; without `decidable`, all verdicts are undecided."""
-    tasks = sorted({seed.task for seed in scaled})
-    strata = {
-        each.label: {
-            task: np.array([scaled[seed] for seed in seeds])
-            for task in tasks
-            if (seeds := each.on(task))
-        }
-        for each in groups
-    }
-    base = strata[baseline.label]
+def _compared(
+    strata: Mapping[str, _Strata], baseline: str, sign: float, *, decidable: bool
+) -> dict[str, Comparison]:
+    """Return comparisons with the baseline; without `decidable`, all verdicts are undecided."""
+    base = strata[baseline]
     found: dict[str, Comparison] = {}
     for label, own in strata.items():
         shared = [task for task in own if task in base]
-        if shared and label != baseline.label:
+        if shared and label != baseline:
             both = ([each[task] for task in shared] for each in (own, base))
             found[label] = statistics.compare_strata(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
@@ -233,27 +244,9 @@ def _results(
             difference_interval=shown.interval,
             p=p,
         )
-    return [
-        GroupResult(
-            each.label,
-            each.seeds,
-            _signed(statistics.estimate(list(strata[each.label].values())), sign),
-            found.get(each.label),
-        )
-        for each in groups
-    ]
+    return found
 
 
-def _signed(estimate: Estimate, sign: int) -> Estimate:
+def _signed(estimate: Estimate, sign: float) -> Estimate:
     low, high = sorted(sign * each for each in estimate.interval)
     return Estimate(sign * estimate.value, (low, high))
-
-
-def _middles(chosen: Selection, groups: Sequence[Group], task: str) -> dict[str, curves.Middle]:
-    """Return the middle curves of groups on a task, on common points."""
-    own = {each.label: list(map(chosen.curve, each.on(task))) for each in groups if each.on(task)}
-    points = curves.grid([each for members in own.values() for each in members])
-    return {
-        label: curves.middle(points, curves.align(members, points))
-        for label, members in own.items()
-    }

@@ -1,6 +1,6 @@
 """The table of a comparison, and one page with the table and Plotly's figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from metaevo.comparison.analysis import COMPARED, RunComparison
-from metaevo.comparison.seed_run import AXES
+from metaevo.comparison.curves import is_held_out
+from metaevo.comparison.seed_run import AXES, direction
 from metaevo.config import files
 from metaevo.reports import page as report
 from metaevo.reports import plots
@@ -33,16 +34,15 @@ _GRID = "rgba(125, 131, 140, 0.25)"
 
 def quantity(result: RunComparison) -> str:
     """Describe the compared score, such as "mean return, mean of the last tenth of a run"."""
-    chosen = result.selection
     scale = ", scaled on each task from 0 to 1" if len(result.tasks) > 1 else ""
-    if chosen.is_evaluation:
-        variant = chosen.metric.partition(":")[2]
+    if is_held_out(result.metric):
+        variant = result.metric.partition(":")[2]
         return f"held-out scores{f' ({variant})' if variant else ''}{scale}"
-    name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
+    name = result.metric.replace("_", " ") if result.metric == "mean_return" else result.metric
     how = {
         "final": "mean of the last tenth of a run",
         "area": "mean over a whole run (area under the curve)",
-        "best": f"{'lowest' if chosen.lower_is_better else 'highest'} point of a run",
+        "best": f"{'lowest' if direction(result.metric) == 'lower' else 'highest'} point of a run",
     }
     return f"{name}, {how[result.score]}{scale}"
 
@@ -100,33 +100,30 @@ def colors(result: RunComparison) -> dict[str, str]:
 
 def draw_curves(result: RunComparison) -> go.Figure:
     """Draw the middle curve of every group with its interval, with a panel for each task."""
-    tasks = list(result.middles)
-    titles = [_text(task) for task in tasks] if len(tasks) > 1 else None
+    tasks, color, named = result.tasks, colors(result), set()
     columns = min(_COLUMNS, len(tasks))
     height = -(-len(tasks) // columns)
+    titles = [_text(task) for task in tasks] if len(tasks) > 1 else None
     figure = make_subplots(height, columns, subplot_titles=titles)
-    metric = result.selection.metric.replace("_", " ")
-    named: set[str] = set()
     for at, task in enumerate(tasks):
         place = {"row": at // columns + 1, "col": at % columns + 1}
-        for label, color in colors(result).items():
-            part = result.middles[task].get(label)
-            if part is None or not len(part.x):
-                continue
-            common = {"legendgroup": label, "name": _text(label)}
+        middles = result.middles(task)
+        for label in (label for label in color if label in middles and len(middles[label].x)):
+            part = middles[label]
+            common = {"legendgroup": label, "name": _text(label), **place}
             figure.add_scatter(
                 x=[*part.x, *part.x[::-1]], y=[*part.low, *part.high[::-1]], fill="toself",
-                fillcolor=color, opacity=0.18, line={"width": 0}, mode="lines", hoverinfo="skip",
-                showlegend=False, **place, **common,
+                fillcolor=color[label], opacity=0.18, line={"width": 0}, mode="lines",
+                hoverinfo="skip", showlegend=False, **common,
             )  # fmt: skip
             figure.add_scatter(
                 x=part.x, y=part.iqm, mode="markers" if len(part.x) == 1 else "lines",
-                line={"color": color, "width": 2.5}, showlegend=label not in named,
-                **place, **common,
+                line={"color": color[label], "width": 2.5}, showlegend=label not in named,
+                **common,
             )  # fmt: skip
             named.add(label)
-    figure.update_yaxes(title_text=_text(metric), col=1)
-    figure.update_xaxes(title_text=AXES[result.selection.axis], row=height)
+    figure.update_yaxes(title_text=_text(result.metric.replace("_", " ")), col=1)
+    figure.update_xaxes(title_text=AXES[result.axis], row=height)
     legend = _LEGEND * len(named)
     _style(figure, _PANEL * height + legend)
     figure.update_layout(legend={"y": 0, "yref": "container", "yanchor": "bottom", "x": 0})
@@ -179,24 +176,22 @@ def _style(figure: go.Figure, height: float) -> None:
 
 
 @dataclass(frozen=True)
-class _Plot:
-    """A figure under a heading; the first one on a page brings Plotly's program along."""
+class _Plots:
+    """Figures under headings; the first one brings Plotly's program along."""
 
-    heading: str
-    figure: go.Figure
-    is_first: bool
+    figures: Mapping[str, go.Figure]
 
     def html(self) -> str:
-        plot = self.figure.to_html(
-            full_html=False,
-            include_plotlyjs=self.is_first,
-            config={
-                "displaylogo": False,
-                "modeBarButtons": [["toImage", "resetScale2d"]],
-                "responsive": True,
-            },
+        config = {
+            "displaylogo": False,
+            "modeBarButtons": [["toImage", "resetScale2d"]],
+            "responsive": True,
+        }
+        return "".join(
+            f"<h2>{escape(heading)}</h2>\n"
+            f"{figure.to_html(full_html=False, include_plotlyjs=not at, config=config)}\n"
+            for at, (heading, figure) in enumerate(self.figures.items())
         )
-        return f"<h2>{escape(self.heading)}</h2>\n{plot}\n"
 
 
 def save(result: RunComparison, path: Path) -> Path:
@@ -205,14 +200,14 @@ def save(result: RunComparison, path: Path) -> Path:
     Raises:
         ConfigError: if the file cannot be written.
     """
-    sections: list[report.Section] = [table(result)]
-    if result.middles:
-        sections.append(_Plot("Curves", draw_curves(result), is_first=True))
-    sections.append(_Plot("Groups", draw_scores(result), is_first=not result.middles))
+    figures = {} if is_held_out(result.metric) else {"Curves": draw_curves(result)}
+    figures["Groups"] = draw_scores(result)
+    sections: list[report.Section] = [table(result), _Plots(figures)]
     if result.notes:
         sections.append(report.Text("Notes", result.notes))
-    groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
+    seeds = counted(sum(len(each.curves) for each in result.groups), "seed")
+    subtitle = f"{counted(len(result.groups), 'group')}, {seeds}"
     try:
-        return report.write_report(path, "Comparison of runs", f"{groups}, {seeds}", sections)
+        return report.write_report(path, "Comparison of runs", subtitle, sections)
     except OSError as error:
         raise files.unwritable(path, error) from None

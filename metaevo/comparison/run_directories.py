@@ -6,14 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from metaevo.comparison.seed_run import (
-    EVALUATION,
-    SeedRun,
-    Source,
-    seed_name,
-    seed_run,
-)
-from metaevo.config import ConfigError, files, flatten
+from metaevo.comparison.seed_run import EVALUATION, MEAN, VARIANT, SeedRun, seed_name, seed_run
+from metaevo.config import files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.latest import evolutions_in
@@ -23,9 +17,11 @@ from metaevo.statistics import FloatArray
 
 _DEPTH = 3
 """levels of folders that are searched for runs"""
-_OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
-"""Metrics of an update that are defined for a diverged agent, too."""
-_POSITIONS = {"kind", "update", "frames", "seconds", "returns"}
+_NOT_AVERAGED = {
+    "mean_return", "low", "high", "episodes", "diverged", "returns",
+    "kind", "update", "frames", "seconds",
+}  # fmt: skip
+"""Keys of an update's record that a diverged agent has, too."""
 _KINDS = "update", "generation", "trial"
 
 
@@ -45,87 +41,79 @@ def find(path: Path, depth: int = _DEPTH) -> list[Path]:
     return [run for child in children for run in find(child, depth - 1)]
 
 
-def read(path: Path) -> Source:
-    """Return the run in a directory.
+def read(path: Path, notes: list[str]) -> list[SeedRun]:
+    """Return the seeds of the run in a directory, and append to the notes.
 
     Raises:
         ConfigError: if there is no run, or a file is damaged.
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
-    found = run.read_kinds(_KINDS)
-    kind = next((kind for kind in _KINDS if found[kind]), None)
-    notes: list[str] = []
+    name, seed = str(run.path), seed_name(config, "0")
+    if not os.path.isfile(run.report_path):
+        notes.append(f"{name}: is not finished")
+    records = run.read_kinds(_KINDS)
     seeds: list[SeedRun] = []
-    if kind is not None:
-        records = found[kind]
-        if kind == "trial":
-            best = np.fmax.accumulate(records.column("value")).tolist()
-            records = Records(row | {"best_value": b} for row, b in zip(records, best, strict=True))
-        seed = seed_run(str(run.path), config, records, "0")
-        if seed is not None:
-            if "steps" not in seed.axes:
-                raise ConfigError(f"{run.metrics_path}: no record has frames")
-            seeds = _agents(seed, records, notes) if kind == "update" else [seed]
-    seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
-    return Source(str(run.path), seeds, os.path.isfile(run.report_path), notes)
+    if records["update"]:
+        seeds = _agents(name, seed, config, records["update"], notes)
+    elif records["generation"]:
+        seeds = [seed_run(name, seed, config, records["generation"])]
+    elif trials := records["trial"]:
+        best = np.fmax.accumulate(trials.column("value")).tolist()
+        rows = [row | {"best_value": value} for row, value in zip(trials, best, strict=True)]
+        seeds = [seed_run(name, seed, config, rows)]
+    return seeds + _held_out(run, seed, config, evolved=bool(records["generation"]))
 
 
-def _agents(run: SeedRun, records: Records, notes: list[str]) -> list[SeedRun]:
+def _agents(
+    name: str, seed: str, config: PlainDict, records: Records, notes: list[str]
+) -> list[SeedRun]:
     """Return a seed for every agent of a training, and one for metrics that are means over them."""
-    count = max(1, int(run.config.get("seeds") or 1))
-    metrics = dict(run.metrics)
-    diverged = int(np.nan_to_num(records.column("diverged")).max())
-    if diverged:
+    count = int(config.get("seeds") or 1)
+    mean = seed_run(name, f"{seed}/{MEAN}", config, records, count)
+    if diverged := int(np.nan_to_num(records.column("diverged")).max()):
         notes.append(
-            f"{diverged} of its {count} agents diverged: metrics that are recorded as a mean over "
-            "the others count as missing"
+            f"{name}: {diverged} of its {count} agents diverged: metrics that are recorded as a "
+            "mean over the others count as missing"
         )
-        for key in set().union(*records) - _POSITIONS - _OF_EPISODES:
-            metrics[key] = np.full(len(records), np.nan)
-    curves = {"0": metrics}
-    if count > 1:
-        returns = _returns(records)
-        if not returns:
-            notes.append("it has no curves of single seeds yet: their mean counts as one seed")
-        curves = {str(index): {"mean_return": row} for index, row in enumerate(returns)}
-        if returns:
-            metrics.pop("mean_return", None)
-        if metrics:
-            curves["mean"] = metrics
-    return [
-        replace(run, seed=f"{run.seed}/{index}", metrics=own,
-                default="mean_return" if "mean_return" in own else None)
-        for index, own in curves.items()
-    ]  # fmt: skip
+        missing = np.full(len(records), np.nan)
+        averaged = set().union(*records) - _NOT_AVERAGED
+        mean = replace(mean, metrics=mean.metrics | dict.fromkeys(averaged, missing))
+    if count == 1:
+        return [replace(mean, seed=f"{seed}/0")]
+    agents = [
+        replace(mean, seed=f"{seed}/{index}", metrics={"mean_return": row})
+        for index, row in enumerate(_returns(records))
+    ]
+    return [*agents, mean]
 
 
 def _returns(records: Records) -> list[FloatArray]:
     """Return the curves [points] of single seeds, if the records hold them."""
-    rows = [record.get("returns") for record in records]
-    if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
-        return list(np.stack([numbers(row) for row in rows if row is not None], axis=1))
-    return []
+    rows = [record.get("returns") or [] for record in records]
+    if len({len(row) for row in rows}) != 1:
+        return []
+    return list(np.stack([numbers(row) for row in rows], axis=1))
 
 
-def _with_scores(
-    seeds: list[SeedRun], run: RunDirectory, config: PlainDict, *, evolved: bool
-) -> list[SeedRun]:
-    """Add the scores of evaluation.json or scores.npz as metrics; others' seeds follow.
+def _held_out(run: RunDirectory, seed: str, config: PlainDict, *, evolved: bool) -> list[SeedRun]:
+    """Return a seed for each held-out score; its variant is a setting.
 
-    The default metric of the scores of an evolution is the score of the learned contender.
+    By default, evolutions are compared by the scores of the learned contender, the first one.
     """
     variants = _judged(run) if evolved else _evaluated(run)
-    scores: dict[str, dict[str, FloatArray]] = {}
-    for name, own in variants.items():
-        for index, score in enumerate(own):
-            metrics = scores.setdefault(f"{seed_name(config, '0')}/{index}", {})
-            metrics[f"{EVALUATION}:{name}"] = score.reshape(1)
     default = f"{EVALUATION}:{next(iter(variants))}" if evolved and variants else None
-    joined = [replace(seed, metrics=seed.metrics | scores.pop(seed.seed, {})) for seed in seeds]
-    return joined + [
-        SeedRun(str(run.path), name, config, {}, metrics, default)
-        for name, metrics in scores.items()
+    return [
+        SeedRun(
+            str(run.path),
+            f"{seed}/{index}",
+            config | {VARIANT: name},
+            {},
+            {(metric := f"{EVALUATION}:{name}"): np.array([score])},
+            default if metric == default else None,
+        )
+        for name, scores in variants.items()
+        for index, score in enumerate(scores)
     ]
 
 

@@ -1,37 +1,42 @@
 """Read runs from directories, globs, wandb and MLflow, in any mixture."""
 
-import dataclasses
 import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from metaevo.comparison import run_directories, trackers
-from metaevo.comparison.seed_run import SeedRun, Source
+from metaevo.comparison.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_path
-from metaevo.reports.numbers import counted
 from metaevo.runs.latest import run_path
 
 
-def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
-    """Return the runs and notes about seeds that are left out.
+def read_all(names: Sequence[str], notes: list[str]) -> list[SeedRun]:
+    """Return the seeds of runs, and append to the notes.
 
     Of several seeds with equal settings and random numbers, only the longest is kept.
 
     Raises:
         ConfigError: a name matches no run, or a run cannot be read.
     """
-    sources: dict[str, Source] = {}
+    runs: dict[str, list[SeedRun]] = {}
     for name in names:
-        for source in _read(name):
-            sources.setdefault(source.name, source)
-    return _without_repeats(list(sources.values()))
+        if name.startswith((trackers.WANDB, trackers.MLFLOW)):
+            for seed in trackers.read(name, notes):
+                runs.setdefault(seed.run, []).append(seed)
+            continue
+        for path in _directories(name):
+            if str(path) not in runs:
+                runs[str(path)] = run_directories.read(path, notes)
+    for name, seeds in runs.items():
+        if not any(seed.metrics for seed in seeds):
+            notes.append(f"{name}: left out, because it has no records yet")
+    return _without_repeats([s for seeds in runs.values() for s in seeds if s.metrics], notes)
 
 
-def _read(name: str) -> list[Source]:
-    if name.startswith((trackers.WANDB, trackers.MLFLOW)):
-        return trackers.read(name)
+def _directories(name: str) -> list[Path]:
+    """Return the run directories that a name on the command line stands for."""
     paths = [run_path(name)]
     if not paths[0].is_dir():
         if not glob.has_magic(name):
@@ -40,7 +45,7 @@ def _read(name: str) -> list[Source]:
     found = [run for path in paths for run in run_directories.find(path)]
     if not found:
         raise ConfigError(f"{name}: holds no run (no config.yaml in it or below it)")
-    return [run_directories.read(path) for path in found]
+    return found
 
 
 def _matches(pattern: str) -> list[Path]:
@@ -52,32 +57,17 @@ def _matches(pattern: str) -> list[Path]:
     return [Path(path) for path in sorted(found)]
 
 
-def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
-    longest: dict[str, SeedRun] = {}
-    for source in sources:
-        for seed in source.seeds:
-            first = longest.setdefault(_identity(seed), seed)
-            if _points(seed) > _points(first):
-                longest[_identity(seed)] = seed
-    notes, kept = [], []
-    for source in sources:
-        seeds = [seed for seed in source.seeds if longest[_identity(seed)] is seed]
-        if source.seeds and not seeds:
-            notes.append(f"{source.name}: left out, because it repeats another run")
-            continue
-        kept.append(dataclasses.replace(source, seeds=seeds))
-        repeats = sum(not each.is_mean for each in source.seeds if each not in seeds)
-        if repeats:
-            notes.append(
-                f"{source.name}: {counted(repeats, 'seed')} left out, because another run has the "
-                "same settings and random seeds"
-            )
-    return kept, notes
+def _without_repeats(seeds: Sequence[SeedRun], notes: list[str]) -> list[SeedRun]:
+    longest: dict[object, SeedRun] = {}
+    for seed in seeds:
+        key = (seed.seed, seed.origin)
+        if _points(seed) > _points(longest.setdefault(key, seed)):
+            longest[key] = seed
+    kept = set(longest.values())
+    for run in dict.fromkeys(seed.run for seed in seeds if seed not in kept):
+        notes.append(f"{run}: left out where it repeats another run (same settings and seeds)")
+    return [seed for seed in seeds if seed in kept]
 
 
 def _points(seed: SeedRun) -> int:
     return max((len(axis) for axis in seed.axes.values()), default=0)
-
-
-def _identity(seed: SeedRun) -> str:
-    return repr((seed.seed, sorted(seed.settings.items()), seed.task))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.seed_run import AGENT, RUN_ID, Source, seed_run
+from metaevo.comparison.seed_run import MEAN, SeedRun, seed_name, seed_run
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict, PlainMapping
 
@@ -20,17 +20,25 @@ _TIMEOUT = 120
 """Seconds for wandb's reader of one offline run."""
 _MOST_RUNS = 50_000
 """Runs that MLflow returns at once."""
+_KINDS = "update", "generation", "trial", "evaluation"
+"""Prefixes of the metrics that our own runs log."""
+_RUN_ID, _AGENT = "resolved.run_id", "agent"
+"""Keys that our own runs log: the id of the run, and the index of the agent."""
+_OURS = "resolved.", "environment."
+"""Prefixes of keys that our own runs log in addition to their settings."""
+_Found = tuple[SeedRun, bool]
+"""A run, and whether it is finished."""
 
 
-def read(text: str) -> list[Source]:
-    """Return the runs of a tracker, as named on the command line.
+def read(text: str, notes: list[str]) -> list[SeedRun]:
+    """Return a tracker's runs, which are one seed each, and append to the notes.
 
     Raises:
         ConfigError: there are no runs, or they cannot be read.
     """
     tracker = text.partition(":")[0]
     try:
-        found = _read_wandb(text) if tracker == "wandb" else _read_mlflow(text)
+        found = list(_read_wandb(text) if tracker == "wandb" else _read_mlflow(text))
     except ConfigError:
         raise
     except ImportError:
@@ -41,30 +49,35 @@ def read(text: str) -> list[Source]:
         raise ConfigError(f"{text}: {tracker} cannot be read: {reason}") from None
     if not found:
         raise ConfigError(f"{text}: there is no {tracker} run")
-    return without_means(found)
+    notes += [f"{seed.run}: is not finished" for seed, complete in found if not complete]
+    return [seed for seed, _ in found]
 
 
-def without_means(sources: list[Source]) -> list[Source]:
-    """Remove tracked runs that average agents if the agents have separate runs."""
+def tracked(
+    name: str, identity: str, config: PlainMapping, rows: Sequence[PlainMapping]
+) -> SeedRun:
+    """Return a run as a seed; its settings may be nested, and keys that begin with _ are wandb's.
 
-    def run_id(source: Source) -> Any:
-        return source.seeds[0].config.get(RUN_ID) if source.seeds else None
-
-    single = {run_id(each) for each in sources if each.seeds and AGENT in each.seeds[0].config}
-    single.discard(None)
-    return [each for each in sources if run_id(each) not in single or AGENT in each.seeds[0].config]
-
-
-def _source(
-    name: str,
-    config: PlainMapping,
-    rows: Sequence[PlainMapping],
-    identity: str,
-    complete: bool,
-) -> Source:
-    settings = {key: _literal(value) for key, value in flatten(dict(config)).items()}
-    seed = seed_run(name, settings, rows, identity)
-    return Source(name, [seed] if seed else [], complete)
+    The records of our own runs have a kind (`update/mean_return`), of which one is read.
+    """
+    public = {key: value for key, value in config.items() if not key.startswith("_")}
+    settings = {key: _literal(value) for key, value in flatten(public).items()}
+    seed, agents = seed_name(settings, identity), 1
+    prefixes = {key.partition("/")[0] for row in rows for key in row if "/" in key}
+    kind = next((kind for kind in _KINDS if kind in prefixes), None)
+    if kind is not None:
+        rows = [
+            {key.removeprefix(f"{kind}/"): value for key, value in row.items()}
+            for row in rows
+            if any(key.startswith(f"{kind}/") for key in row)
+        ]
+    if _RUN_ID in settings:
+        settings = {key: value for key, value in settings.items() if not key.startswith(_OURS)}
+        agent = settings.pop(_AGENT, MEAN)
+        agents = settings.get("seeds", 1) if kind == "update" else 1
+        if agents > 1 or agent != MEAN:
+            seed = f"{seed}/{agent}"
+    return seed_run(name, seed, settings, rows, agents)
 
 
 def _literal(value: Any) -> Any:
@@ -81,35 +94,34 @@ def _literal(value: Any) -> Any:
 # --- wandb --------------------------------------------------------------------------------------
 
 
-def _read_wandb(text: str) -> list[Source]:
+def _read_wandb(text: str) -> Iterator[_Found]:
     import wandb
 
     where = text.removeprefix(WANDB)
     if Path(where).exists():
-        return _offline(Path(where))
+        yield from map(_from_file, _offline(Path(where)))
+        return
     parts = where.split("/")
     if len(parts) not in (2, 3) or not all(parts):
         raise ConfigError(f"{text}: neither a directory nor wandb:ENTITY/PROJECT[/RUN]")
     api = wandb.Api(timeout=30)
-    found = []
     for run in [api.run(where)] if len(parts) == 3 else api.runs(where):
         name = f"{WANDB}{parts[0]}/{parts[1]}/{run.id}"
         rows = list(run.scan_history())
-        found.append(_source(name, run.config, rows, run.id, run.state == "finished"))
-    return found
+        yield tracked(name, run.id, run.config, rows), run.state == "finished"
 
 
-def _offline(path: Path) -> list[Source]:
-    """Return the run of an offline directory, or all runs below it."""
+def _offline(path: Path) -> list[Path]:
+    """Return the file of an offline directory, or the files of all runs below it."""
     files = [path] if path.suffix == ".wandb" else sorted(path.rglob("run-*.wandb"))
     # `latest-run` is a link to another run.
     files = [file for file in files if not file.parent.is_symlink() and file.is_file()]
     if not files:
         raise ConfigError(f"{WANDB}{path}: holds no offline wandb run (no file run-*.wandb)")
-    return [_from_file(file) for file in files]
+    return files
 
 
-def _from_file(path: Path) -> Source:
+def _from_file(path: Path) -> _Found:
     config: PlainDict = {}
     rows: list[PlainDict] = []
     complete = False
@@ -123,8 +135,8 @@ def _from_file(path: Path) -> Source:
                 rows.append(record["history"].get("item", {}))
             case "exit":
                 complete = not record["exit"].get("exit_code", 0)
-    name, identity = f"{WANDB}{path.parent}", path.stem.removeprefix("run-")
-    return _source(name, config, rows, identity, complete)
+    identity = path.stem.removeprefix("run-")
+    return tracked(f"{WANDB}{path.parent}", identity, config, rows), complete
 
 
 def _records(path: Path) -> Iterator[PlainDict]:
@@ -150,8 +162,8 @@ def _records(path: Path) -> Iterator[PlainDict]:
 # --- MLflow -------------------------------------------------------------------------------------
 
 
-def _read_mlflow(text: str) -> list[Source]:
-    """Return the runs of an experiment, with nested runs instead of their parents."""
+def _read_mlflow(text: str) -> Iterator[_Found]:
+    """Yield the runs of an experiment, with nested runs instead of their parents."""
     from mlflow.tracking import MlflowClient
 
     uri, mark, name = text.removeprefix(MLFLOW).rpartition("#")
@@ -170,25 +182,23 @@ def _read_mlflow(text: str) -> list[Source]:
         found = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
         runs = {run.info.run_id: run for run in found}
         parents = {run.data.tags.get(_PARENT) for run in found}
-        return [
-            _from_mlflow(client, runs.get(run.data.tags.get(_PARENT, "")), run, name)
-            for key, run in runs.items()
-            if key not in parents
-        ]
+        for key, run in runs.items():
+            if key not in parents:
+                parent = runs.get(run.data.tags.get(_PARENT, ""))
+                yield _from_mlflow(client, parent, run, name)
 
 
-def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
+def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> _Found:
     config = {**(parent.data.params if parent else {}), **run.data.params}
     rows: dict[int, PlainDict] = {}
     for key in run.data.metrics:
         for entry in client.get_metric_history(run.info.run_id, key):
-            row = rows.setdefault(
-                entry.step, {"_step": entry.step, "_timestamp": entry.timestamp / 1000}
-            )
+            seconds = (entry.timestamp - run.info.start_time) / 1000
+            row = rows.setdefault(entry.step, {"_step": entry.step, "_runtime": seconds})
             row[key] = entry.value
     name = str(run.info.run_name or run.info.run_id)
     if parent and not name.startswith(f"{parent.info.run_name}/"):
         name = f"{parent.info.run_name}/{name}"
-    name = f"{MLFLOW}{experiment}/{name}"
     ordered = [rows[step] for step in sorted(rows)]
-    return _source(name, config, ordered, run.info.run_id, run.info.status == "FINISHED")
+    seed = tracked(f"{MLFLOW}{experiment}/{name}", run.info.run_id, config, ordered)
+    return seed, run.info.status == "FINISHED"

@@ -14,22 +14,17 @@ Everything is NumPy on the host, and random numbers have a fixed seed.
     'better'
 """
 
-from metaevo.statistics.curves import mean_curve as mean_curve
 from metaevo.statistics.intervals import Estimate as Estimate
 from metaevo.statistics.intervals import Summary as Summary
 from metaevo.statistics.intervals import estimate as estimate
 from metaevo.statistics.intervals import flat_record as flat_record
-from metaevo.statistics.intervals import optimality_gap as optimality_gap
+from metaevo.statistics.intervals import mean_curve as mean_curve
 from metaevo.statistics.intervals import pooled_iqm as pooled_iqm
 from metaevo.statistics.intervals import probability_of_improvement as probability_of_improvement
 from metaevo.statistics.intervals import summarise as summarise
-from metaevo.statistics.ranks import MOST_RUNS as MOST_RUNS
-from metaevo.statistics.ranks import POWER as POWER
 from metaevo.statistics.ranks import holm as holm
-from metaevo.statistics.ranks import needed_runs as needed_runs
 from metaevo.statistics.ranks import rank_test as rank_test
 from metaevo.statistics.ranks import signed_rank_test as signed_rank_test
-from metaevo.statistics.ranks import smallest_p as smallest_p
 from metaevo.statistics.scores import FloatArray as FloatArray
 from metaevo.statistics.scores import Interval as Interval
 from metaevo.statistics.scores import Strata as Strata

@@ -1,7 +1,7 @@
-"""Stratified bootstrap intervals, and the statistics that have one."""
+"""Bootstrap intervals, and the statistics that have one."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ Statistic = Callable[[list[FloatArray]], FloatArray]
 """Of redrawn strata, a list of [resamples, runs]: [resamples, ...]."""
 
 RESAMPLES = 2000
+_ENDS = [0.025, 0.975]
+"""quantiles of a 95% interval"""
 _BLOCK = 2**23
 """Numbers that are redrawn at once: 64 MiB, however many runs there are."""
 
@@ -34,7 +36,7 @@ def bootstrap(
 
 def interval_of(values: FloatArray) -> Interval:
     """Percentile interval of bootstrap values [resamples], 95%."""
-    low, high = np.quantile(values, [0.025, 0.975])
+    low, high = np.quantile(values, _ENDS)
     return float(low), float(high)
 
 
@@ -103,19 +105,6 @@ def summarise(scores: ArrayLike) -> Summary:
     return Summary(found.value, found.interval, mean, float(np.sqrt(variance)), runs)
 
 
-def optimality_gap(strata: Strata, optimum: Sequence[float]) -> Estimate:
-    """Average distance of the runs below the optimum; scores above the optimum count as 0.
-
-    Agarwal et al. 2021, section 4.3: the mean of max(0, optimum - score).
-    """
-
-    def gap(samples: list[FloatArray]) -> FloatArray:
-        below = [np.maximum(0, best - each) for best, each in zip(optimum, samples, strict=True)]
-        return np.asarray(np.concatenate(below, axis=-1).mean(axis=-1))
-
-    return estimate(strata, gap)
-
-
 def redrawn_counts(rng: np.random.Generator, runs: int, resamples: int) -> FloatArray:
     """[resamples, runs]: how often each run is in a bootstrap sample; a row sums to `runs`.
 
@@ -130,21 +119,42 @@ def probability_of_improvement(x: Strata, y: Strata, *, resamples: int = RESAMPL
     On one task it is the Mann-Whitney U of x divided by both numbers of runs (Agarwal et al. 2021,
     section 4.3).
     """
-    xs, ys, rng = arrays_of(x), arrays_of(y), np.random.default_rng(0)
+    pairs = list(zip(arrays_of(x), arrays_of(y), strict=True))
+    rng, wins = np.random.default_rng(0), [_wins(a, b) for a, b in pairs]
     redrawn = np.zeros(resamples)
-    for a, b in zip(xs, ys, strict=True):
+    for (a, b), won in zip(pairs, wins, strict=True):
         of_a = redrawn_counts(rng, len(a), resamples)
         of_b = redrawn_counts(rng, len(b), resamples)
-        redrawn += ((of_a @ _wins(a, b)) * of_b).sum(axis=1) / (len(a) * len(b) * len(xs))
-    return Estimate(improvement(xs, ys), interval_of(redrawn))
-
-
-def improvement(x: Strata, y: Strata) -> float:
-    """The value of `probability_of_improvement`, without its interval."""
-    pairs = zip(arrays_of(x), arrays_of(y), strict=True)
-    return float(np.mean([_wins(a, b).mean() for a, b in pairs]))
+        redrawn += ((of_a @ won) * of_b).sum(axis=1) / (won.size * len(pairs))
+    return Estimate(float(np.mean([won.mean() for won in wins])), interval_of(redrawn))
 
 
 def _wins(x: FloatArray, y: FloatArray) -> FloatArray:
     """[runs of x, runs of y]: 1 where the run of x scores more, 0.5 where they tie."""
     return 0.5 + 0.5 * np.sign(x[:, np.newaxis] - y)
+
+
+def mean_curve(
+    curves: ArrayLike, *, resamples: int = RESAMPLES
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds of learning curves and its pointwise 95% percentile bootstrap interval.
+
+    ``curves`` are [seeds, points]; mean, low and high are [points] each. Whole seeds are redrawn. A
+    non-finite value (no finished episode yet) is missing, not zero; a point no seed has is NaN.
+
+    Raises:
+        ValueError: if the shape is not [seeds, points], or there are no seeds.
+    """
+    array = np.asarray(curves, dtype=np.float64)
+    if array.ndim != 2 or len(array) == 0:
+        raise ValueError(f"learning curves must be [seeds, points], got shape {array.shape}")
+    present = np.isfinite(array)
+    known = present.any(axis=0)
+    present, filled = present[:, known], np.where(present, array, 0.0)[:, known]
+    counts = redrawn_counts(np.random.default_rng(0), len(array), resamples)
+    result = np.full((3, array.shape[1]), np.nan)
+    result[0, known] = filled.sum(axis=0) / present.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0: a resample without any seed that has this point
+        means = (counts @ filled) / (counts @ present)
+    result[1:, known] = np.nanquantile(means, _ENDS, axis=0)
+    return result[0], result[1], result[2]

@@ -1,15 +1,11 @@
-"""Rank tests, a correction for multiple tests, and the number of runs for a given power."""
+"""Rank tests, and a correction for multiple tests."""
 
 from collections.abc import Sequence
-from math import comb, inf, prod
 
 import numpy as np
 
 from metaevo.statistics.scores import FloatArray, Strata, arrays_of
 
-POWER = 0.8
-MOST_RUNS = 1000
-"""Upper limit for a recommended number of runs; smaller differences are not worth detecting."""
 _PERMUTATIONS = 20_000
 
 
@@ -92,41 +88,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = largest
     return [float(value) for value in adjusted]
-
-
-def smallest_p(x: Strata, y: Strata) -> float:
-    """Smallest p-value for this number of runs, reached by completely separated groups."""
-    ways = prod(
-        comb(len(a) + len(b), len(a)) for a, b in zip(arrays_of(x), arrays_of(y), strict=True)
-    )
-    return min(1.0, 2 / ways)
-
-
-def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
-    """Runs per group and task for 80% power, if the true difference equals the observed one.
-
-    Noether's formula for the Mann-Whitney test (1987, JASA 82:645), with the probability of
-    improvement that a normal distribution of the observed difference and spread has: the observed
-    share itself would be 1 for any few separated runs. Never fewer than a rank test needs at all.
-    `inf` if there is no difference, or no spread to judge it by (one run).
-    """
-    import scipy.stats  # takes half a second, which scripts that only train need not wait
-
-    effects = []
-    for a, b in zip(arrays_of(x), arrays_of(y), strict=True):
-        freedom = len(a) + len(b) - 2
-        if freedom < 1:
-            return inf
-        squares = ((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()
-        spread, difference = np.sqrt(squares / freedom), a.mean() - b.mean()
-        separated = np.copysign(inf, difference) if difference else 0.0
-        effects.append(difference / spread if spread > 0 else separated)
-    probability = float(np.mean(scipy.stats.norm.cdf(np.array(effects) / np.sqrt(2))))
-    if abs(probability - 0.5) < 1e-6:
-        return inf
-    tasks = len(effects)
-    quantiles = scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(POWER)
-    needed = int(np.ceil(quantiles**2 / (6 * (probability - 0.5) ** 2) / tasks))
-    while 2 / comb(2 * needed, needed) ** tasks > alpha:
-        needed += 1
-    return needed

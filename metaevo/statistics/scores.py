@@ -78,11 +78,6 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
     return float(middle) if axis is None else middle
 
 
-def iqm_of(strata: Strata) -> float:
-    """Return the interquartile mean over the runs of all tasks."""
-    return iqm(np.concatenate(arrays_of(strata)))
-
-
 def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:
     """Replace missing scores (diverged runs, no finished episode) by the worst score on the task.
 

@@ -1,6 +1,5 @@
-"""Verdicts: one rule for two groups, and for one group against the best of several."""
+"""Comparisons of two groups, and one rule for verdicts."""
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from metaevo.statistics.intervals import (
     probability_of_improvement,
 )
 from metaevo.statistics.ranks import rank_test, signed_rank_test
-from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm_of, strata_of
+from metaevo.statistics.scores import Interval, Strata, arrays_of, iqm, strata_of
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -58,41 +57,24 @@ def compare_strata(
     seed.
 
     Raises:
-        ValueError: different numbers of tasks, or scores that are not finite.
+        ValueError: different numbers of tasks, or of runs with shared seeds, or scores that are
+            not finite.
     """
     xs, ys = arrays_of(x), arrays_of(y)
     if len(xs) != len(ys):
         raise ValueError(f"scores on {len(xs)} and {len(ys)} tasks cannot be compared")
-    of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples)
-    return _concluded(
-        Estimate(iqm_of(xs) - iqm_of(ys), interval_of(of_x - of_y)),
-        probability_of_improvement(xs, ys, resamples=resamples),
-        _test(xs, ys, shared_seeds),
-    )
-
-
-def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int) -> list[FloatArray]:
-    """Return interquartile means [resamples] of resampled groups, by equal draws if shared.
-
-    Raises:
-        ValueError: groups with shared seeds differ in their numbers of runs.
-    """
-    if shared and len({tuple(map(len, arrays_of(each))) for each in groups}) > 1:
+    if shared_seeds and [len(each) for each in xs] != [len(each) for each in ys]:
         raise ValueError("groups that share their seeds must have as many runs on every task")
     rng = np.random.default_rng(0)
-    rngs = [np.random.default_rng(0) if shared else rng for _ in groups]
-    return [
-        bootstrap(group, pooled_iqm, own, resamples)
-        for group, own in zip(groups, rngs, strict=True)
-    ]
-
-
-def _test(x: Strata, y: Strata, shared: bool) -> float:
-    return (signed_rank_test if shared else rank_test)(x, y)
-
-
-def _concluded(difference: Estimate, probability: Estimate, p: float) -> Comparison:
-    """Return a comparison with its verdict."""
+    of_x = bootstrap(xs, pooled_iqm, rng, resamples)
+    if shared_seeds:
+        rng = np.random.default_rng(0)  # the same draws again
+    of_y = bootstrap(ys, pooled_iqm, rng, resamples)
+    difference = Estimate(
+        iqm(np.concatenate(xs)) - iqm(np.concatenate(ys)), interval_of(of_x - of_y)
+    )
+    probability = probability_of_improvement(xs, ys, resamples=resamples)
+    p = (signed_rank_test if shared_seeds else rank_test)(xs, ys)
     found = Comparison("undecided", *difference, *probability, p)
     return found._replace(conclusion=verdict(found, p))
 

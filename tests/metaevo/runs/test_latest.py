@@ -40,6 +40,6 @@ def test_it_is_the_run_that_began_last(runs):
 
 
 def test_without_a_run_there_is_one_clear_error(runs):
-    for named in (lambda: run_path("latest"), lambda: sources.read_all(["latest"])):
+    for named in (lambda: run_path("latest"), lambda: sources.read_all(["latest"], [])):
         with pytest.raises(ConfigError, match="latest: there is no run under runs/"):
             named()
