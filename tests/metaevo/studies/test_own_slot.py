@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.parts import Formula, Program
 from metaevo.training.settings import make_task, training_class
 from purerl.types import Context
-from tests.metaevo.evolving import settings_of, study_of
+from tests.metaevo.evolving import study_of
 
 LEARNER = '''"""Q-learning with a rule for how much better an action was than expected."""
 
@@ -169,32 +169,9 @@ def test_a_class_is_evolved_compared_and_used(folder):
     assert rule(meta_params, None, 1.0, 1.0) == 0.0
     flags = ["--learner", "own_learner.py:own", "--task.env", "GridWorld", "--seeds", "2"]
     flags += ["--train.total_timesteps", "200", "--train.num_steps", "100"]
-    for name in ("clipped", "run"):
-        argv = ["train", *flags, "--advantage_rule", name, "--run-dir", f"of_{name}"]
-        assert main([*argv, "--code", "my_rule.py"]) == 0
+    argv = ["train", *flags, "--advantage_rule", "run", "--run-dir", "of_run"]
+    assert main([*argv, "--code", "my_rule.py"]) == 0
     assert (folder / "of_run" / "losses" / "advantage_rule" / "code" / "my_rule.py").exists()
-    sweep = ["sweep", *flags[:4], "--space.advantage_rule", "{choice: [difference, doubled]}"]
+    sweep = ["sweep", *flags[:4], "--space.advantage_rule", "{choice: [clipped, doubled]}"]
     sweep += [*flags[6:], "--sweep.trials", "2", "--sweep.seeds", "2"]
     assert main([*sweep, "--sweep.sampler", "random", "--run-dir", "swept"]) == 0
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:all candidates had the same")
-@pytest.mark.parametrize("part", ["formula", "program"])
-def test_a_formula_and_programs_are_evolved_and_compared(folder, part):
-    component = FORMULA if part == "formula" else {"slot": "advantage_rule", "length": 8}
-    settings = settings_of({**SETTINGS, "evolve": part, "component": component})
-    problem = metaevo.LearnerProblem(
-        SETTINGS["learner"],
-        settings.component,
-        [metaevo.Task("GridWorld", {"size": 3})],
-        train=SETTINGS["train"],
-    )
-    evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
-    strategy = settings.strategy.build()
-    found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
-    scores = metaevo.judge([found.contender(), *problem.contenders()], metaevo.Budget(seeds=2))
-    assert scores.contenders == ("learned", "difference", "clipped")
-    found.save(folder / "found")
-    function, meta_params = metaevo.load(folder / "found")
-    assert jnp.shape(function(meta_params, Context(None), 3.0, 1.0)) == ()

@@ -7,7 +7,6 @@ import pytest
 import metaevo
 from metaevo.comparison import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
@@ -18,7 +17,9 @@ from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
 STRATEGY = metaevo.OpenES(population_size=16, sigma=0.3, learning_rate=0.1)
-CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
+CONFIG = metaevo.EvolutionConfig(
+    validation_every=4, validation_seeds=2, block_size=2, num_devices=1
+)
 
 pytestmark = pytest.mark.long
 
@@ -104,17 +105,6 @@ def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, 
     evolve(path, resume=True)
     assert_same_run(path, found.path)
     assert (path / "report.html").exists()
-
-
-def test_without_a_mean_the_best_elite_counts(tmp_path):
-    strategy = Evosax(algorithm="SimpleGA", population_size=16, sigma=0.3)
-    ours = evolve(tmp_path / "run", count=2, strategy=strategy)
-    scores = [
-        max(each["fitness_of_mean"] or -np.inf for each in records(ours.path / f"seed_{seed}"))
-        for seed in (5, 6)
-    ]
-    _, about = load_tree(ours.path / "meta_params")
-    assert about["evolution_seed"] == (5, 6)[int(np.argmax(scores))]
 
 
 def test_other_commands_find_the_evolutions_of_a_run(found, tmp_path):
