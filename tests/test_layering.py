@@ -53,23 +53,6 @@ def test_no_code_is_executed_from_data():
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("source", "is_unsafe"),
-    [
-        ("import pickle", True),
-        ("from cloudpickle import loads", True),
-        ("yaml.load(text, Loader=yaml.Loader)", True),
-        ("from yaml import unsafe_load", True),
-        ("np.load(path, allow_pickle=True)", True),
-        ("np.load(path, allow_pickle=flag)", True),
-        ("np.load(path, allow_pickle=False)", False),
-        ("yaml.safe_load(text)", False),
-    ],
-)
-def test_unsafe_reading_is_recognised(source: str, is_unsafe: bool):
-    assert bool(UNSAFE.search(source)) == is_unsafe
-
-
 def test_no_file_is_too_long():
     too_long = {}
     for path in PYTHON_FILES:

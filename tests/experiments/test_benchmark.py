@@ -1,4 +1,3 @@
-import argparse
 import json
 import os
 import subprocess
@@ -7,7 +6,7 @@ import sys
 import pytest
 
 from experiments import benchmark
-from experiments.benchmarks import engine, kernels
+from experiments.benchmarks import engine
 from experiments.benchmarks.gpu_programs import hlo
 from experiments.benchmarks.tables import Table
 
@@ -95,32 +94,6 @@ def test_a_stopped_worker_stops_its_subprocesses(tmp_path):
         child = pipe.open("rb")
     with child:
         assert child.read() == b""  # the end, once nobody can write any more
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["dqn", "--agents", "2", "--frames", "4000", "--devices", "1"],
-        ["q_learning", "--agents", "2", "--frames", "4000", "--devices", "1"],
-        ["evolution", "--agents", "4", "--shape", "ppo", "shaping/ipd", "--generations", "1"],
-    ],
-)
-@pytest.mark.slow
-def test_a_suite_measures_all_its_variants(arguments):
-    assert len(run(*arguments)) == 2
-
-
-def test_kernels_run_where_there_is_no_gpu():
-    cases = dict(kernels.cases(argparse.Namespace(agents=[2], agent_steps=512)))
-    # The others are trainings of the same kind, and take minutes to compile.
-    name, *_, last = cases
-    commands = {(*case, name): cases[case][name] for case in (name, last) for name in cases[case]}
-    found = engine.measure(commands, 1)
-    assert found.keys() == commands.keys()
-    ratios = [
-        float(about["layout"].removeprefix("log ratio ")) for about, _ in [*found.values()][:2]
-    ]
-    assert all(0 <= ratio < 1e-4 for ratio in ratios)
 
 
 @pytest.mark.parametrize(

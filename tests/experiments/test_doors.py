@@ -15,24 +15,6 @@ STAY, RIGHT, DOWN, LEFT, UP = range(5)
 FREE = np.flatnonzero(~IS_WALL)
 
 
-@pytest.mark.parametrize("goal", [None, (2, 4)])
-def test_resets_are_uniform_over_distinct_free_cells(goal):
-    env, count = Doors(goal), 200_000
-    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
-    _, state = reset(jax.random.split(KEY, count), env.default_params)
-    agent, drawn_goal = np.asarray(state.agent), np.asarray(state.goal)
-    assert not np.any(agent == drawn_goal)
-    places = [(agent, 1)] + [(drawn_goal, 0)] * (goal is None)
-    if goal is not None:
-        assert np.all(drawn_goal == 2 * SIZE + 4)
-    for cells, taken in places:
-        counts = np.bincount(cells, minlength=SIZE**2)
-        known = FREE if goal is None or not taken else FREE[FREE != 2 * SIZE + 4]
-        assert np.flatnonzero(counts).tolist() == known.tolist()
-        expected = count / len(known)
-        np.testing.assert_allclose(counts[known], expected, atol=5 * np.sqrt(expected))
-
-
 def test_transitions_match_the_rules():
     rng, count = np.random.default_rng(0), 1500
     agent, goal = FREE[rng.integers(len(FREE), size=(2, count))].astype(np.int32)

@@ -15,9 +15,8 @@ train: {total_timesteps: 192, num_envs: 4, num_steps: 8, shortest_lifetime: 0.5}
 component: {hidden_size: 4, temporal: true}
 fitness: {mean_return: 0, reward_per_step: 1}
 strategy: {population_size: 4, sigma: 0.5}
-evolution: {generations: 3, validation_every: 2, validation_seeds: 2, chunk_size: 1}
-evaluation: {seeds: 4, settings: 2, finalists: 2, selection_seeds: 2,
-             space: {learning_rate: [0.1, 0.3]}}
+evolution: {generations: 3, validation_every: 2, validation_seeds: 2, num_devices: 1}
+evaluation: {seeds: 4, settings: 0}
 """
 
 
@@ -25,7 +24,6 @@ def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
     run_dir = evolve(tmp_path, TINY)
     scores = metaevo.Scores.load(run_dir / "scores.npz")
     assert scores.contenders == ("learned", "a2c")
-    assert scores.verdict().word == "too few to conclude"
     figures = {path.name for path in (run_dir / "figures").iterdir()}
     assert figures >= {"credit.png", "targets.png", "predictions.png", "scores.png"}
     assert (run_dir / "report.html").is_file()

@@ -1,9 +1,7 @@
 """Whole runs as real processes: killed, stopped, resumed, refused, finished."""
 
 import re
-import shutil
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -93,20 +91,3 @@ def test_a_stopped_and_killed_run_resumes_exactly(place, reference, tmp_path):
     assert stopped < (run_dir / "metrics.jsonl").read_bytes().count(b"\n") < GENERATIONS
     finish(start(place, run_dir, new=False))
     assert_same_run(run_dir, reference, GENERATIONS)
-
-
-def test_more_generations_and_a_comparison_are_added(place, reference, tmp_path):
-    copy = Path(shutil.copytree(reference, tmp_path / "copy"))
-    before = metrics(copy)
-    finish(start(place, copy, "--generations", 166, "--evaluation.seeds", 4, new=False))
-    after = metrics(copy)
-    assert after[:GENERATIONS] == before
-    assert [each["generation"] for each in after] == list(range(166))
-    assert checkpoints(copy)[-1] == "000166"
-    scores = metaevo.Scores.load(copy / "scores.npz")
-    assert scores.seeds == 4
-    validated = [each["generation"] for each in after if each["fitness_of_mean"] is not None]
-    assert validated[-4:] == [159, 160, 164, 165]  # both last ones
-    assert after[-1]["frames"] == 400 * (8 * 166 + 4 * len(validated))
-    evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
-    assert evaluations == list(range(len(scores.contenders)))

@@ -64,17 +64,6 @@ def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
 
 
 @pytest.mark.faults
-def test_wrong_settings_end_all_processes(place, tmp_path):
-    processes = start_all(place, tmp_path / "run", 2, "--strategy.population_size", "0")
-    for process in processes:
-        _, stderr = finish(process, 2)
-        assert stderr.count("error: ") == 1
-        assert "population_size" in stderr
-        assert "Traceback" not in stderr
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.faults
 @pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 0), (4, 2)])
 def test_a_restart_after_a_killed_process_is_the_same_run(place, tmp_path, count, victim):
     run_dir, moment = tmp_path / "run", random.Random(victim).randrange(5, GENERATIONS - 30)

@@ -9,11 +9,10 @@ import pytest
 
 from experiments import reproduce
 from experiments.reproduce import COMPARISONS
-from experiments.reproductions import cartpole_dqn, doors, doors_dqn, grid_world
+from experiments.reproductions import doors, doors_dqn, grid_world
 from metaevo.config import load_yaml
-from purerl import envs, ppo, q_learning
+from purerl import envs, q_learning
 from purerl.envs import grid
-from purerl.parts import returns
 
 
 @pytest.fixture
@@ -44,15 +43,6 @@ def number(text):
 
 
 @pytest.mark.long
-def test_grid_world(reproduce_tiny):
-    rows = reproduce_tiny("grid-world", "--frames", 200_000, "--agents", 1, 3)
-    assert rows["compiled, 3 agents"]["steps"] == "60,000"
-    for name in ("Python loop, NumPy", "compiled, 1 agent", "compiled, 3 agents"):
-        assert rows[name]["shortest way found"] == "100%"
-    assert "Python loop, compiled step" in rows
-
-
-@pytest.mark.long
 def test_cartpole_dqn(reproduce_tiny):
     rows = reproduce_tiny("cartpole-dqn", "--frames", 800, "--agents", 1)
     assert rows["compiled, 1 agent"]["agents that got there"] == "0 of 1"
@@ -66,20 +56,10 @@ def test_opponent_shaping_is_an_evolution(monkeypatch):
     assert settings.evaluation.seeds == 512
 
 
-@pytest.mark.slow
-def test_doors_dqn(reproduce_tiny):
-    rows = reproduce_tiny("doors-dqn", "--frames", 10_240)
-    assert 0 <= number(rows["compiled, 1 agent"]["reward per step, greedy"]) <= 0.8
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("pytorch", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_ppo_cartpole(reproduce_tiny, pytorch):
-    if pytorch:
-        pytest.importorskip("torch")
-    without = [] if pytorch else ["--no-pytorch"]
-    rows = reproduce_tiny("ppo-cartpole", "--agents", 1, "--frames", 2048, *without)
-    assert list(rows) == ["PyTorch, 1 agent"] * pytorch + ["compiled, 1 agent"]
+def test_ppo_cartpole(reproduce_tiny):
+    rows = reproduce_tiny("ppo-cartpole", "--agents", 1, "--frames", 2048, "--no-pytorch")
+    assert list(rows) == ["compiled, 1 agent"]
     for row in rows.values():
         assert row["steps"] == "2,048"
         assert number(row["return, last tenth"]) > 8
@@ -131,35 +111,3 @@ def test_the_optimum_of_doors():
     length = steps[np.isfinite(steps) & (steps > 0)].mean()
     # the step that reaches the goal is the first one rewarded
     assert 1 - (length - 1) / doors_dqn.EPISODE == pytest.approx(0.773, abs=5e-4)
-
-
-def test_pytorch_advantages_are_ours():
-    torch = pytest.importorskip("torch")
-    from experiments.reproductions import torch_ppo
-
-    rng = np.random.default_rng(0)
-    reward, value = rng.normal(size=(2, 7, 3)).astype(np.float32)
-    last_value = rng.normal(size=3).astype(np.float32)
-    done = rng.random((7, 3)) < 0.3
-    hyperparams = ppo.Hyperparams()
-    theirs = torch_ppo._advantages(
-        *(torch.from_numpy(x) for x in (reward, value, done.astype(np.float32), last_value)),
-        hyperparams,
-    )  # fmt: skip
-    ours, _ = returns.generalized_advantages(
-        reward, value, np.concatenate([value[1:], last_value[None]]), done, np.zeros_like(done),
-        gamma=hyperparams.gamma, gae_lambda=hyperparams.gae_lambda,
-    )  # fmt: skip
-    np.testing.assert_allclose(theirs.numpy(), ours, rtol=1e-4, atol=1e-5)
-
-
-def test_episodes_are_separated():
-    class Sums:
-        episodes = np.array([[0, 1, 0, 1], [0, 0, 0, 0]])
-        returns = np.array([[0.0, 2.0, 0.0, 3.0], [0.0] * 4])
-
-    first, second = cartpole_dqn.episode_returns(Sums)
-    assert first.tolist() == [2.0, 3.0]
-    assert second.size == 0
-    assert cartpole_dqn.episodes_until(np.array([1.0, 3.0, 5.0, 1.0]), 4.0, over=2) == 3
-    assert np.isnan(cartpole_dqn.episodes_until(np.ones(9), 4.0, over=2))

@@ -104,17 +104,6 @@ def test_a_resumed_sweep_refuses_changes_and_damage(begun, error_of):
     assert "config.yaml" in refused()
 
 
-@pytest.mark.long
-def test_processes_with_one_storage_share_the_trials(config, tmp_path):
-    shared = "--config", config, "--sweep.storage", f"sqlite:///{tmp_path}/shared.db"
-    shared = *shared, "--sweep.study", "one"
-    assert sweep(*shared, "--run-dir", tmp_path / "first") == 0
-    assert sweep(*shared, "--run-dir", tmp_path / "second") == 0
-    first, second = (tmp_path / name / "trials.csv" for name in ("first", "second"))
-    assert second.read_text() == first.read_text()
-    assert len(first.read_text().splitlines()) == 1 + 6
-
-
 # --- Plans ----------------------------------------------------------------------------------------
 
 

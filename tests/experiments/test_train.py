@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 TINY = {
     "seeds": 3, "train.num_envs": 2, "train.num_steps": 8, "train.update_epochs": 1,
-    "train.num_minibatches": 1, "train.hidden_sizes": "[4]", "train.total_timesteps": 16 * 45,
+    "train.num_minibatches": 1, "train.hidden_sizes": "[4]", "train.total_timesteps": 16 * 25,
     "hyperparams.learning_rate": 1e-2, "run.num_devices": 2, "run.log_every": 10,
     "run.block_seconds": 1e-9, "run.checkpoint_seconds": 0, "evaluation.episodes": 2,
     "evaluation.gymnasium": 1,
@@ -50,13 +50,13 @@ def updates(path):
 @pytest.mark.smoke
 def test_a_run_writes_all_files(finished, capsys):
     records = updates(finished)
-    assert [record["update"] for record in records] == [9, 19, 29, 39, 44]
-    assert [record["frames"] for record in records] == [480, 960, 1440, 1920, 2160]
+    assert [record["update"] for record in records] == [9, 19, 24]
+    assert [record["frames"] for record in records] == [480, 960, 1200]
     assert all(record["diverged"] == 0 and record["value_loss"] > 0 for record in records)
     assert all(r["low"] <= r["mean_return"] <= r["high"] for r in records if r["episodes"])
     lines = (finished / "learning_curves.csv").read_text().splitlines()
     assert lines[0] == "steps,seed_0,seed_1,seed_2"
-    assert [line.split(",")[0] for line in lines[1:]] == ["160", "320", "480", "640", "720"]
+    assert [line.split(",")[0] for line in lines[1:]] == ["160", "320", "400"]
     returns = [[float(cell or "nan") for cell in line.split(",")[1:]] for line in lines[1:]]
     logged = np.array([record["returns"] for record in records], dtype=float)  # None becomes nan
     np.testing.assert_allclose(logged, returns, rtol=1e-5)
@@ -86,7 +86,7 @@ def test_a_blocked_tracker_changes_nothing(finished, tmp_path, monkeypatch, capf
     assert runs["run"]["artifacts"] == ["evaluation.json", "figures", csv, "report.html"]
     rows = np.genfromtxt(path / csv, delimiter=",", skip_header=1)
     curve = runs["run/seed_1"]["metrics"]["update/mean_return"]
-    np.testing.assert_array_equal([step for step, _ in curve], [9, 19, 29, 39, 44])
+    np.testing.assert_array_equal([step for step, _ in curve], [9, 19, 24])
     np.testing.assert_allclose([value for _, value in curve], rows[:, 2], rtol=1e-5)
     frames = runs["run/seed_1"]["metrics"]["update/frames"]
     assert [value for _, value in frames] == rows[:, 0].tolist()
@@ -94,11 +94,11 @@ def test_a_blocked_tracker_changes_nothing(finished, tmp_path, monkeypatch, capf
 
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
     path = tmp_path / "run"
-    with killed_at(checkpoint, "save", 15):
+    with killed_at(checkpoint, "save", 9):
         train("--run-dir", str(path))
-    with killed_at(checkpoint, "save", 15):
+    with killed_at(checkpoint, "save", 9):
         train("--resume", "--run-dir", str(path))
-    assert 0 < len(updates(path)) < 5
+    assert 0 < len(updates(path)) < 3
     train("--resume", "--run-dir", str(path))
     assert updates(path) == updates(finished)
     ours, theirs = (metaevo.load_training(each).policies for each in (path, finished))

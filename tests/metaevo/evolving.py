@@ -37,3 +37,10 @@ def stop_after(monkeypatch, looks):
         return requested if len(seen) < looks else signal.SIGTERM
 
     monkeypatch.setattr(hosts, "agree_to_stop", agree_to_stop)
+
+
+def forget_code(monkeypatch):
+    """Be a process that has imported nothing of somebody's own."""
+    for name, empty in (("_LOADED", set()), ("EXECUTED", {}), ("MOVED", {})):
+        monkeypatch.setattr(f"purerl.custom.{name}", empty)
+    monkeypatch.setattr("metaevo.config.code._LOADED", {})

@@ -15,6 +15,7 @@ from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.task import Task
 from purerl import envs, ppo
 from purerl.parts import losses
 
@@ -181,12 +182,13 @@ def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
     return Bound(name, ppo.PPO(config, env, value_loss=value_loss), env_params)
 
 
-def ppo_problem(config=TINY, **hyperparams):
-    """Training tiny PPO with a value-loss network of four units."""
+def q_problem():
+    """Training tables with a value-loss network of four units."""
     return LearnerProblem(
-        "ppo",
+        "q_learning",
         ValueLossNetwork(hidden_sizes=(4,)),
-        train=config,
-        hyperparams={"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams,
-        fitness=FitnessConfig(reward_per_step=1.0),
+        [Task("GridWorld", {"size": 3, "slip_probability": 0.2})],
+        train={"total_timesteps": 400, "num_steps": 100},
+        hyperparams={"learning_rate": 0.1, "epsilon_start": 0.1},
+        fitness=FitnessConfig(mean_return=0.0, reward_per_step=1.0),
     )

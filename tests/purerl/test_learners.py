@@ -22,7 +22,7 @@ LEARNERS = {
             total_timesteps=4 * 32, num_envs=4, num_steps=8, update_epochs=2, num_minibatches=2,
             hidden_sizes=(8,), normalize_observations=True, normalize_rewards=True,
         ),
-        ppo.Hyperparams(learning_rate=3e-3, annealing_steps=1e3),
+        ppo.Hyperparams(learning_rate=3e-3),
     ),
     "dqn": (
         dqn.DQN,
@@ -31,29 +31,19 @@ LEARNERS = {
             batch_size=16, buffer_size=64, learning_starts=40, target_interval=24, double=True,
             n_step=2, hidden_sizes=(8,),
         ),
-        dqn.Hyperparams(
-            learning_rate=3e-3, epsilon_end=0.3, annealing_steps=1e3, epsilon_decay_steps=1e3
-        ),
+        dqn.Hyperparams(learning_rate=3e-3, epsilon_end=0.3),
     ),
     "q_learning": (
         q_learning.QLearning,
         q_learning.Config(total_timesteps=4 * 32, num_steps=32),
-        q_learning.Hyperparams(
-            epsilon_start=0.8, epsilon_end=0.3, epsilon_decay_steps=1e3, initial_value=0.5
-        ),
+        q_learning.Hyperparams(epsilon_start=0.8, epsilon_end=0.3, initial_value=0.5),
     ),
     "lpg": (
         lpg.LPG,
         lpg.Config(total_timesteps=4 * 32, num_envs=4, num_steps=8, hidden_sizes=(8,)),
-        lpg.Hyperparams(annealing_steps=1e3),
+        lpg.Hyperparams(),
     ),
 }  # fmt: skip
-_, _CONFIG, _HYPERPARAMS = LEARNERS["ppo"]
-LEARNERS["ppo with memory"] = (
-    ppo.PPO,
-    dataclasses.replace(_CONFIG, hidden_sizes=(4,), recurrent_size=3),
-    _HYPERPARAMS,
-)
 
 
 class Case:
@@ -75,12 +65,16 @@ class Case:
         self.learner = self.make(self.config, **self.slot)
         self.arguments = self.hyperparams, {"scale": 1.0}, self.env_params
         self.init, self.update = jax.jit(self.learner.init), jax.jit(self.learner.update)
-        self.train = jax.jit(self.learner.train)
-        self.train_all = jax.jit(jax.vmap(self.train_at, in_axes=(0, 0)))
+        self.train = jax.jit(self.train_for)
+        self.train_all = jax.jit(jax.vmap(self.train_at, in_axes=(0, 0, 0)))
 
-    def train_at(self, key, rate):
+    def train_for(self, length, key, *arguments):
+        """Train for a traced number of updates."""
+        return self.learner.train(key, *arguments, num_updates=length)
+
+    def train_at(self, length, key, rate):
         hyperparams = self.hyperparams.replace(learning_rate=rate)
-        return self.learner.train(key, hyperparams, {"scale": 1.0}, self.env_params)
+        return self.train_for(length, key, hyperparams, *self.arguments[1:])
 
     def scaled_loss(self, meta_params, *arguments):
         self.traces.append(1)  # runs when traced, not when compiled code runs
@@ -129,23 +123,70 @@ def agent_of(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def test_a_key_decides_the_result(case):
-    first, second = (case.train(KEYS[0], *case.arguments) for _ in range(2))
-    assert_same(first, second)
-    other = case.train(KEYS[1], *case.arguments)
-    assert case.policy_bytes(first.state) != case.policy_bytes(other.state)
-
-
 def test_train_is_init_and_updates(case):
-    result = case.train(KEYS[0], *case.arguments)
+    result = case.train(4, KEYS[0], *case.arguments)
+    assert_same(result, case.train(4, KEYS[0], *case.arguments))
+    other = case.train(4, KEYS[1], *case.arguments)
+    assert case.policy_bytes(result.state) != case.policy_bytes(other.state)
     state, outputs = case.run_updates(case.init(KEYS[0], *case.arguments), 4)
     episodes, metrics = jax.tree.map(lambda *x: jnp.stack(x), *outputs)
+    state = state.replace(num_updates=result.state.num_updates)
     assert_same(result, TrainResult(state, episodes, metrics), rtol=1e-4, atol=1e-5)
     for leaf in jax.tree.leaves((result.episodes, result.metrics)):
         assert leaf.shape == (4,)
         assert leaf.dtype == jnp.float32
         assert np.isfinite(leaf).all()
     np.testing.assert_array_equal(result.episodes.steps, 32.0)
+
+
+def test_agents_in_a_batch_are_agents_alone(case):
+    """Also with lengths of their own: they are at different points of their training."""
+    rates, lengths = jnp.array([3e-3, 1e-2, 1e-1]), jnp.array([4, 2, 3])
+    together = case.train_all(lengths, KEYS, rates)
+    for index, (length, key, rate) in enumerate(zip(lengths, KEYS, rates, strict=True)):
+        hyperparams = case.hyperparams.replace(learning_rate=float(rate))
+        alone = case.train(int(length), key, hyperparams, *case.arguments[1:])
+        assert_same(agent_of(together, index), alone, rtol=2e-3, atol=2e-4)
+    another = case.train_all(lengths.at[1].set(4), KEYS.at[1].set(KEYS[0]), rates.at[1].set(1.0))
+    others = jnp.array([0, 2])
+    assert_same(agent_of(another, others), agent_of(together, others))
+    policies = [case.policy_bytes(agent_of(another.state, index)) for index in range(3)]
+    assert len(set(policies)) == 3  # the first two differ by their rates alone
+
+
+def test_a_traced_length(case):
+    """One program trains agents for different lengths; annealing follows the length."""
+    hyperparams = case.hyperparams
+    if "final_learning_rate" in vars(hyperparams):
+        hyperparams = hyperparams.replace(final_learning_rate=0.1)
+    arguments = KEYS[0], hyperparams, *case.arguments[1:]
+    results = {n: case.train(n, *arguments) for n in (1, 2, 4)}
+    assert case.train._cache_size() == 1
+    for n, result in results.items():
+        assert np.sum(result.episodes.steps) == 32 * n
+        assert all(leaf.shape == (4,) for leaf in jax.tree.leaves(result.metrics))
+    short = dataclasses.replace(case.config, total_timesteps=2 * 32)
+    expected = jax.jit(case.make(short, **case.slot).train)(*arguments)
+    policies = (case.learner.policy(result.state) for result in (results[2], expected))
+    assert_same(*policies, rtol=1e-4, atol=1e-6)
+    for field, other in zip(results[2].episodes, expected.episodes, strict=True):
+        np.testing.assert_array_equal(field[:2], other)
+        np.testing.assert_array_equal(field[2:], 0.0)
+
+
+@pytest.mark.parametrize("length", [None, 3])
+def test_progress_is_the_share_of_the_updates_that_are_done(case, length):
+    learner = case.make(dataclasses.replace(case.config, total_timesteps=4 * 32 + 7))
+    state = case.init(KEYS[0], *case.arguments)
+    contexts, whole = [], length or 4
+    for _ in range(whole + 1):
+        given = None if length is None else jnp.int32(length)
+        contexts.append(learner.context(state.replace(num_updates=given), case.hyperparams))
+        state, *_ = case.update(state, *case.arguments)
+    found = np.array([(each.progress, each.frames, each.num_updates) for each in contexts])
+    done = np.arange(whole + 1)
+    expected = np.stack([done / whole, 32 * done, np.full(whole + 1, whole)], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_stopped_and_continued_is_running_through(case):
@@ -164,87 +205,16 @@ def test_stopped_and_continued_is_running_through(case):
     assert_same(first + second, outputs)
 
 
-def test_agents_in_a_batch_are_agents_alone(case):
-    rates = jnp.array([3e-3, 1e-2, 1e-1])
-    together = case.train_all(KEYS, rates)
-    for index, (key, rate) in enumerate(zip(KEYS, rates, strict=True)):
-        hyperparams = case.hyperparams.replace(learning_rate=float(rate))
-        alone = case.train(key, hyperparams, *case.arguments[1:])
-        assert_same(agent_of(together, index), alone, rtol=2e-3, atol=2e-4)
-    keys, faster = KEYS.at[1].set(KEYS[0]), rates.at[1].set(1.0)
-    another = case.train_all(keys, faster)
-    others = jnp.array([0, 2])
-    assert_same(agent_of(another, others), agent_of(together, others))
-    policies = [case.policy_bytes(agent_of(another.state, index)) for index in range(3)]
-    assert len(set(policies)) == 3  # the first two differ by their rates alone
-
-
-def test_agents_of_a_batch_may_be_at_different_points_of_their_training(case):
-    update_all = jax.jit(jax.vmap(case.learner.update, in_axes=(0, None, None, None)))
-    first = case.init(KEYS[0], *case.arguments)
-    later = case.update(first, *case.arguments)[0]
-    mixed = jax.tree.map(lambda a, b: jnp.stack([a, b]), first, later)
-    mixed, *_ = update_all(mixed, *case.arguments)
-    for index, state in enumerate((first, later)):
-        alone = case.update(state, *case.arguments)[0]
-        assert_same(agent_of(mixed, index), alone, rtol=2e-3, atol=2e-4)
-
-
-def test_a_traced_length(case):
-    """One program trains agents for different lengths; annealing follows the length."""
-    horizons = {"annealing_steps", "epsilon_decay_steps"} & set(vars(case.hyperparams))
-    changes = dict.fromkeys(horizons)
-    if "final_learning_rate" in vars(case.hyperparams):
-        changes["final_learning_rate"] = 0.1
-    arguments = KEYS[0], case.hyperparams.replace(**changes), *case.arguments[1:]
-    train = jax.jit(lambda n: case.learner.train(*arguments, num_updates=n))
-    results = {n: train(jnp.int32(n)) for n in (1, 2, 4)}
-    assert train._cache_size() == 1
-    for n, result in results.items():
-        assert np.sum(result.episodes.steps) == 32 * n
-        assert all(leaf.shape == (4,) for leaf in jax.tree.leaves(result.metrics))
-    short = dataclasses.replace(case.config, total_timesteps=2 * 32)
-    expected = jax.jit(case.make(short, **case.slot).train)(*arguments)
-    policies = (case.learner.policy(result.state) for result in (results[2], expected))
-    assert_same(*policies, rtol=1e-4, atol=1e-6)
-    for field, other in zip(results[2].episodes, expected.episodes, strict=True):
-        np.testing.assert_array_equal(field[:2], other)
-        np.testing.assert_array_equal(field[2:], 0.0)
-
-
-PROGRESS = "ppo", "dqn", "q_learning", "lpg"
-
-
-@pytest.mark.parametrize("name", PROGRESS)
-@pytest.mark.parametrize("length", [None, 3])
-def test_progress_is_the_share_of_the_updates_that_are_done(name, length):
-    case = Case(name)
-    learner = case.make(dataclasses.replace(case.config, total_timesteps=4 * 32 + 7))
-    state = learner.init(KEYS[0], *case.arguments)
-    if length is not None:
-        state = state.replace(num_updates=jnp.int32(length))
-    whole, contexts = length or 4, []
-    for _ in range(whole + 1):
-        contexts.append(learner.context(state, case.hyperparams))
-        state, *_ = case.update(state, *case.arguments)
-    np.testing.assert_allclose(
-        [context.progress for context in contexts], np.arange(whole + 1) / whole, rtol=1e-6
-    )
-    np.testing.assert_array_equal([context.frames for context in contexts],
-                                  32 * np.arange(whole + 1))  # fmt: skip
-    assert all(context.num_updates == whole for context in contexts)
-
-
 def test_only_another_config_recompiles(case):
     hyperparams, meta_params, env_params = case.arguments
-    results = [case.train(KEYS[0], hyperparams, meta_params, env_params)]
+    results = [case.train(4, KEYS[0], hyperparams, meta_params, env_params)]
     count = len(case.traces)
     assert count > 0
     changed = jax.tree.map(lambda x: 0.5 * x, hyperparams)  # every field
     results += [
-        case.train(KEYS[0], changed, meta_params, env_params),
-        case.train(KEYS[0], hyperparams, {"scale": 3.0}, env_params),
-        case.train(KEYS[0], hyperparams, meta_params, case.other_env_params),
+        case.train(4, KEYS[0], changed, meta_params, env_params),
+        case.train(4, KEYS[0], hyperparams, {"scale": 3.0}, env_params),
+        case.train(4, KEYS[0], hyperparams, meta_params, case.other_env_params),
     ]
     assert len(case.traces) == count
     assert len({case.policy_bytes(each.state) for each in results}) == 4  # but each one counts

@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from purerl import ppo
 from purerl.parts import losses
@@ -44,16 +43,6 @@ def test_the_optimizer_is_passed_the_progress():
         expected = [3 * update / 4, 3 * 24 * update, (0 + 1 + 2) / 3]  # over three gradient steps
         np.testing.assert_allclose(moves(after, state), expected, atol=1e-4)
         state = after
-
-
-@pytest.mark.long
-def test_progress_of_a_very_long_run():
-    config = replace(CONFIG, total_timesteps=4_800_000_000)
-    learner = ppo.PPO(config, ENV, make_optimizer=add_told)
-    state, batch = start()
-    state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
-    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
-    np.testing.assert_allclose(moves(after, state)[0], 3 * 0.75, rtol=1e-4)
 
 
 CONTEXTS: list[tuple[float, ...]] = []

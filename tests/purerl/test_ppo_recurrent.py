@@ -56,21 +56,6 @@ def test_memories_and_actions_match_an_unrolled_loop(rollouts):
         np.testing.assert_allclose(t.log_prob.ravel(), log_prob, atol=1e-5)
 
 
-@pytest.mark.smoke
-def test_memory_is_lost_at_ends_of_episodes_and_only_there(rollouts):
-    memories = np.concatenate(
-        [*(t.memory for t in rollouts.transitions), rollouts.states[-1].envs.memory[None]]
-    )
-    done = np.concatenate([t.terminated | t.truncated for t in rollouts.transitions])
-    assert not memories[0].any()
-    np.testing.assert_array_equal((memories[1:] == 0.0).all(-1), done)
-    # also of episodes that end with the rollout, and of some that do not
-    assert done[STEPS - 1].any()
-    assert not done[STEPS - 1].all()
-    assert memories.shape[-1] == rollouts.learner.begin().shape[0]
-    assert not rollouts.learner.begin().any()
-
-
 def test_values_and_targets_match_an_unrolled_loop(rollouts):
     """After a truncation, V(final observation | memory before the reset)."""
     for t, batch, (_, value, _, after) in zip(

@@ -7,12 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from purerl import acting, envs, q_learning
 from purerl.parts import losses
-from purerl.parts.policies import choose
 from purerl.q_learning import Config, Hyperparams, QLearning
 
 ROWS, COLS = 2, 3
@@ -123,16 +120,6 @@ def test_without_exploration_only_best_actions_are_taken():
 
 
 # --- Choosing among actions ---------------------------------------------------------------------
-
-
-@pytest.mark.long
-@given(among=st.lists(st.booleans(), min_size=1, max_size=7).filter(any))
-def test_every_action_in_question_is_equally_likely(among):
-    uniform = jnp.arange(420) / 420  # 420 is divisible by 1 .. 7
-    chosen = jax.vmap(choose, in_axes=(None, 0))(jnp.asarray(among), uniform)
-    counts = np.bincount(chosen, minlength=len(among))
-    np.testing.assert_allclose(counts, np.asarray(among) * 420 / sum(among), atol=2)
-    assert choose(jnp.asarray(among), jnp.float32(1 - 2**-24)) == np.flatnonzero(among)[-1]
 
 
 def test_ties_are_broken_at_random():

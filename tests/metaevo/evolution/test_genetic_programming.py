@@ -203,16 +203,6 @@ def test_the_front_by_comparison_of_all():
     assert 2 < found.sum() < 30
 
 
-def test_twins_have_the_same_codes():
-    rng = np.random.default_rng(1)
-    codes, score = rng.integers(0, 3, (80, 1, 4)), rng.permutation(80)
-    found = np.asarray(gp.better_twins(jnp.asarray(score), jnp.asarray(codes, jnp.int32)))
-    for index in range(80):
-        same = (codes == codes[index]).all(axis=(1, 2))
-        assert found[index] == (score[same] > score[index]).sum()
-    assert found.max() > 0
-
-
 @pytest.mark.parametrize(
     ("changed", "problem", "message"),
     [

@@ -146,23 +146,6 @@ def test_ranks_across_tasks_need_several():
         check_evolution(Plain(), STRATEGY, metaevo.EvolutionConfig(across_tasks="rank"))
 
 
-class Sums(Plain):
-    """The fitness on task i is the i-th scale times the sum, which separates the candidates."""
-
-    tasks = "a", "b", "c"
-
-    def evaluate(self, key, meta_params, task):
-        return metaevo.Evaluation(jnp.sum(meta_params) + 100.0 * task, {"task": 1.0 * task})
-
-
-def test_evolution_climbs_on_all_tasks():
-    strategy = metaevo.OpenES(population_size=6, sigma=0.1, learning_rate=0.05)
-    config = metaevo.EvolutionConfig(across_tasks="rank", validation_seeds=2, block_size=20)
-    this = Evolution(Sums(), strategy, config)
-    state, _ = this.run(begun(this), 20)
-    assert (np.asarray(this.result(state)) > 0.5).all()
-
-
 def test_scores_become_one_fitness():
     scores = jnp.array([[1.0, 2.0, 3.0, 3.0], [900.0, 500.0, 100.0, jnp.nan]])
     np.testing.assert_allclose(combine("mean", scores), [450.5, 251.0, 51.5, np.nan])

@@ -1,7 +1,5 @@
 """The judge on small Q-learning agents: who is trained on what, resumed and refused."""
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,6 @@ from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.judge import Judgement
 from metaevo.parts import ValueLossNetwork
-from metaevo.parts.part import Part
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
 from purerl.parts import losses
@@ -113,43 +110,6 @@ def test_several_tasks_have_scales():
     scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], metaevo.Budget(0, seeds=64))
     assert scores.held_out.shape == (2, 2, 1, 64)
     assert (scores.scale[:, 1] > scores.scale[:, 0]).all()
-
-
-@dataclass(frozen=True)
-class NoSlot(Part):
-    pass
-
-
-@dataclass(frozen=True)
-class Vector(Part):
-    slot = "value_loss"
-
-    def init(self, key):
-        return jnp.zeros(2)
-
-    def apply(self, meta_params, context, prediction, target, old_prediction):
-        return meta_params
-
-
-@dataclass(frozen=True)
-class Clip(Vector):
-    slot = "policy_loss"
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ([NoSlot()], "NoSlot has no slot"),
-        ([Vector()], "must return a scalar"),
-        ([Clip()], "has no slot 'policy_loss'"),
-        ([ValueLossNetwork(), Vector()], "both fill the slot value_loss"),
-        ([ValueLossNetwork], r"such as ValueLossNetwork\(\)"),
-    ],
-)
-def test_wrong_parts_are_refused(parts, message):
-    with pytest.raises(ConfigError, match=message) as error:
-        problem_of(parts=parts)
-    assert "\n" not in str(error.value)
 
 
 def test_wrong_contenders_and_budgets_are_refused(problem, rivals):

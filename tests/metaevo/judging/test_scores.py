@@ -94,17 +94,6 @@ def test_the_curve_is_the_mean_over_all_subsets_of_the_finalists():
         assert found == pytest.approx(np.mean(best))
 
 
-def test_the_curve_predicts_a_judgement_with_half_of_the_settings():
-    """On average, with half of the finalists, over independent judgements."""
-    half = replace(BUDGET, settings=32, finalists=4)
-    whole = replace(BUDGET, finalists=7)
-    predicted = [judgement(seed, budget=whole).expected("c0").half for seed in range(80)]
-    found = [judgement(seed, budget=half).iqm("c0").value for seed in range(100, 180)]
-    everything = np.mean([judgement(seed, budget=whole).iqm("c0").value for seed in range(80)])
-    assert np.mean(predicted) == pytest.approx(np.mean(found), abs=0.15)
-    assert everything > np.mean(predicted)
-
-
 @pytest.mark.parametrize(
     ("own", "tuning", "budget"), [(0.0, 1.0, BUDGET), (1.0, 0.5, BUDGET), (3.0, 0.0, MANY_SEEDS)]
 )

@@ -15,7 +15,7 @@ from metaevo.parts.expressions import parse
 from metaevo.parts.formula import HAND_WRITTEN
 from metaevo.parts.program_text import compiled, text
 from metaevo.studies.learner import LearnerStudy
-from purerl import envs, ppo, q_learning
+from purerl import ppo
 from purerl.types import Context
 from tests.metaevo.evolving import settings_of
 
@@ -163,30 +163,6 @@ def test_invalid_codes_evaluate_to_nan(codes, value_and_slope):
 def meta_params_of(*programs):
     codes, constants = zip(*programs, strict=True)
     return {"codes": jnp.stack(codes), "constants": jnp.stack(constants)}
-
-
-@pytest.mark.long
-def test_agents_learn_as_with_formulas():
-    texts = "error + 0.3 * tanh(error)", "where(error > 0, clip(error, -1, 1), 2 * error)"
-    env, env_params = envs.make("GridWorld", observations="index")
-    config = q_learning.Config(total_timesteps=300, num_steps=100)
-    key, hyperparams = jax.random.key(0), q_learning.Hyperparams(initial_value=0.5)
-
-    def trained(component, meta_params):
-        train = q_learning.make_train(config, env, value_loss=component.apply)
-        return jax.jit(jax.vmap(lambda each: train(key, hyperparams, each, env_params).state.q))(
-            meta_params
-        )
-
-    settings = program.Program(gives="slope", inputs=("error",), length=LENGTH)
-    own = [meta_params_of(settings.compiled(each)) for each in texts]
-    found = trained(settings, jax.tree.map(lambda *each: jnp.stack(each), *own))
-    for index, each in enumerate(texts):
-        component = formula.Formula(expression=each, constants={}, gives="slope")
-        # a formula without constants has no meta-parameters to batch
-        expected = trained(component, {"relative": {}, "none": jnp.zeros(1)})
-        np.testing.assert_allclose(found[index], expected[0], rtol=1e-6, atol=1e-6)
-    assert not np.allclose(found[0], found[1])
 
 
 def test_a_policy_loss_and_its_derivatives():

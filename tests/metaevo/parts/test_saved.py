@@ -19,11 +19,10 @@ from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import problem_of
-from purerl import envs, ppo
 from purerl.parts import losses, optimizers
 from purerl.types import Targets
-from tests.metaevo.evolving import settings_of
-from tests.metaevo.toy import TINY, assert_same
+from tests.metaevo.evolving import forget_code, settings_of
+from tests.metaevo.toy import assert_same
 
 CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), even=True)
 
@@ -41,16 +40,6 @@ def test_round_trip(run):
     arguments = meta_params, None, 1.0, 0.25, 0.5
     assert slot_function(*arguments) == CONFIG.apply(*arguments)
     assert load_tree(run.meta_params)[1]["generation"] == 7
-
-
-@pytest.mark.long
-@pytest.mark.smoke
-def test_the_line_in_the_readme_trains_ppo(run):
-    value_loss, meta_params = metaevo.load(str(run.path))
-    env, env_params = envs.make("CartPole-v1")
-    train = jax.jit(ppo.make_train(TINY, env, value_loss=value_loss))
-    result = train(jax.random.key(0), ppo.Hyperparams(), meta_params, env_params)
-    assert np.isfinite(result.metrics["value_loss"]).all()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,11 +169,6 @@ def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
 
 
 def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
-    def another_process():
-        monkeypatch.setattr("purerl.custom._LOADED", set())
-        monkeypatch.setattr("purerl.custom.EXECUTED", {})
-        monkeypatch.setattr("metaevo.config.code._LOADED", {})
-
     file, run = tmp_path / "mine.py", tmp_path / "run"
     shutil.copy(Path(__file__).parents[3] / "examples" / "scheduled_adam.py", file)
     slot, drawn = optimizers.MAKE_OPTIMIZER, {"start": jnp.zeros(()), "end": jnp.zeros(())}
@@ -194,9 +178,9 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
         resolve.fill(losses.VALUE_LOSS, str(file))
     assert resolve.seen_by(slot, str(file)) == []
     resolve.keep(run, slot, str(file))
-    another_process()
+    forget_code(monkeypatch)
     assert_same(resolve.fill(slot, str(file), run).meta_params, drawn)
     file.write_text(file.read_text() + "\n# changed\n")
-    another_process()
+    forget_code(monkeypatch)
     with pytest.raises(ConfigError, match="has changed since the run began; name the run's copy"):
         resolve.fill(slot, str(file), run)

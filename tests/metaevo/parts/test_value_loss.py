@@ -120,9 +120,8 @@ def test_corrections_start_exactly_at_squared_error(inputs, form):
         ValueLossNetwork(
             start="squared", error_scale=10.0, inputs=("error", "target"), zero_at_zero=True
         ),
-        ValueLossNetwork(start="squared", convex=True, activation="softplus"),
     ],
-    ids=["default", "scaled", "convex"],
+    ids=["default", "scaled"],
 )
 def test_distilled_start_is_close_to_squared_error(config):
     _, slope, (meta_params, *_) = built(config)

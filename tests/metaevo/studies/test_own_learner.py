@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -40,19 +41,13 @@ def test_the_command_trains_it(tmp_path):
     assert jnp.isfinite(trained.policies["params"]["policy_head"]["kernel"]).all()
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:all candidates had the same")  # so short is the training
-def test_as_an_object_it_is_evolved_and_compared():
+def test_as_an_object_it_is_a_problem():
     problem = metaevo.LearnerProblem(
         sac.sac, metaevo.parts.ValueLossNetwork((4,)), ["Pendulum-v1"], train=TINY,
         fitness={"mean_return": 0, "reward_per_step": 1},
     )  # fmt: skip
-    strategy = metaevo.OpenES(population_size=2)
-    evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
-    found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
-    rivals = [found.contender(), *problem.contenders(["huber"])]
-    scores = metaevo.judge(rivals, metaevo.Budget(seeds=4))
-    assert scores.contenders == ("learned", "huber")
+    key = jax.random.key(0)
+    assert jax.eval_shape(problem.evaluate, key, problem.init(key), 0).fitness.shape == ()
 
 
 def test_objects_of_purerl_keep_their_names():

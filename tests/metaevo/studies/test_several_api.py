@@ -7,7 +7,6 @@ import pytest
 import metaevo
 from metaevo.comparison import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
@@ -18,7 +17,9 @@ from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
 STRATEGY = metaevo.OpenES(population_size=16, sigma=0.3, learning_rate=0.1)
-CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
+CONFIG = metaevo.EvolutionConfig(
+    validation_every=4, validation_seeds=2, block_size=2, num_devices=1
+)
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from purerl import custom, envs, ppo
-from tests.metaevo.evolving import evolve, settings_of, study_of
+from tests.metaevo.evolving import evolve, forget_code, settings_of, study_of
 
 pytestmark = pytest.mark.long
 
@@ -75,15 +75,8 @@ def folder(tmp_path_factory):
 def workspace(folder, monkeypatch):
     """The same, of a process that has imported nothing of somebody's own."""
     monkeypatch.chdir(folder)
-    fresh(monkeypatch)
+    forget_code(monkeypatch)
     return folder
-
-
-def fresh(monkeypatch):
-    monkeypatch.setattr("purerl.custom._LOADED", set())
-    monkeypatch.setattr("purerl.custom.EXECUTED", {})
-    monkeypatch.setattr("purerl.custom.MOVED", {})
-    monkeypatch.setattr("metaevo.config.code._LOADED", {})
 
 
 def test_contenders_vary_one_part_at_a_time(folder):
@@ -140,7 +133,7 @@ def test_the_parts_load_with_their_code_only(workspace, tmp_path, monkeypatch):
     run = Path(shutil.copytree("run", tmp_path / "run"))
     copy = run / "code" / "scaled.py"
     copy.write_text(copy.read_text() + "\n# changed")
-    fresh(monkeypatch)
+    forget_code(monkeypatch)
     with pytest.raises(ConfigError, match="has changed since the run began"):
         metaevo.load(run, slot="value_loss", code=copy)
 
@@ -156,7 +149,7 @@ def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
         ["--config", "tiny.yaml"],
     )
     for named in ways:
-        fresh(monkeypatch)
+        forget_code(monkeypatch)
         assert main([*resume, *named]) == 0
 
 
@@ -170,7 +163,7 @@ def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused, monkeypat
     finally:
         (workspace / "scaled.py").write_text(SCALED)
     assert line.startswith("error: cannot continue with other code: scaled.py changed")
-    fresh(monkeypatch)
+    forget_code(monkeypatch)
     assert main(resume) == 0
     assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
     kept = load_yaml(run / "config.yaml")["resolved"]["code"]

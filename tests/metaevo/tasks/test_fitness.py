@@ -8,7 +8,6 @@ from metaevo.tasks.fitness import (
     FitnessConfig,
     Windows,
     all_finite,
-    mean_returns,
     measures,
     scores,
 )
@@ -22,14 +21,6 @@ def test_a_single_number_that_is_not_finite_is_enough(xp):
     assert all_finite(tree, axes=1).tolist() == [True, False, False]
     assert not all_finite(tree)
     assert all_finite({"a": tree["a"], "n": tree["n"]})
-
-
-def test_no_mean_return_without_finished_episodes():
-    zeros = np.zeros((2, 2), np.float32)
-    count = np.float32([[0, 2], [1, 0]])
-    found = mean_returns(EpisodeSums(count, np.float32([[0, 3], [-5, 0]]), zeros, zeros, zeros))
-    np.testing.assert_array_equal(found, [[np.nan, 1.5], [-5, np.nan]])
-    assert found.dtype == np.float32
 
 
 def test_no_score_without_episodes_or_with_infinite_parameters():

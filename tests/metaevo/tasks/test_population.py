@@ -10,6 +10,7 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
+from tests.metaevo.toy import assert_same
 
 SEEDS = 3
 FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
@@ -67,11 +68,6 @@ def settings(rates):
     return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
 
 
-def assert_same(a, b):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
 @pytest.mark.long
 def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
     agents = population.advance(population.init(keys, settings(RATES)), population.num_updates)
@@ -86,15 +82,6 @@ def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
     np.testing.assert_allclose(population.scores(agents), expected, rtol=1e-6)
     assert rewards.std() > 0  # otherwise equal scores would prove nothing
     assert len(np.unique(expected)) > SEEDS
-
-
-def test_a_training_can_be_cut_anywhere(population, keys):
-    whole = population.advance(population.init(keys, settings(RATES)), 13)
-    cut = population.init(keys, settings(RATES))
-    for updates in (1, 7, 0, 5):
-        cut = population.advance(cut, updates)
-    assert cut.updates == 13
-    assert_same(whole.rows, cut.rows)
 
 
 def test_selecting_agents_does_not_change_their_training(population, keys):

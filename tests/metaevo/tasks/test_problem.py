@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.tasks.bound import train
+from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.fitness import FitnessConfig, fitness, measures
+from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.scale import measure_scale
 from purerl import ppo
 from purerl.types import EpisodeSums, TrainResult
-from tests.metaevo.toy import TINY, ppo_problem, ppo_task
+from tests.metaevo.toy import TINY, ppo_task
 
 # --- Fitness ------------------------------------------------------------------------------------
 
@@ -53,35 +54,14 @@ def test_final_return_falls_back_to_the_last_end():
 # --- The meta-problem ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def evaluate():
-    problem = ppo_problem()
-    return problem, jax.jit(lambda key, meta_params: problem.evaluate(key, meta_params, 0))
-
-
-@pytest.mark.long
-def test_fitness_equals_the_measures_of_a_training(evaluate):
-    problem, jitted = evaluate
-    key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))
-    found = jitted(key, meta_params)
-    (one,) = problem.bound
-    result = jax.jit(lambda *inputs: train(one, *inputs))(
-        jax.random.fold_in(key, 0), one.hyperparams, meta_params
-    )
-    expected = measures(result.episodes)
-    assert set(found.metrics) == {"mean_return", "final_return", "reward_per_step"}
-    for name, value in expected.items():
-        np.testing.assert_allclose(found.metrics[name], value, rtol=1e-5)
-    total = expected["mean_return"] + expected["reward_per_step"]
-    assert found.fitness == pytest.approx(float(total), rel=1e-5)
-
-
-@pytest.mark.long
-def test_diverged_training_has_no_fitness(evaluate):
-    """The agent goes on collecting returns: only its parameters tell."""
-    problem, jitted = evaluate
+def test_diverged_training_has_no_fitness():
+    """The agent goes on collecting rewards: only its parameters tell."""
+    train = {"total_timesteps": 100, "num_steps": 50}
+    fitness = {"mean_return": 0.0, "reward_per_step": 1.0}
+    part = ValueLossNetwork(hidden_sizes=(4,))
+    problem = LearnerProblem("q_learning", part, ["GridWorld"], train=train, fitness=fitness)
     bad = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), problem.init(jax.random.key(0)))
-    found = jitted(jax.random.key(3), bad)
+    found = jax.jit(problem.evaluate)(jax.random.key(3), bad, 0)
     assert np.isnan(found.fitness)
     assert np.isfinite(found.metrics["reward_per_step"])
 

@@ -47,13 +47,6 @@ def test_tanh_is_jaxs_by_default(plain_arithmetic):
     np.testing.assert_array_equal(jax.vmap(jax.grad(tanh))(x), jax.vmap(jax.grad(jnp.tanh))(x))
 
 
-def test_other_numbers_are_left_to_jax():
-    half = jnp.array([0.5, -2.0], jnp.bfloat16)
-    assert tanh(half).dtype == jnp.bfloat16
-    np.testing.assert_array_equal(tanh(half), jnp.tanh(half))
-    assert tanh(jnp.array([1, 2])).dtype == jnp.float32
-
-
 def test_the_others_by_their_formulas():
     x = np.linspace(-3, 3, 61)
     expected = {

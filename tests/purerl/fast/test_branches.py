@@ -48,16 +48,6 @@ def test_either_of_two_trees():
     np.testing.assert_array_equal(signs["a"], jnp.stack([each["a"] for each in trees]))
 
 
-def test_one_predicate_and_batches_of_batches():
-    x = jnp.arange(6.0).reshape(2, 3)
-    for predicate in (True, False):
-        assert increment_if(predicate, jnp.float32(1.0)) == 1.0 + predicate
-    odd = x % 2 == 1
-    np.testing.assert_array_equal(jax.vmap(jax.vmap(increment_if))(odd, x), x + odd)
-    by_row = jax.vmap(jax.vmap(increment_if, in_axes=(None, 0)))(jnp.array([True, False]), x)
-    np.testing.assert_array_equal(by_row, x + np.array([[1.0], [0.0]]))
-
-
 def test_values_and_derivatives_match_jaxs_cond():
     def with_cond(cond):
         def function(predicate, x):

@@ -25,7 +25,9 @@ def test_a_scan_laid_out_for_a_gpu_has_the_same_results(gpu_layout, unroll, reve
 def test_training_laid_out_for_a_gpu_learns_the_same(gpu_layout, monkeypatch):
     monkeypatch.setattr(rollouts, "UNROLL", 2)  # compiles faster
     env, env_params = envs.make("CartPole-v1")
-    config = ppo.Config(total_timesteps=512, num_envs=2, num_steps=32, hidden_sizes=(8,))
+    config = ppo.Config(
+        32, num_envs=2, num_steps=8, update_epochs=1, num_minibatches=1, hidden_sizes=(4,)
+    )
 
     def train():
         result = jax.jit(ppo.make_train(config, env))(

@@ -59,9 +59,8 @@ def one_by_one(module, done, params, features, memory):
     return jnp.stack(remembered)
 
 
-@pytest.mark.parametrize("shape", [(5, 3, 4, 2), (3, 17, 3, 33)])
-def test_values_and_gradients_match_single_steps(layout, shape):
-    module, done, arguments = case(*shape)
+def test_values_and_gradients_match_single_steps(layout):
+    module, done, arguments = case(3, 17, 3, 33)
 
     @partial(jax.jit, static_argnums=0)
     def value_and_gradients(function, *arguments):
@@ -99,16 +98,3 @@ def test_an_episode_with_nan_does_not_spoil_the_next_one(layout):
     remembered = at_once(module, done, params, features, memory)
     assert np.isnan(remembered[:2]).all()
     assert np.isfinite(remembered[2:]).all()
-
-
-def test_gradients_of_gradients(layout):
-    module, done, (params, features, memory) = case(4, 2, 3, 5)
-
-    def length(function, params):
-        def loss(params):
-            return jnp.sum(function(module, done, params, features, memory) ** 2)
-
-        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(jax.grad(loss)(params)))
-
-    found, expected = (jax.grad(partial(length, f))(params) for f in (at_once, one_by_one))
-    chex.assert_trees_all_close(found, expected, rtol=10 * TOLERANCE, atol=10 * TOLERANCE)

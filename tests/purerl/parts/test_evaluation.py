@@ -58,14 +58,6 @@ def test_each_episode_is_played_to_its_first_end():
     assert not np.array_equal(returns, play(jax.random.key(1)))
 
 
-def test_env_params_take_effect():
-    env = probes.EndlessReward()
-    params = env.default_params.replace(max_steps_in_episode=7, reward=2.0)
-    play = jax.jit(lambda params: evaluate(Fixed(env), (), KEY, params, num_episodes=3))
-    returns = play(params)
-    np.testing.assert_array_equal(returns, 14.0)
-
-
 def test_greedy_and_sampled():
     env = probes.ActionReward()
     learner, policy = new_agent(env)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from gymnax.environments import spaces
 
-from purerl import dqn
 from purerl.envs.features import Features
 from purerl.parts import replay
 from purerl.parts.replay import Layout, Priorities, Steps
@@ -105,29 +104,6 @@ def tree_of(values):
     return replay.set_priorities(Priorities.empty(values.size), rows, values)
 
 
-@pytest.mark.parametrize("capacity", [1, 17, 300])
-def test_every_node_is_the_sum_of_its_children(capacity):
-    rng = np.random.default_rng(capacity)
-    expected = np.zeros(capacity)
-    tree = Priorities.empty(capacity)
-    change = jax.jit(replay.set_priorities)
-    largest = 1.0
-    for _ in range(5):
-        rows = rng.integers(capacity, size=8)
-        values = rng.random(8).astype(np.float32) * 3
-        values = values[[list(rows).index(row) for row in rows]]  # twins agree
-        tree = change(tree, rows, values)
-        expected[rows] = values
-        largest = max(largest, values.max())
-    np.testing.assert_array_equal(tree.levels[0][:capacity], expected.astype(np.float32))
-    for below, above in zip(tree.levels, tree.levels[1:], strict=False):
-        sums = np.asarray(below).reshape(-1, replay.FAN_OUT).sum(1)
-        np.testing.assert_allclose(above[: sums.size], sums, rtol=1e-6)
-    assert tree.levels[-1].shape == (1,)
-    assert tree.levels[-1][0] == pytest.approx(expected.sum(), rel=1e-5)
-    assert tree.largest == pytest.approx(largest)
-
-
 def test_rows_are_drawn_in_proportion_to_their_priorities():
     values = np.random.default_rng(0).random(50) ** 3
     values[[0, 7, 31, 49]] = 0.0
@@ -155,8 +131,10 @@ def test_rounding_never_draws_a_row_without_priority():
         assert (probability > 0).all()
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 50.0])
-@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e3, 1e30])
+@pytest.mark.parametrize(
+    ("scale", "exponent"),
+    [(1e-30, 0.6), (1e-30, 50.0), (1.0, 0.0), (1.0, 0.6), (1e30, 1.0), (1e30, 50.0)],
+)
 def test_no_errors_exceed_float32(scale, exponent):
     """Whatever the errors, rows are drawn by finite priorities, with finite importance weights."""
     layout = Layout(buffer_size=32, train_interval=4, num_envs=N, n_step=1)
@@ -171,14 +149,6 @@ def test_no_errors_exceed_float32(scale, exponent):
     assert np.isfinite(tree.levels[-1]).all()
     if scale == 1.0 and exponent <= 1.0:
         np.testing.assert_allclose(tree.levels[0], abs(errors) ** exponent, rtol=1e-4)
-
-
-def test_priority_exponents_above_one_are_refused():
-    from metaevo.config import ConfigError, from_dict
-
-    from_dict(dqn.Hyperparams, {"priority_exponent": 1.0})
-    with pytest.raises(ConfigError, match="priority_exponent"):
-        from_dict(dqn.Hyperparams, {"priority_exponent": 1.5})
 
 
 class Shown(probes.Probe):
