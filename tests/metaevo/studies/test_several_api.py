@@ -7,6 +7,7 @@ import pytest
 import metaevo
 from metaevo.comparison import run_directories
 from metaevo.config import ConfigError
+from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
