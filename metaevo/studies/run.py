@@ -15,7 +15,6 @@ computation.
 import contextlib
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -204,20 +203,10 @@ def _is_evolved(directory: RunDirectory, generations: int) -> bool:
 
 
 def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
-    layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
-    for name, size in layout.items():
-        if run.resolved.get(name, size) != size:
-            warnings.warn(
-                f"the run began with {name} = {run.resolved[name]} and goes on with {size}: "
-                "results agree up to rounding, not bit for bit",
-                stacklevel=2,
-            )
     run.start(
-        {
-            **resolved,
-            "num_devices": resolved.get("num_devices", evolution.num_devices),  # at the beginning
-            "chunk_size": evolution.chunk_size,
-        }
+        {**resolved, "chunk_size": evolution.chunk_size},
+        chunk_size=evolution.chunk_size,
+        num_devices=evolution.num_devices,
     )
 
 
