@@ -1,14 +1,18 @@
 """Runs that end with judgements, on unseen tasks too, and are judged again elsewhere."""
 
+import shutil
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 import record
 
 import metaevo
 from metaevo.commands.evaluate import main as evaluate
+from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml, parse_yaml
+from metaevo.evolution.seeding import Purpose
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.parts.resolve import load
 from metaevo.runs.signals import StopRequestedError
@@ -107,6 +111,21 @@ def test_a_task_without_a_scale_is_left_out():
     assert verdict.banner(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
 
 
+def test_each_judgement_has_seeds_and_ranges_of_its_own():
+    text = TINY.replace("  unseen:", "  own: {huber: {huber_delta: [0.1, 9.0]}}\n  unseen:")
+    study = study_of(text)
+    example = study.learner_problem.init(jax.random.key(0))
+    found = study.judgements({"learned": example})
+    assert list(found) == ["unseen", "scores"]
+    assert found["unseen"].purpose == Purpose.UNSEEN
+    assert found["scores"].purpose == Purpose.HELD_OUT
+    for judgement in found.values():
+        names = [each.name for each in judgement.contenders]
+        settings = [judgement.settings_of(names.index(each), 1) for each in ("huber", "squared")]
+        assert "huber_delta" in settings[0]
+        assert "huber_delta" not in settings[1]
+
+
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
     return evolving.evolve(tmp_path_factory.mktemp("unseen"), TINY)
@@ -124,6 +143,20 @@ def test_a_run_ends_with_judgements(evolved):
     figures = {path.name for path in (evolved / "figures").iterdir()}
     assert figures >= {"scores.png", "learning_curves.png"}
     assert (evolved / "report.html").is_file()
+
+
+@pytest.mark.long
+def test_an_evolution_that_goes_on_is_judged_anew(evolved, tmp_path):
+    path = shutil.copytree(evolved, tmp_path / "run")
+    before = Scores.load(path / "scores.npz")
+    flags = ["--evolution.generations", "2", "--evaluation.seeds", "0"]
+    assert evolve(["--resume", "--run-dir", str(path), *flags]) == 0
+    assert not (path / "scores.npz").exists()
+    assert not (path / "unseen.npz").exists()
+    assert evolve(["--resume", "--run-dir", str(path), "--evaluation.seeds", "16"]) == 0
+    now = Scores.load(path / "scores.npz")
+    assert not np.array_equal(now.held_out[0], before.held_out[0])
+    np.testing.assert_array_equal(now.held_out[1], before.held_out[1])  # of squared error
 
 
 @pytest.mark.long
