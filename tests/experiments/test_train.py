@@ -106,7 +106,7 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
 
 
 BAD = {
-    "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "use tasks"),
+    "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "task.env"),
     "loss": (["--value_loss", "cubic"], "value_loss = 'cubic'"),
     "other slot": (["--policy_loss", "squared"], "clipped_surrogate"),
     "gymnasium": (
