@@ -220,6 +220,6 @@ def test_a_sparse_file_is_refused_in_one_line(run, name):
     os.truncate(run.path / name, 30 * 2**30)
     tracemalloc.start()
     with pytest.raises(ConfigError, match=rf"{name}.*(larger|longer) than"):
-        run_directories.read(run.path)
+        run_directories.read(run.path, [])
     assert tracemalloc.get_traced_memory()[1] < 2**27
     tracemalloc.stop()
