@@ -41,11 +41,18 @@ _HIGHER_ELSEWHERE = re.compile(r"(^|_)(returns?|rewards?|fitness|score|success)$
 _BOOKKEEPING = "run.", "evolution.chunk_size", "evolution.num_devices", "evolution.block_size"
 """Prefixes of config keys without an effect on the result."""
 _TASK_KEYS = (
-    "task.env", "task.env_params", "env", "env_id", "env_name", "environment", "env_params",
-    "study", "role", "game.payoffs", "game.opponent_payoffs", "game.discount",
-)  # fmt: skip
+    "task.env",
+    "task.env_params",
+    "env",
+    "env_id",
+    "env_name",
+    "environment",
+    "env_params",
+)
 """Config keys that define the task. Scores on different tasks are never pooled."""
 _ENV_PARAMS = "task.env_params."
+_OF_EVOLUTION = "strategy.", "evolution.", "evaluation.", "run."
+"""Prefixes of the settings of a user's problem that are not its own; those define the task."""
 _POSITIONS = {
     "steps": (
         "frames", "global_step", "env_steps", "environment_steps", "total_timesteps", "timesteps",
@@ -98,7 +105,10 @@ class SeedRun:
 
     @cached_property
     def task(self) -> str:
-        """Environment, parameters, study and game."""
+        """Environment and its parameters, or a problem and its fields."""
+        if "problem" in self.config:
+            return " ".join(f"{key}={self.config[key]}" for key in sorted(self.config)
+                            if not key.startswith(_OF_EVOLUTION))  # fmt: skip
         parts = [self.config[key] for key in _TASK_KEYS if self.config.get(key) not in (None, {})]
         parts += [
             f"{key.rpartition('.')[2]}={value}"
@@ -119,6 +129,7 @@ class SeedRun:
             if key.rpartition(".")[2] not in SEED_KEYS
             and not key.startswith(ignored)
             and key not in _TASK_KEYS
+            and ("problem" not in self.config or key.startswith(_OF_EVOLUTION))
         }
 
 

@@ -46,18 +46,19 @@ def test_directions():
     assert {direction(m) for m in ("entropy", "policy_loss", "test/accuracy")} == {None}
 
 
-def test_other_studies_roles_and_games_are_other_tasks():
-    talk = {"task.env": "CartPole-v1", "study": "cheap_talk"}
+def test_a_problem_with_other_fields_is_another_task():
+    game = {"problem": "games.py:Game"}
     configs = [
-        {**talk, "role": "adversary"},
-        {**talk, "role": "ally"},
-        {"study": "shaping", "game.payoffs": [[-1, -3], [0, -2]]},
-        {"study": "shaping", "game.payoffs": [[0, -1], [1, -100]]},
+        {**game, "payoffs": [[-1, -3], [0, -2]]},
+        {**game, "payoffs": [[0, -1], [1, -100]]},
+        {"problem": "games.py:Talk", "payoffs": [[-1, -3], [0, -2]]},
         {"task.env": "CartPole-v1"},
     ]
     tasks = [curve(**config).seed.task for config in configs]
-    assert len(set(tasks)) == 5
-    assert curve(**configs[1], **{"channel.scale": 1.0}).seed.task == tasks[1]
+    assert len(set(tasks)) == 4
+    other = curve(**configs[1], **{"strategy.sigma": 1.0}).seed
+    assert other.task == tasks[1]
+    assert list(other.settings) == ["strategy.sigma"]
 
 
 def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
