@@ -18,7 +18,7 @@ from metaevo.runs import checkpoint
 from tests.faults.works import WORKS
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.faults,
     pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux"),
 ]
 

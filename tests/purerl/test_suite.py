@@ -56,12 +56,6 @@ class Draw(Walk):
         return inner[None], inner, inner, False
 
 
-def silent(env, params):
-    """An environment with parameters of its own around it: one in which nobody talks."""
-    talking = envs.Talking(env, lambda talk, obs: jnp.zeros(1), 1)
-    return talking, talking.default_params.replace(env=params)
-
-
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
     kinds = {"walk": Walk, "draw": Draw}
@@ -131,10 +125,9 @@ def test_starts_of_a_pool():
     assert len(np.unique(obs)) == 100
 
 
-@pytest.mark.parametrize("wrap", [lambda env, params: (env, params), silent])
-def test_evaluation_begins_in_starts_that_are_not_in_the_pool(wrap):
+def test_evaluation_begins_in_starts_that_are_not_in_the_pool():
     """The return of one step is its start, a number of 24 bits: the same one twice is no chance."""
-    env, params = wrap(*envs.make("toy/draw", pool=64, max_steps_in_episode=1))
+    env, params = envs.make("toy/draw", pool=64, max_steps_in_episode=1)
     reset = jax.jit(jax.vmap(env.reset, (0, None)))
     trained_on = np.asarray(reset(jax.random.split(KEY, 1000), params)[0])[:, 0]
     assert len(np.unique(trained_on)) == 64
