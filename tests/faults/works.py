@@ -115,12 +115,19 @@ class Work:
     overrides: tuple[str, ...] = ()
     agent: str = AGENT
     """of the settings, those that several runs share"""
+    code: str = ""
+    """that the settings name, and the command that continues the run names again"""
 
     def command(self, run_dir: Path) -> list[str]:
         """Begin the run, or continue it: what a scheduler's script would do."""
         script = [sys.executable, "-m", "metaevo", self.what, "--run-dir"]
         if (run_dir / "config.yaml").exists():
-            return [*script, str(run_dir), "--resume"]
+            return [
+                *script,
+                str(run_dir),
+                "--resume",
+                *(["--code", self.code] if self.code else []),
+            ]
         settings = run_dir.with_name(f"{self.name}.yaml")
         settings.write_text(self.agent + self.settings)
         return [*script, str(run_dir), "--config", str(settings), *self.overrides]
@@ -183,9 +190,15 @@ WORKS = {
     ),
     "train": Work("train", "train", TRAIN, "update", 300),
     "sweep": Work("sweep", "sweep", SWEEP, "trial", 60),
-    "shaping": Work("shaping", "evolve", SHAPING, "generation", 60, agent=""),
+    "shaping": Work(
+        "shaping", "evolve", SHAPING, "generation", 60, agent="",
+        code="experiments.shaping.matrix_games:MatrixGame",
+    ),
     "programs": Work("programs", "evolve", PROGRAMS, "generation", 60),
-    "cheap_talk": Work("cheap_talk", "evolve", CHEAP_TALK, "generation", 60, agent=""),
+    "cheap_talk": Work(
+        "cheap_talk", "evolve", CHEAP_TALK, "generation", 60, agent="",
+        code="experiments.cheap_talk.problem:CheapTalk",
+    ),
 }  # fmt: skip
 
 
