@@ -1,6 +1,6 @@
 """A problem of your own: aim with the fewest numbers, compared with a hand-written throw.
 
-`metaevo evolve --problem examples/throw.py:Throw --wind 2.0 --generations 30`
+`metaevo evolve --problem examples/throw.py:Throw --wind 2.0 --generations 60`
 """
 
 from dataclasses import dataclass
