@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Gt, Interval, MaxLen, MinLen
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 import metaevo
 from experiments.cheap_talk import channels, figures
@@ -95,10 +96,11 @@ class CheapTalk(metaevo.MetaProblem):
     victims: Annotated[dict[str, VictimConfig], MinLen(1)] = field(
         default_factory=lambda: {"PPO": VictimConfig()}
     )
-    """the victims of the evolution, by their names"""
+    """the victims of the evolution, by their names; settings of others than the first are changes
+    of the first one's, if they have the same learner"""
     unseen_victims: dict[str, VictimConfig] = field(default_factory=dict)
-    """victims that only the judgement trains; their settings are changes of the first victim's, if
-    it has the same learner ({half the rate: {hyperparams: {learning_rate: 2.5e-3}}})"""
+    """victims that only the judgement trains, in the same way ({half the rate: {hyperparams:
+    {learning_rate: 2.5e-3}}})"""
     final_return: Annotated[float, Ge(0)] = 1.0
     """weight of the mean return in the last tenth of training, next to that of all of it"""
     captions: ClassVar = {
@@ -129,10 +131,9 @@ class CheapTalk(metaevo.MetaProblem):
             train, hyperparams = {**first.train, **train}, {**first.hyperparams, **hyperparams}
         try:
             entry = LEARNERS[given.learner]
-            static = {k: tuple(v) if isinstance(v, list) else v for k, v in train.items()}
             env = Talking(self._bare[0], channel, self.channel.width)
-            learner = entry.make(entry.config(**static), env)
-            return Victim(learner, entry.hyperparams(**hyperparams))
+            learner = entry.make(_settings(entry.config, train), env)
+            return Victim(learner, _settings(entry.hyperparams, hyperparams))
         except KeyError:
             reason: Any = f"learner = {given.learner!r}: must be one of {', '.join(LEARNERS)}"
         except (TypeError, ValueError) as error:
@@ -265,6 +266,17 @@ class HandWritten(metaevo.MetaProblem):
         spoken = [channels.speaker(name, own, example) for name in channels.HAND_WRITTEN]
         speaker = jax.tree.map(lambda *leaves: jnp.stack(leaves)[place], *spoken)
         return self.talk.train(self.victims, key, speaker, task)
+
+
+def _settings(kind: type, given: dict[str, Any]) -> Any:
+    """Return the static or traced settings of a learner; raises `ValueError` if one is invalid."""
+    try:
+        adapter = TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
+        return adapter.validate_python([given])[0]
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"][1:]))
+        raise ValueError(f"{key} = {first['input']!r}: {first['msg']}") from None
 
 
 def final_return(episodes: EpisodeSums) -> jax.Array:

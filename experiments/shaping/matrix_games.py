@@ -140,7 +140,7 @@ class MatrixGame(metaevo.MetaProblem):
                 f"opponent.names: {', '.join(self.opponent.all)} never changes: at least one "
                 "opponent must learn, such as naive or lola"
             )
-        self._meet(met)
+        self._meet(met, self)
 
     def _opponent(self, name: str) -> Opponent:
         label = name.rpartition(":")[2] if custom.is_custom(name) else name
@@ -149,16 +149,19 @@ class MatrixGame(metaevo.MetaProblem):
             return Opponent(label, found, self.opponent.learning_rate)
         return Opponent(label, opponents.constant(found), 1.0, found)
 
-    def _meet(self, met: Sequence[Opponent]) -> None:
+    def _meet(self, met: Sequence[Opponent], evolved: "MatrixGame") -> None:
         labels = [each.label for each in met]
         for label in labels:
             if labels.count(label) > 1:
                 raise metaevo.ConfigError(f"opponent.names: {label!r} is named twice")
         object.__setattr__(self, "met", list(met))
         object.__setattr__(self, "tasks", labels)
+        object.__setattr__(self, "evolved", evolved)
 
     met: ClassVar[list[Opponent]]
     """the opponents; set for each object"""
+    evolved: ClassVar["MatrixGame"]
+    """the game of the evolution, on which hand-written players are tuned"""
 
     @property
     def description(self) -> Any:
@@ -219,10 +222,10 @@ class MatrixGame(metaevo.MetaProblem):
         return opponents.play(game, player, other, start, rates=rates, steps=steps)
 
     def contenders(self) -> list[metaevo.Contender]:
-        """Return hand-written players, each the best of its variants against the opponents."""
+        """Return hand-written players, each the best of its variants in the evolution's game."""
         return [
             metaevo.Contender(name, self._hand_written(player), point)
-            for name, player, point in self._tuned
+            for name, player, point in self.evolved._tuned
         ]
 
     @cached_property
@@ -285,8 +288,7 @@ class MatrixGame(metaevo.MetaProblem):
         if not met:
             return None
         found = replace(self)
-        found._meet(met)
-        found.__dict__["_tuned"] = self._tuned  # on the opponents of the evolution
+        found._meet(met, self)
         return found
 
     def draw(self, meta_params: Weights, folder: Path) -> None:

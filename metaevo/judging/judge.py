@@ -318,7 +318,7 @@ class Judgement:
         agents = int(fewest) if is_cpu else None
         learner, shapes = bound.learner, repr(jax.tree.map(np.shape, bound.env_params))
         known = _populations.setdefault(problem, {})
-        key = learner.config, id(learner.env), shapes, agents
+        key = repr(learner.config), id(learner.env), shapes, agents
         if key not in known:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)

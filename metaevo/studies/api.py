@@ -68,22 +68,17 @@ class Found:
         raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
 
     def contender(
-        self, name: str = LEARNED, problem: LearnerProblem | None = None, group: str = LEARNED
+        self, name: str = LEARNED, problem: MetaProblem | None = None, group: str = LEARNED
     ) -> Contender:
         """Return what was found as a contender of `metaevo.judge`.
 
         Args:
             name: of the contender.
-            problem: the same parts on other tasks; by default the problem that was evolved.
+            problem: the same on other tasks; by default the problem that was evolved.
             group: the discovery, of which there may be several evolutions.
-
-        Raises:
-            ConfigError: if no parts of a learner were evolved.
         """
         if problem is None:
-            if not isinstance(self.study, PartsStudy):
-                raise ConfigError(f"{self.study.name} evolved no parts of a learner")
-            problem = self.study.learner_problem
+            problem = self.study.problem(self.measured)
         return Contender(name, problem, self.meta_params, group)
 
     def table(self) -> list[PlainDict]:

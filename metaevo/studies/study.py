@@ -129,22 +129,19 @@ class Study:
         `learned` are the meta-parameters found by each evolution. There is none without
         contenders, or with `evaluation.seeds` = 0.
         """
-        run, seeds = self.settings.run, self.settings.evaluation.seeds
-        found = {}
-        for name, problem in {UNSEEN: self._problem.unseen(), SCORES: self._problem}.items():
-            others = [] if problem is None or not seeds else problem.contenders()
+        seed, seeds = self.settings.run.seed, self.settings.evaluation.seeds
+        found: dict[str, Judgement] = {}
+        for name, purpose in PURPOSES.items() if seeds else ():
+            problem = self._problem.unseen() if name == UNSEEN else self._problem
+            others = [] if problem is None else problem.contenders()
             if problem is None or not others:
                 continue
             for each in others:
                 if each.name.split()[:1] == [LEARNED]:
                     raise ConfigError(f"contenders: {each.name!r}: is the evolved one; rename it")
             rivals = [Contender(each, problem, point, LEARNED) for each, point in learned.items()]
-            found[name] = Judgement(
-                [*rivals, *others],
-                Budget(settings=0, seeds=seeds),
-                seed=run.seed,
-                purpose=PURPOSES[name],
-            )
+            budget = Budget(settings=0, seeds=seeds)
+            found[name] = Judgement([*rivals, *others], budget, seed=seed, purpose=purpose)
         return found
 
     def compare(

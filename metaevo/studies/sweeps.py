@@ -24,7 +24,6 @@ from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.progress import Progress
 from metaevo.studies import kinds
-from metaevo.studies.problem import PartsStudy
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.training.settings import with_named_functions, with_task
 from metaevo.training.sweeps import SweepSettings, Trainings
@@ -77,10 +76,10 @@ class Evolutions(Program[EvolutionSweepSettings]):
             )
         of_evolution = settings.of_evolution()
         study = kinds.study_of(of_evolution)
-        if isinstance(study, PartsStudy) and len(study.learner_problem.tasks) > 1:
-            raise ConfigError("tasks: must be a single one in a sweep")
+        problem = study.problem({})
+        if len(problem.tasks) > 1:
+            raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
-        problem = study.problem(study.measure())
         config = replace(
             config,
             chunk_size=settings.run.chunk_size or config.chunk_size,
@@ -194,10 +193,10 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     """Return the dataclass of a sweep's settings.
 
     It has the settings of a training run (`metaevo.training.settings`) or, with `evolve:` or
-    `study:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
+    `problem:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
 
     Raises:
-        ConfigError: for an unknown learner, part or study.
+        ConfigError: for an unknown learner, part or problem.
     """
     if "evolve" in raw or "problem" in raw:
         made = kinds.settings_class(raw)

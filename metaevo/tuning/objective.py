@@ -34,8 +34,8 @@ C = TypeVar("C", bound=SearchSettings)
 
 MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
-KIND = ("learner", "evolve", "study")
-"""Settings that every config of a learner or evolution has."""
+KIND = ("learner", "evolve", "problem")
+"""Settings that say what a config is about."""
 
 Count = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""

@@ -47,7 +47,7 @@ def write_sweep_report(
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     where = [str(config["task"]["env"])] if "task" in config else []
     subtitle = ", ".join([*where, f"{len(trials)} trials"])
-    what = [str(config[key]) for key in ("study", "evolve", "learner") if key in config]
+    what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
     title = f"Sweep over settings of {', '.join(what) or 'a function'}"
     report.write_report(run.report_path, title, subtitle, sections)
 

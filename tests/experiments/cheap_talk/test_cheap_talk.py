@@ -91,6 +91,8 @@ def test_the_recorded_adversary_fits_the_preset():
         ({"env": "CartPole"}, "env: "),
         ({"unseen_victims": {"SAC": VictimConfig("sac")}}, "SAC: learner = 'sac'"),
         ({"victims": {"x": VictimConfig(hyperparams={"learning_rat": 1})}}, "learning_rat"),
+        ({"victims": {"x": VictimConfig(hyperparams={"gamma": 1.5})}}, "gamma = 1.5"),
+        ({"victims": {"x": VictimConfig(train={"num_envs": 0})}}, "num_envs = 0"),
     ],
 )
 def test_bad_input_is_one_line(changes, words):

@@ -91,9 +91,12 @@ def test_results_can_be_loaded(through, tmp_path):
         through.save(tmp_path / "saved")
 
 
-def test_a_result_without_parts_is_no_contender(through):
-    with pytest.raises(ConfigError, match="evolved no parts"):
-        through.contender()
+def test_the_result_of_any_problem_is_judged(through):
+    start = metaevo.Contender("zeros", Quadratic(), {"x": np.zeros(3, np.float32)})
+    scores = metaevo.judge([through, start], metaevo.Budget(seeds=32))
+    assert scores.verdict().word == "better"
+    found = -np.sum((through.meta_params["x"] - OPTIMUM) ** 2)
+    assert scores.iqm("learned").value == pytest.approx(found, rel=1e-4)
 
 
 def test_it_finds_the_optimum_and_leaves_a_run(through):

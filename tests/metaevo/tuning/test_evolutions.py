@@ -1,7 +1,14 @@
 """Sweeps over evolutions: what their trials are made of."""
 
-from metaevo.config import from_dict
+from pathlib import Path
+
+import pytest
+
+from metaevo.config import ConfigError, from_dict
+from metaevo.studies import kinds
 from metaevo.studies.sweeps import make_objective, sweep_class
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 RAW = {
     "learner": "q_learning",
@@ -22,3 +29,28 @@ def test_only_sigma_and_the_learning_rate_share_a_program():
     keys = [objective.static_key(objective.settings_of(each)) for each in ({}, *same, *other)]
     assert keys[0] == keys[1] == keys[2]
     assert len(set(keys)) == 3
+
+
+def test_the_best_settings_of_a_problem_name_it_and_evolve():
+    """As best.yaml has them, in which defaults are left out."""
+    name = f"{EXAMPLES / 'throw.py'}:Throw"
+    raw = {
+        "problem": name,
+        "evolution": {"generations": 1, "validation_seeds": 2},
+        "space": {"wind": {"choice": [1.0, 3.0]}},
+    }
+    objective = make_objective(from_dict(sweep_class(raw), raw))
+    best = objective.config_of({"wind": 3.0})
+    assert (best["problem"], best["wind"]) == (name, 3.0)
+    from_dict(kinds.settings_class(best), best)
+
+
+def test_a_problem_of_several_tasks_is_refused():
+    raw = {
+        "problem": "experiments.shaping.matrix_games:MatrixGame",
+        "opponent": {"names": ["naive", "lola"]},
+        "space": {"strategy.sigma": {"choice": [0.1, 0.3]}},
+    }
+    objective = make_objective(from_dict(sweep_class(raw), raw))
+    with pytest.raises(ConfigError, match="naive, lola"):
+        objective.start()
