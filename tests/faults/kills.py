@@ -41,9 +41,8 @@ class Snapshot(NamedTuple):
 
     def has_logged(self, before: "Snapshot") -> bool:
         """Whether this process, and not an earlier one, has written records."""
-        if before.checkpoint < 0:  # there was nothing to go back to
-            return self.lines > before.lines
-        return self.metrics != before.metrics and self.lines > before.checkpoint
+        is_rewritten = before.checkpoint >= 0 and self.metrics != before.metrics
+        return self.lines > (before.checkpoint if is_rewritten else before.lines)
 
     def saves(self, before: "Snapshot") -> bool:
         """Whether a checkpoint or a trial is being written."""
