@@ -71,7 +71,8 @@ def check_all_trials(directory, url, processes, repeated=0):
     """Each was evaluated once, by any process; return the records.
 
     Optuna fails trials of a dead process and then queues their repetitions. A process that counts
-    in between asks for others in their place.
+    in between asks for others in their place, and two that notice the death at the same time queue
+    a repetition each.
     """
     lines = (directory / "evaluated").read_text().splitlines()
     study = open_study(directory, url)
@@ -79,7 +80,7 @@ def check_all_trials(directory, url, processes, repeated=0):
     assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in records]
     # Processes that ask for the last one at the same time get one each.
     assert TRIALS <= len(records) < TRIALS + processes + repeated
-    assert len({record.params[RATE] for record in records}) == len(records)
+    assert len({record.params[RATE] for record in records}) >= len(records) - repeated
     assert all(trial.state.is_finished() for trial in study.optuna_study.trials)
     assert best_of(records).value == -min(record.params[RATE] for record in records)
     return study, records

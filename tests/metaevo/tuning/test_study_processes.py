@@ -16,7 +16,7 @@ def open_study(path, config, space):
 
 
 @pytest.mark.long
-def test_a_killed_process_loses_and_repeats_no_trial(tmp_path):
+def test_a_killed_process_loses_no_trial(tmp_path):
     url = f"sqlite:///{tmp_path}/study.db"
     several_processes.check_that_a_killed_process_loses_nothing(tmp_path, url)
 
