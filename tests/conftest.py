@@ -46,6 +46,12 @@ settings.register_profile("metaevo", deadline=None, derandomize=True, print_blob
 settings.load_profile("metaevo")
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the files whose tests take long: no process waits for another one at the end."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_collection_finish():
     """Draw little, and spare the garbage collector imported modules, which live to the end."""
     animation.FRAMES, plots.DPI = 3, 50
