@@ -16,8 +16,9 @@ from metaevo.judging.scores import Scores
 from metaevo.reports.numbers import cells, estimate
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies import kinds, tables
+from metaevo.studies import tables
 from metaevo.studies.evolutions import Evolutions
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.verdict import NOT_WORSE
 
 
@@ -60,7 +61,7 @@ def _command(line: str) -> str:
 
 def _tables(path: Path, config: PlainDict, scores: dict[str, Scores]) -> list[Table]:
     """Return the tables of a report: of several evolutions, contenders, and tasks."""
-    settings = from_dict(kinds.settings_class(config), config)
+    settings = from_dict(settings_class(config), config)
     shown = []
     if sum(map(bool, next(iter(scores.values())).groups)) > 1:
         shown.append(Evolutions(path, settings).table(scores))

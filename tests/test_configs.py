@@ -7,7 +7,8 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.judging.verdict import FEWEST_SETTINGS
 from metaevo.runs.quick import quickened
-from metaevo.studies import kinds
+from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from purerl.envs.registry import SUITES
 
@@ -40,8 +41,8 @@ def test_an_evolution_preset_fits_together(path):
     skip_without_suite(raw)
     folder = path.parent.name
     component = folder.removeprefix("evolve_") if folder.startswith("evolve_") else None
-    settings = from_dict(kinds.settings_class(raw, component), raw)
-    kinds.study_of(settings).check()
+    settings = from_dict(settings_class(raw, component), raw)
+    Study(settings.build(), settings).check()
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
     small = quick(settings)

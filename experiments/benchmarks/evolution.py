@@ -34,13 +34,13 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
 
 def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
     """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
-    from metaevo.studies import kinds
+    from metaevo.studies.evolve_settings import settings_class
 
     raw = merge(preset(shape), {"strategy": {"population_size": population}})
     if agent_steps:
         raw = merge(raw, {"train": {"total_timesteps": agent_steps}})
-    settings = from_dict(kinds.settings_class(raw), raw)
-    return kinds.study_of(settings).problem({}), settings
+    settings = from_dict(settings_class(raw), raw)
+    return settings.build(), settings
 
 
 def value_loss(

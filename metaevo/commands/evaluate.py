@@ -27,13 +27,13 @@ from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import kinds
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.evaluation import QUICK_HELP, resized
-from metaevo.studies.problem import PartsStudy
-from metaevo.studies.settings import EvolutionSettings, EvolveSettings, judged_on
+from metaevo.studies.evolve_settings import EvolveSettings
+from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
+from metaevo.tasks.problem import LearnerProblem
 
 
 @exit_on_config_error()
@@ -106,7 +106,7 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
             raise ConfigError("task: for a rule of several tasks, name others with --unseen FILE")
     elif settings.evaluation.unseen:
         raise ConfigError("evaluation.unseen: is judged with --unseen")
-    elif judged_on(settings) == judged_on(before):
+    elif settings.judged_on() == before.judged_on():
         raise ConfigError(
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
@@ -115,11 +115,11 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
 
 def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
     """Return a name for settings that differ from a run's: the changed ones."""
-    found = changed_keys(_judged_on(before), _judged_on(settings))
+    found = changed_keys(before.judged_on(), settings.judged_on())
     if not found:
         raise ConfigError(
             f"this is what the report of the run itself judges; change a setting that begins with "
-            f"{', '.join((*kinds.free(settings), 'evaluation.'))}"
+            f"{', '.join((*settings.free(), 'evaluation.'))}"
         )
     names = [
         f"{key}={new}".replace("/", "_")
@@ -128,15 +128,6 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
         for key, (_, new) in found.items()
     ]
     return "_".join(dict.fromkeys(names))
-
-
-def _judged_on(settings: EvolutionSettings) -> PlainDict:
-    """Return the settings that a comparison depends on, except its number of seeds."""
-    if isinstance(settings, EvolveSettings):
-        return judged_on(settings)
-    found = to_dict(settings)
-    found["evaluation"].pop("seeds")
-    return {key: found[key] for key in found if key not in ("evolution", "run")}
 
 
 def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
@@ -160,7 +151,7 @@ def judge(
         raise ConfigError(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
         )
-    study = kinds.study_of(settings, run_dir)
+    study = Study(settings.build(run_dir), settings)
     study.check()
     meta_params = _found(study, run_dir)
     run = RunDirectory(run_dir / "transfer" / name)
@@ -169,22 +160,22 @@ def judge(
         study.draw(meta_params, run.figures)
         learned = {LEARNED: meta_params}
         scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
-        source = run_dir if isinstance(study, PartsStudy) else None
+        source = run_dir if isinstance(study.problem, LearnerProblem) else None
         write_report(study, run, meta_params, source, scores)
         print(f"report: {run.report_path}")
 
-    return judge_in(run, settings, _judged_on, {}, work)
+    return judge_in(run, settings, {}, work)
 
 
 def _found(study: Study, run_dir: Path) -> MetaParams:
     """Return the meta-parameters that a run has found."""
-    if isinstance(study, PartsStudy):
+    if isinstance(study.problem, LearnerProblem):
         return parts_of(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
     if not os.path.isfile(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name} in it)")
     found, _ = checkpoint.load_tree(path)
-    fits = jax.eval_shape(study.problem({}).init, jax.random.key(0))
+    fits = jax.eval_shape(study.problem.init, jax.random.key(0))
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
         raise ConfigError(f"{path}: what was found does not fit these settings")
     return found

@@ -11,9 +11,10 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
 from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.settings import without_env_params
-from metaevo.studies import kinds
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.run import run_evolutions
+from metaevo.studies.study import Study
 
 DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
@@ -50,11 +51,11 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         data = given["settings"]
         run_dir = given["run_dir"]
         hosts.raise_on_all(lambda: code.use(given["code"], data))
-        settings = from_dict(kinds.settings_class(data, component), data)
+        settings = from_dict(settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
-        study = hosts.raise_on_all(lambda: kinds.study_of(settings, run_path if resume else None))
-        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
+        problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
+        return run_evolutions(Study(problem, settings), settings, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str], component: str | None, description: str | None) -> PlainDict:
@@ -74,7 +75,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        return kinds.settings_class(raw, component)
+        return settings_class(raw, component)
 
     parser = run_parser("evolve", description)
     for flag, (section, name, text) in SHORT.items():

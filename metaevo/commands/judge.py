@@ -11,7 +11,7 @@ from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals import PROGRAM, Judge, raw_settings
 from metaevo.reports.numbers import number
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.evolve_settings import experiment_class
 
 
 @exit_on_config_error()

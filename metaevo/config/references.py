@@ -31,6 +31,10 @@ class Kind:
     """metaevo's own by name: objects, or their places as MODULE:NAME"""
 
 
+_NAMED: dict[int, tuple[str, Any]] = {}
+"""Objects in files of the user's, with the references by which they were found"""
+
+
 def resolve(kind: Kind, reference: Any) -> Any:
     """Return the object that a setting refers to; the user's file is executed.
 
@@ -58,6 +62,8 @@ def resolve(kind: Kind, reference: Any) -> Any:
         found = _only(kind, where, found)
     if complaint := kind.complaint(found):
         raise ConfigError(f"{where}: {complaint}")
+    if custom.where_of(reference).endswith(".py"):
+        _NAMED.setdefault(id(found), (reference, found))
     return found
 
 
@@ -86,6 +92,8 @@ def reference_of(kind: Kind, given: Any) -> str:
         return given
     if complaint := kind.complaint(given):
         raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
+    if id(given) in _NAMED:
+        return _NAMED[id(given)][0]
     place = f"{given.__module__}:{given.__name__}"
     for name, known in kind.names.items():
         if known is given or known == place:

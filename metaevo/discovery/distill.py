@@ -23,6 +23,7 @@ from metaevo.evolution.problem import Contender
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve, saved
+from metaevo.parts.classes import reference_to
 from metaevo.parts.optimizer import LearnedOptimizer
 from metaevo.parts.part import LEARNED, Filling, Part, Parts
 from metaevo.reports import page
@@ -31,8 +32,8 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import tables
 from metaevo.studies.changed import judge_in
-from metaevo.studies.learner import LearnerStudy, problem_of
-from metaevo.studies.settings import EvolveSettings, judged_on
+from metaevo.studies.evolve_settings import EvolveSettings
+from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
 
@@ -78,16 +79,17 @@ def distill(
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
     evolved, meta_params = resolve.parts_of(run_dir)
     part = part_to_distill(run_dir, evolved, slot)
-    study = LearnerStudy(settings, run_dir)
+    problem = settings.build(run_dir)
+    study = Study(problem, settings)
     if settings.evaluation.seeds:
         study.check()
     directory = RunDirectory(run_dir / "distill" / (name or part.slot))
 
     def work(check_stop: Callable[[], None]) -> None:
-        problem = problem_of(before, run_dir)
+        trained = before.build(run_dir)
         target, seed = TARGETS[part.slot], before.run.seed
         _say("recording trainings")
-        records = record(problem, meta_params, part, target, seed=seed, check_stop=check_stop)
+        records = record(trained, meta_params, part, target, seed=seed, check_stop=check_stop)
         count = len(records.wanted)
         if count < 100 or not np.ptp(records.wanted):
             raise ConfigError(
@@ -106,13 +108,13 @@ def distill(
         check_stop()
         for each in formulas:
             _save(directory, each, before)
-        about: PlainDict = {"slot": part.slot, "part": evolved.references[part.slot]}
+        about: PlainDict = {"slot": part.slot, "part": reference_to(part)}
         about |= {"samples": count, "inputs": list(inputs), **mark(to_dict(settings))}
         about["front"] = [each.record() for each in front]
         files.write_json_atomic(directory.path / RESULT, about)
         scores = None
         if settings.evaluation.seeds:
-            judgement = _judgement(study.learner_problem, meta_params, formulas, settings)
+            judgement = _judgement(problem, meta_params, formulas, settings)
             scores = run(judgement, directory.scores_path, "judging", check_stop=check_stop)
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
         sections = _sections(part.slot, formulas if scores else front, scores, directory.figures)
@@ -124,7 +126,7 @@ def distill(
         page.write_report(directory.report_path, title, subtitle, sections)
         print(f"report: {directory.report_path}")
 
-    return judge_in(directory, settings, judged_on, {"distill": search._asdict()}, work)
+    return judge_in(directory, settings, {"distill": search._asdict()}, work)
 
 
 def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
@@ -154,7 +156,7 @@ def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> No
     """Save a formula for `metaevo.load` and settings such as `value_loss`."""
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
     os.makedirs(own.path, exist_ok=True)
-    parts, meta_params = Parts.single(each.part, "formula"), each.part.init(jax.random.key(0))
+    parts, meta_params = Parts.single(each.part), each.part.init(jax.random.key(0))
     saved.save(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
 

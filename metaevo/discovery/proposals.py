@@ -33,8 +33,7 @@ from metaevo.judging.scores import Scores
 from metaevo.parts import behaviour
 from metaevo.parts.program import Program
 from metaevo.runs.progress import Progress
-from metaevo.studies.learner import problem_of
-from metaevo.studies.settings import experiment_class, judged_on
+from metaevo.studies.evolve_settings import experiment_class
 
 Given = str | bytes | PlainMapping
 PROGRAM = "program"
@@ -104,11 +103,11 @@ class Judge:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
-        settings = from_dict(experiment_class(raw, None), raw)
+        settings = from_dict(experiment_class(raw), raw)
         self.settings, self._part = settings, settings.component
         if self._part.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
-        config, self._problem = settings.evaluation, problem_of(settings)
+        config, self._problem = settings.evaluation, settings.build()
         try:
             self._rivals = self._problem.contenders(config.contenders, config.own)
             if config.seeds:
@@ -123,7 +122,7 @@ class Judge:
             "evaluation": to_dict(replace(config, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},
         }
-        self._archive = Archive(Path(state), judged_on(settings) | about)
+        self._archive = Archive(Path(state), settings.judged_on() | about)
         self._fingerprint = jax.jit(functools.partial(self._part.fingerprint, points=POINTS))
         programs = range(len(self._archive.programs))
         self._outputs = [self._fingerprint(self._program(each)) for each in programs]

@@ -90,6 +90,11 @@ class MetaProblem:
     """captions of the pictures that `draw` makes, by file name"""
 
     @property
+    def title(self) -> str:
+        """What is evolved, for the report; by default the name of the class."""
+        return type(self).__name__
+
+    @property
     def tasks_per_generation(self) -> int:
         """Number of tasks that a generation draws; by default all."""
         return len(self.tasks)

@@ -1,4 +1,4 @@
-"""Classes of parts, as `evolve` names them, and the parts that settings describe."""
+"""Classes of parts, as `evolve` names them."""
 
 import dataclasses
 import inspect
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.references import Kind, resolve, short_name
+from metaevo.config.references import Kind, reference_of, resolve, short_name
 from metaevo.parts import learners
-from metaevo.parts.part import Part, Parts
+from metaevo.parts.part import Part
 
 SHIPPED = {
     "drift": "metaevo.parts.drift:Drift",
@@ -111,26 +111,6 @@ def slots_of(evolve: Any, learner: str, settings: Any = None) -> dict[str, str]:
     return taken
 
 
-def make_parts(evolve: Any, settings: Any, learner: str) -> Parts:
-    """Return the parts that `evolve` names, in the slots of a learner.
-
-    `settings` is the section `component`: a part, or parts by short names.
-
-    Raises:
-        ConfigError: if a part does not fit its slot.
-    """
-    by_slot, references = {}, {}
-    for short, (reference, _) in classes_of(evolve).items():
-        own: Any = settings
-        if not isinstance(evolve, str):
-            own = settings[short] if isinstance(settings, Mapping) else getattr(settings, short)
-        by_slot[own.slot] = _in_slot(f"evolve = {reference!r}", own, learner)
-        references[own.slot] = reference
-    return Parts(by_slot, references)
-
-
-def _in_slot(where: str, part: Part, learner: str) -> Part:
-    try:
-        return part.in_slot(learners.slot_of(learner, part.slot))
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from None
+def reference_to(part: Part) -> str:
+    """Return the reference to the class of a part, as settings have it."""
+    return reference_of(PART, type(part))

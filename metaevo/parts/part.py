@@ -1,7 +1,7 @@
 """Parts of a learner: what fills its slots, learned or hand-written."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, failure
-from metaevo.config.references import short_name
 from purerl.learners import LearnerEntry
 from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
 
@@ -127,18 +126,11 @@ class Parts:
     """
 
     by_slot: Mapping[str, Part]
-    references: Mapping[str, str] = field(default_factory=dict)
-    """to the classes of the parts, by slot, as in settings"""
 
     @classmethod
-    def single(cls, part: Part, reference: str = "") -> "Parts":
+    def single(cls, part: Part) -> "Parts":
         """Return the bundle of one part."""
-        return cls({part.slot: part}, {part.slot: reference} if reference else {})
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Short names by slot."""
-        return {slot: short_name(each) for slot, each in self.references.items()}
+        return cls({part.slot: part})
 
     def init(self, key: jax.Array) -> PyTree:
         """Return meta-parameters of all parts."""
@@ -162,7 +154,7 @@ class Parts:
     def with_part(self, meta_params: MetaParams, filling: Filling) -> tuple["Parts", PyTree]:
         """Return the parts with another one in its slot, and their meta-parameters."""
         part, own = filling
-        changed = Parts({**self.by_slot, part.slot: part}, self.references)
+        changed = Parts({**self.by_slot, part.slot: part})
         return changed, own if len(self.by_slot) == 1 else {**meta_params, part.slot: own}
 
     def programs(self) -> "Programs | None":

@@ -122,7 +122,7 @@ def load(path: str | Path) -> tuple[Parts, PyTree]:
     """
     found, content = _read(Path(path))
     numbers = np.load(io.BytesIO(content), allow_pickle=False)
-    return Parts.single(found.part(), NAME), unflatten(numbers, found.sizes)
+    return Parts.single(found.part()), unflatten(numbers, found.sizes)
 
 
 def seen(rule: Published) -> PlainDict:

@@ -100,7 +100,7 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         return published.load(reference)
     if is_name(str(reference)):
         part = part_class(str(reference))()
-        return Parts.single(part, str(reference)), part.init(jax.random.key(0))
+        return Parts.single(part), part.init(jax.random.key(0))
     return saved.load_parts(reference)
 
 

@@ -16,7 +16,7 @@ from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.references import resolve
 from metaevo.parts import zoo
-from metaevo.parts.classes import PART, SHIPPED
+from metaevo.parts.classes import PART, SHIPPED, reference_to
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -33,17 +33,17 @@ def save(
 ) -> None:
     """Write evolved parts to a directory, with the code of the user's own.
 
-    `seen` has the section `task` or `tasks` of the evolution's settings, as plain data.
+    `seen` has the tasks of the evolution, as the section `task` or `tasks` of settings.
     """
     described: PlainDict = {}
     for slot, part in parts.by_slot.items():
-        reference = parts.references[slot]
+        reference = reference_to(part)
         described[slot] = {"part": reference, "settings": to_dict(part)}
         if code.is_name(reference):
             described[slot]["code"] = code.digest_of(reference)
     about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
     save_tree(run.meta_params, jax.device_get(meta_params), about)
-    code.keep(run.path, dict(parts.references))
+    code.keep(run.path, {slot: each["part"] for slot, each in described.items()})
 
 
 def load_parts(path: str | Path) -> tuple[Parts, Any]:
@@ -61,13 +61,12 @@ def load_parts(path: str | Path) -> tuple[Parts, Any]:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
     try:
         by_slot = {slot: _part(run, each) for slot, each in described.items()}
-        references = {slot: each["part"] for slot, each in described.items()}
         valid = bool(by_slot) and all(part.slot == slot for slot, part in by_slot.items())
     except (AttributeError, KeyError, TypeError):
         valid = False
     if not valid:
         raise CheckpointError(f"{run.meta_params}: does not describe its parts")
-    parts = Parts(by_slot, references)
+    parts = Parts(by_slot)
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{path}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)

@@ -16,13 +16,13 @@ from metaevo.evolution.problem import Contender, MetaParams, MetaProblem, frames
 from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
 from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
-from metaevo.parts.part import LEARNED
+from metaevo.parts.part import LEARNED, Parts
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.evaluation import HeldOutConfig
 from metaevo.studies.evolutions import members_of
-from metaevo.studies.problem import PartsStudy
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, ProblemSettings, RunConfig
 from metaevo.studies.study import Study
@@ -62,8 +62,8 @@ class Found:
         Raises:
             ConfigError: if the evolution found no part for the slot.
         """
-        if isinstance(self.study, PartsStudy) and slot in self.study.parts.by_slot:
-            parts = self.study.parts
+        parts = self.problem.parts if isinstance(self.problem, LearnerProblem) else Parts({})
+        if slot in parts.by_slot:
             return parts.by_slot[slot].apply, parts.of(self.meta_params, slot)
         raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
 
@@ -78,8 +78,13 @@ class Found:
             group: the discovery, of which there may be several evolutions.
         """
         if problem is None:
-            problem = self.study.problem(self.measured)
+            problem = self.problem
         return Contender(name, problem, self.meta_params, group)
+
+    @property
+    def problem(self) -> MetaProblem:
+        """The problem that was evolved."""
+        return self.study.use(self.measured)
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -174,7 +179,11 @@ def evolve(
     )
     used = config_of(own) if own is not None else checked.strategy
     config = checked.evolution
-    study, settings = _study_of(problem, used, config, checked.run)
+    check_problem(problem, "problem")
+    # Parts of a learner are judged by `metaevo.judge`.
+    judged = HeldOutConfig(seeds=0) if isinstance(problem, LearnerProblem) else checked.evaluation
+    settings = ProblemSettings(strategy=used, evolution=config, evaluation=judged, run=checked.run)
+    study = Study(problem, settings)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
@@ -190,7 +199,7 @@ def evolve(
         if each.seed == chosen:
             directory = each.directory
     measured = directory.read_config()["resolved"]
-    frames = _frames(study.problem(measured), used, config)
+    frames = _frames(study.use(measured), used, config)
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
@@ -201,20 +210,11 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
     return {} if given is None else dict(to_dict(given))
 
 
-def _study_of(
-    problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
-) -> tuple[Study, EvolutionSettings]:
-    check_problem(problem, "problem")
-    settings = ProblemSettings(strategy=strategy, evolution=evolution, run=run)
-    kind = PartsStudy if isinstance(problem, LearnerProblem) else Study
-    return kind(problem, settings), settings
-
-
 def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     """Evolve without a run directory; return the best evolution on its validation seeds."""
     study.check()
     measured = study.measure()
-    problem = study.problem(measured)
+    problem = study.use(measured)
     config, count = settings.evolution, settings.run.evolution_seeds
     evolution = Evolution(problem, settings.strategy.build(), config)
     frames = _frames(problem, settings.strategy, config)

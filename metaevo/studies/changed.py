@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Callable
-from typing import TypeVar
 
 from metaevo.config import ConfigError, changed_keys, code, from_dict, merge, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
@@ -11,12 +10,11 @@ from metaevo.config.plain import PlainDict
 from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
-from metaevo.studies import kinds
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.settings import EvolutionSettings
 
-S = TypeVar("S", bound=EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
-"""Settings that may differ for every study, in addition to `kinds.free`."""
+"""Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
 
 
 def settings_of_run(
@@ -53,11 +51,11 @@ def settings_of_run(
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
 
-    settings, args = parse_command_line(parser, argv, kinds.settings_class, defaults)
+    settings, args = parse_command_line(parser, argv, settings_class, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = from_dict(type(settings), saved)
-    free = (*kinds.free(settings), *FREE, *also)
+    free = (*settings.free(), *FREE, *also)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
     if changed:
         allowed = ", ".join(free)
@@ -75,22 +73,20 @@ def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
 
 def judge_in(
     run: RunDirectory,
-    settings: S,
-    judged_on: Callable[[S], PlainDict],
+    settings: EvolutionSettings,
     resolved: PlainDict,
     work: Callable[[Callable[[], None]], None],
 ) -> int:
     """Judge the result of a run in the directory `run`, a folder of it; return the exit code.
 
-    The results depend on the settings that `judged_on` returns; `resolved` is further content of
-    the directory's config.yaml, and `work` that of `work_in`.
+    `resolved` is further content of the directory's config.yaml, and `work` that of `work_in`.
 
     Raises:
         ConfigError: if the directory holds results with other settings.
     """
     if os.path.lexists(run.config_path):
         other = from_dict(type(settings), run.read_config()["config"])
-        if judged_on(other) != judged_on(settings):
+        if other.judged_on() != settings.judged_on():
             raise ConfigError(
                 f"{run.path} holds the results of another task; name this one: --name"
             )

@@ -165,7 +165,11 @@ def write_report(
     folded: list[Any] = [each for each in tuned if each is not None]
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    title, subtitle = study.title(max(map(len, outcome.records.values())))
+    if generations := max(map(len, outcome.records.values())):
+        title, subtitle = f"Evolving {study.problem.title}", f"{generations} generations"
+    else:
+        judged_on = dict.fromkeys(task for each in scores.values() for task in each.tasks)
+        title, subtitle = f"Judging {study.problem.title}", f"judged on {', '.join(judged_on)}"
     if evolutions is not None:
         subtitle = f"{len(evolutions.members)} evolutions, {subtitle}"
     page.write_report(directory.report_path, title, subtitle, [*first, *shown, *rest, *folded])

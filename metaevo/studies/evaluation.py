@@ -1,12 +1,15 @@
-"""Settings of the judgement at the end of an evolution of parts."""
+"""Settings of the judgement at the end of an evolution."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from annotated_types import Interval
 
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.judging.budget import QUICK, Budget
+from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Task
 
 MOST = 100_000
@@ -14,11 +17,31 @@ MOST = 100_000
 
 
 @dataclass(frozen=True)
-class EvaluationConfig:
-    """The judgement: a budget of settings and seeds, and what is tuned and compared."""
+class HeldOutConfig:
+    """The judgement of any problem, against its contenders."""
 
     seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
-    """held-out seeds of every finalist; 0 for no judgement"""
+    """held-out seeds of every contender; 0 for no judgement"""
+
+    @property
+    def budget(self) -> Budget:
+        """Settings and seeds of each contender on each task."""
+        return Budget(settings=0, seeds=self.seeds)
+
+    @property
+    def ranges(self) -> PlainDict:
+        """Hyperparameters to tune."""
+        return {}
+
+    def contenders_of(self, problem: MetaProblem) -> Sequence[Contender]:
+        """Return the hand-written contenders of a problem."""
+        return problem.contenders()
+
+
+@dataclass(frozen=True)
+class EvaluationConfig(HeldOutConfig):
+    """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
+
     settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
     """points of the space that every contender tries, in addition to the untuned setting"""
     screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
@@ -45,6 +68,16 @@ class EvaluationConfig:
         return Budget(
             self.settings, self.screening_seeds, self.finalists, self.selection_seeds, self.seeds
         )
+
+    @property
+    def ranges(self) -> PlainDict:
+        """Hyperparameters to tune."""
+        return self.space
+
+    def contenders_of(self, problem: MetaProblem) -> Sequence[Contender]:
+        """Return the hand-written parts that are chosen, with their own ranges."""
+        assert isinstance(problem, LearnerProblem)
+        return problem.contenders(self.contenders, self.own)
 
 
 COMPARISONS = ("none", "quick", "full")

@@ -1,5 +1,6 @@
 """Draws and describes learned parts."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.part import Evolved
+from metaevo.reports import parts
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
@@ -19,28 +21,43 @@ DIVERGED = 1e15
 
 
 class PartInspector:
-    """Provides the arguments of the functions that draw and describe parts."""
+    """Draws and describes parts as a `MetaProblem` does its points."""
 
     def __init__(self, problem: LearnerProblem, seed: int):
         """Bind the parts on the first task; training starts later."""
         self.problem, self.seed = problem, seed
+        self.captions: dict[str, str] = {}
+        for part in problem.parts.by_slot.values():
+            self.captions |= parts.captions(part)
         self._targets: np.ndarray | None = None
 
-    def found(self, meta_params: MetaParams) -> dict[str, Evolved]:
-        """Return the evolved parts by their slots."""
-        meta_params, parts = jax.device_get(meta_params), self.problem.parts
+    def draw(self, meta_params: MetaParams, folder: Path) -> None:
+        """Draw every evolved part."""
+        for found in self._found(meta_params):
+            parts.draw(found, folder)
+
+    def findings(self, meta_params: MetaParams) -> list[str]:
+        """Return sentences that describe the evolved parts."""
+        sentences: list[str] = []
+        for found in self._found(meta_params):
+            sentences += parts.findings(found, parts.observe(found))
+        return sentences
+
+    def _found(self, meta_params: MetaParams) -> list[Evolved]:
+        """Return the evolved parts."""
+        meta_params, evolved = jax.device_get(meta_params), self.problem.parts
         bound = self.problem.bound[0]
-        return {
-            slot: Evolved(
+        return [
+            Evolved(
                 part,
-                parts.of(meta_params, slot),
+                evolved.of(meta_params, slot),
                 learners.find(self.problem.learner),
                 bound.hyperparams,
                 self.value_targets,
                 bound.learner.config.num_updates,
             )
-            for slot, part in parts.by_slot.items()
-        }
+            for slot, part in evolved.by_slot.items()
+        ]
 
     def value_targets(self) -> np.ndarray:
         """Train a few agents half-way with hand-written parts; later calls reuse the result.

@@ -212,7 +212,7 @@ def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolutio
 
 def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
-    problem, strategy = study.problem(resolved), settings.strategy.build()
+    problem, strategy = study.use(resolved), settings.strategy.build()
     chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
     evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
     evolution.use_chunks_of(hosts.agree(evolution.chunk_size))

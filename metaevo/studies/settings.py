@@ -1,27 +1,29 @@
-"""Settings of an experiment, and the parts built from these settings before compilation."""
+"""Settings of an evolution, and of one of any problem."""
 
-from dataclasses import dataclass, field, make_dataclass
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Gt, Interval
+from annotated_types import Interval
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import specialised
+from metaevo.config.references import Kind, resolve
+from metaevo.config.sections import specialised, without
 from metaevo.evolution.loop import EvolutionConfig
+from metaevo.evolution.problem import MetaProblem
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import classes, learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
-from metaevo.studies.evaluation import EvaluationConfig
-from metaevo.tasks.binding import (
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    learner_sections,
-)
-from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Task
-from purerl.types import Hyperparams, Slot
+from metaevo.studies.evaluation import HeldOutConfig
+
+
+def _complaint(cls: Any) -> str:
+    is_kind = isinstance(cls, type) and issubclass(cls, MetaProblem)
+    return "" if is_kind else "must be a class that derives from metaevo.MetaProblem"
+
+
+PROBLEM = Kind("problem", "a class that derives from metaevo.MetaProblem", _complaint)
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,32 @@ class EvolutionSettings(HasRun):
 
     strategy: StrategyConfig
     evolution: EvolutionConfig
+    evaluation: HeldOutConfig
     run: RunConfig
 
+    def build(self, run_path: Path | None = None) -> MetaProblem:
+        """Return the problem, without measured scales.
 
-@dataclass(frozen=True)
-class HeldOutConfig:
-    """Settings of the judgement of a problem."""
+        Args:
+            run_path: an existing run, whose copies of evolved parts are used.
 
-    seeds: Annotated[int, Interval(ge=0, le=100_000)] = 128
-    """held-out seeds of every contender; 0 for no judgement"""
+        Raises:
+            ConfigError: if it cannot be built.
+        """
+        raise NotImplementedError
+
+    def free(self) -> tuple[str, ...]:
+        """Return beginnings of the settings that a judgement of a finished run may change."""
+        raise NotImplementedError
+
+    def judged_on(self) -> PlainDict:
+        """Return the settings that scores depend on, except the budget and the space."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSettings(EvolutionSettings):
-    """Settings of an evolution of any problem; those of its class are added."""
+    """Settings of an evolution of any problem; the fields of its class are added."""
 
     problem: str = ""
     """the class of the problem: FILE.py:NAME or MODULE:NAME"""
@@ -71,89 +85,41 @@ class ProblemSettings(EvolutionSettings):
     evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
+    def build(self, run_path: Path | None = None) -> MetaProblem:
+        """Return an object of the class with the values of its fields."""
+        values = {name: getattr(self, name) for name in self.free()}
+        try:
+            problem: MetaProblem = resolve(PROBLEM, self.problem)(**values)
+        except ConfigError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"problem = {self.problem!r}: {error}") from error
+        return problem
 
-@dataclass(frozen=True, kw_only=True)
-class EvolveSettings(LearnerSettings, EvolutionSettings):
-    """Settings of an evolution of a part of a learner."""
+    def free(self) -> tuple[str, ...]:
+        """Return the fields of the class."""
+        common = _names(ProblemSettings)
+        return tuple(name for name in _names(self) if name not in common)
 
-    learner: str
-    evolve: str | tuple[str, ...]
-    """the part to evolve, or a list of several"""
-    task: TaskConfig = field(default_factory=TaskConfig)
-    tasks: dict[str, Task] | None = None
-    """instead of task: several tasks by their names, each with its changes to the settings and
-    distributions that are drawn from in every generation"""
-    tasks_per_generation: Annotated[int, Gt(0)] | None = None
-    """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    train: LearnerConfig
-    hyperparams: Hyperparams
-    component: Any
-    fitness: FitnessConfig = field(default_factory=FitnessConfig)
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        count, most = self.tasks_per_generation, len(self.tasks or {})
-        if self.tasks is None:
-            if count is not None:
-                raise ValueError(f"tasks_per_generation = {count}: needs tasks")
-            return
-        if not self.tasks:
-            raise ValueError("tasks: is empty; name at least one task")
-        if self.task != TaskConfig():
-            raise ValueError(
-                "task and tasks: give one of them; a rule of several tasks is judged on others by "
-                "metaevo evaluate --unseen FILE"
-            )
-        if count is not None and count > most:
-            raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
+    def judged_on(self) -> PlainDict:
+        """Return the class and its fields, and the strategy, which has found the result."""
+        everything = to_dict(self)
+        return {key: everything[key] for key in ("problem", "strategy", *self.free())}
 
 
-def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettings]:
-    """Return the dataclass of an experiment's settings; some sections depend on others' names.
-
-    Args:
-        raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: the part to evolve if `evolve` is not set.
+def problem_settings(reference: str) -> type[ProblemSettings]:
+    """Return the class of the settings of a problem; the file of a user's problem is executed.
 
     Raises:
-        ConfigError: for an unknown part or learner, or a learner without the part's slot.
+        ConfigError: for an unknown problem, or one with a field of another setting's name.
     """
-    learner = raw.get("learner", "ppo")
-    sections = learner_sections(learner)
-    evolve = raw.get("evolve", component)
-    if evolve is None:
-        names = ", ".join(classes.SHIPPED)
-        raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = classes.slots_of(evolve, learner, raw.get("component"))
-    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
-    if isinstance(evolve, str):
-        (part,) = parts.values()
-        sections |= {"component": part, "strategy": part.strategy or StrategyConfig}
-    else:
-        fields = [(name, each, field(default_factory=each)) for name, each in parts.items()]
-        sections["component"] = make_dataclass("Components", fields, frozen=True)
-        evolve = tuple(evolve)
-    slots = [slot for slot in learners.find(learner).slots if slot.name not in evolved]
-    references = {slot.name: slot.compared[0] for slot in slots}
-    texts = {slot.name: resolve.describe(slot) for slot in slots}
-    values = {"learner": learner, "evolve": evolve, **references}
-    order = ("learner", "evolve", *references)
-    return specialised(EvolveSettings, sections, values, texts, order=order)
+    kind = resolve(PROBLEM, reference)
+    named = specialised(ProblemSettings, {}, {"problem": reference}, order=("problem",))
+    names = _names(kind) if dataclasses.is_dataclass(kind) else ()
+    if taken := set(names) & set(_names(ProblemSettings)):
+        raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
+    return without(kind, (), named) if names else named
 
 
-def judged_on(settings: EvolveSettings) -> PlainDict:
-    """Return the settings that scores depend on, except the budget and the space."""
-    everything = to_dict(settings)
-    slots = [slot.name for slot in fixed_slots(settings)]
-    names = ("learner", "task", "tasks", "train", "hyperparams", "fitness", *slots)
-    return {name: everything[name] for name in names} | {"seed": settings.run.seed}
-
-
-def fixed_slots(settings: EvolveSettings) -> list[Slot]:
-    """Return the slots that a setting of an experiment fills."""
-    slots = learners.find(settings.learner).slots
-    return [slot for slot in slots if hasattr(settings, slot.name)]
+def _names(cls: Any) -> list[str]:
+    return [each.name for each in dataclasses.fields(cls)]

@@ -1,7 +1,7 @@
-"""A study: an evolution of a problem, how its result is judged, drawn and reported.
+"""A study: a problem with the settings of its evolution, as a run needs them.
 
-The lifecycle of a run, the report and the trackers depend on `Study` only. This one is of any
-`MetaProblem`; `metaevo.studies.problem.PartsStudy` is of parts of a learner.
+It checks, measures, saves, judges and draws; the problem says what to judge against and, unless it
+is of parts of a learner, how its points are drawn and described.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,28 +10,30 @@ from typing import Any
 
 import jax
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.checks import (
-    check_evaluation,
-    check_evolution,
-    check_meta_params,
-    check_problem,
-)
+from metaevo.evolution.checks import check_evaluation, check_evolution, check_problem
 from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
 from metaevo.evolution.seeding import Purpose
-from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
+from metaevo.parts import resolve, saved
 from metaevo.parts.part import LEARNED
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
+from metaevo.studies.evolve_settings import EvolveSettings
+from metaevo.studies.inspector import PartInspector
+from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.tables import evolved_numbers
+from metaevo.tasks.memory import check_agents, check_training
+from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.task import Scale
 
-CODE = "problem"
-"""Key of the digest of the problem's source code in the resolved part of config.yaml."""
+CODE, SCALES = "problem", "normalisation"
+"""Keys of the resolved part of config.yaml: the digest of the problem's source code, and the scales
+of its tasks."""
 METRICS, NUMBERS = "metrics.png", "meta_params.png"
 CAPTIONS = {
     METRICS: "The problem's own metrics: means over the candidates.",
@@ -47,81 +49,120 @@ TITLES = {UNSEEN: "judging on unseen tasks", SCORES: "judging"}
 class Study:
     """An evolution of a problem, judged against its contenders."""
 
-    settings: Any
-    name = ""
-    """name of the folder that contains its runs"""
-    metrics: Sequence[str] = ()
-    """metrics of an evaluation, drawn over the generations"""
-    captions: Mapping[str, str]
-    """captions of the figures, by file name"""
-
-    def __init__(self, problem: MetaProblem, settings: Any):
+    def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem and the settings of its evolution."""
         check_problem(problem, "problem")
-        self._problem, self.settings = problem, settings
+        self.problem, self.settings = problem, settings
         self.name = type(problem).__name__
-        self.captions = {**problem.captions, **CAPTIONS}
+        """name of the folder that contains its runs"""
+        self._pictures: MetaProblem | PartInspector = problem
+        if isinstance(problem, LearnerProblem):
+            self.name = f"evolve_{'_'.join(problem.part_names)}"
+            self._pictures = PartInspector(problem, settings.run.seed)
+        self.captions = {**self._pictures.captions, **CAPTIONS}
+        """captions of the figures, by file name"""
+        self._metrics: Sequence[str] = ()
 
     def check(self) -> None:
         """Raise `ConfigError`, before anything is compiled, if the settings are invalid."""
-        shapes = jax.eval_shape(self._problem.init, jax.random.key(0))
+        problem, config = self.problem, self.settings.evolution
+        shapes = jax.eval_shape(problem.init, jax.random.key(0))
+        strategy = self.settings.strategy.build()
         try:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        strategy = self.settings.strategy.build()
-        check_meta_params(shapes, perturbed=strategy.perturbs)
-        self.metrics = check_evaluation(self._problem)
-        check_evolution(self._problem, strategy, self.settings.evolution)
+        if isinstance(problem, LearnerProblem):
+            check_agents(problem, strategy.population_size, config)
+        check_evolution(problem, strategy, config)
+        try:
+            metrics = check_evaluation(problem)
+        except TypeError as error:
+            if not isinstance(problem, LearnerProblem):
+                raise
+            # a learner of the user's own without a traced length
+            raise ConfigError(f"tasks: {error}") from None
+        self._metrics = () if isinstance(problem, LearnerProblem) else metrics
+        elsewhere = problem.unseen()
+        for one in elsewhere.bound if isinstance(elsewhere, LearnerProblem) else ():
+            check_training(one.name, one, one.hyperparams, shapes, kept=1, at_once=1)
         self.judgements({LEARNED: shapes})
 
     def measure(self) -> PlainDict:
-        """Return the measurements needed before evolution, as plain data that the run saves.
+        """Return what a run measures before evolution and saves, as plain data.
 
-        By default, the digest of the source code of the problem's class, if it has any.
+        This is the digest of the source code of the problem's class, if it is the user's; of a
+        learner on several tasks also the scale of each, unless it is known.
         """
-        kind: Any = type(self._problem)
+        problem, run, source = self.problem, self.settings.run, self._digest()
+        measured: PlainDict = {} if source is None else {CODE: source}
+        if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
+            return measured
+        if problem.bound[0].scale is None:
+            ends = problem.measure_scales(seed=run.seed, quick=run.quick)
+            measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
+        return measured
+
+    def _digest(self) -> str | None:
+        """Return the digest of the source code of the problem's class, if it is the user's."""
+        kind: Any = type(self.problem)
         source = class_source(kind)
-        return {} if source is None else {CODE: digest(source)}
+        return None if source is None else digest(source)
+
+    def use(self, measured: PlainMapping) -> MetaProblem:
+        """Return the problem with what was measured, now or when the run began."""
+        scales = measured.get(SCALES)
+        if scales is not None and isinstance(self.problem, LearnerProblem):
+            columns = [scales[key] for key in Scale._fields]
+            self.problem.use_scales([Scale(*row) for row in zip(*columns, strict=False)])
+        return self.problem
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write the files that a run needs in addition to its settings; by default none.
-
-        `measured` is what `measure` returned, now or when the run began.
+        """Copy parts evolved by other runs into a run that uses them.
 
         Raises:
             ConfigError: if the run cannot be resumed because its inputs have changed.
         """
-        now = Study.measure(self).get(CODE)
-        if now is not None and measured.get(CODE, now) != now:
-            raise other_code([type(self._problem).__name__])
-
-    def problem(self, measured: PlainMapping) -> MetaProblem:
-        """Return the problem."""
-        return self._problem
+        source = self._digest()
+        if source is not None and measured.get(CODE, source) != source:
+            raise other_code([type(self.problem).__name__])
+        if isinstance(self.settings, EvolveSettings):
+            for slot in self.settings.fixed_slots():
+                resolve.keep(directory.path, slot, getattr(self.settings, slot.name))
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
-        """Save the meta-parameters evolved in some generations to the run's directory."""
-        about = {"generation": generation}
-        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
+        """Save the meta-parameters evolved in some generations to the run's directory.
+
+        Parts of a learner are saved for `metaevo.load`, with the tasks that they have seen.
+        """
+        if isinstance(self.problem, LearnerProblem):
+            seen = {"tasks": {name: to_dict(task) for name, task in self.problem.named.items()}}
+            saved.save(directory, self.problem.parts, meta_params, generation, seen)
+        else:
+            about = {"generation": generation}
+            checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the result of evolution, and the problem's own metrics over the generations."""
         self.draw_frame(meta_params, figures)
-        if self.metrics:
+        if self._metrics:
             records = RunDirectory(figures.parent).read_metrics("generation")
             if len(records):
-                plot_metrics(records, self.metrics, figures / METRICS)
+                plot_metrics(records, self._metrics, figures / METRICS)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the figures that the report animates over the generations, at most a second each.
 
         A problem without pictures of its own has its numbers as bars, at most `MOST_BARS`.
         """
-        if type(self._problem).draw is not MetaProblem.draw:
-            self._problem.draw(meta_params, figures)
+        if type(self._pictures).draw is not MetaProblem.draw:
+            self._pictures.draw(meta_params, figures)
         elif numbers := evolved_numbers(meta_params, MOST_BARS):
             plot_numbers(numbers, figures / NUMBERS)
+
+    def findings(self, meta_params: MetaParams) -> list[str]:
+        """Return sentences that describe the result."""
+        return list(self._pictures.findings(meta_params))
 
     def judgements(self, learned: Mapping[str, MetaParams]) -> dict[str, Judgement]:
         """Return the judgements on the unseen tasks and on those of the evolution, by names.
@@ -129,19 +170,29 @@ class Study:
         `learned` are the meta-parameters found by each evolution. There is none without
         contenders, or with `evaluation.seeds` = 0.
         """
-        seed, seeds = self.settings.run.seed, self.settings.evaluation.seeds
+        config, seed = self.settings.evaluation, self.settings.run.seed
         found: dict[str, Judgement] = {}
-        for name, purpose in PURPOSES.items() if seeds else ():
-            problem = self._problem.unseen() if name == UNSEEN else self._problem
-            others = [] if problem is None else problem.contenders()
-            if problem is None or not others:
-                continue
-            for each in others:
-                if each.name.split()[:1] == [LEARNED]:
-                    raise ConfigError(f"contenders: {each.name!r}: is the evolved one; rename it")
-            rivals = [Contender(each, problem, point, LEARNED) for each, point in learned.items()]
-            budget = Budget(settings=0, seeds=seeds)
-            found[name] = Judgement([*rivals, *others], budget, seed=seed, purpose=purpose)
+        for name, purpose in PURPOSES.items() if config.seeds else ():
+            problem = self.problem.unseen() if name == UNSEEN else self.problem
+            try:
+                others = [] if problem is None else config.contenders_of(problem)
+                if problem is None or not others:
+                    continue
+                for each in others:
+                    if each.name.split()[:1] == [LEARNED]:
+                        raise ConfigError(
+                            f"contenders: {each.name!r}: is the evolved one; rename it"
+                        )
+                own = [Contender(each, problem, point, LEARNED) for each, point in learned.items()]
+                found[name] = Judgement(
+                    [*own, *others],
+                    config.budget,
+                    space=config.ranges,
+                    seed=seed,
+                    purpose=purpose,
+                )
+            except ConfigError as error:
+                raise ConfigError(f"evaluation.{error}") from None
         return found
 
     def compare(
@@ -169,13 +220,3 @@ class Study:
             for name, judgement in self.judgements(learned).items()
             if name == UNSEEN or not only_unseen
         }
-
-    def title(self, generations: int) -> tuple[str, str]:
-        """Return title and subtitle of the report; 0 generations mean a report on another task."""
-        return f"Evolving {self.name}", (
-            f"{generations} generations" if generations else "judged with other settings"
-        )
-
-    def findings(self, meta_params: MetaParams) -> list[str]:
-        """Return sentences that describe the result."""
-        return list(self._problem.findings(meta_params))

@@ -23,8 +23,9 @@ from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.progress import Progress
-from metaevo.studies import kinds
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.training.settings import with_named_functions, with_task
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
@@ -59,7 +60,7 @@ class EvolutionSweepSettings(SearchSettings):
     def of_evolution(self) -> EvolutionSettings:
         """Return the settings of the evolution of a trial, without a comparison."""
         given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
-        made: type[EvolutionSettings] = kinds.settings_class(given)
+        made: type[EvolutionSettings] = settings_class(given)
         own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
         return from_dict(made, {**given, **own})
 
@@ -75,8 +76,8 @@ class Evolutions(Program[EvolutionSweepSettings]):
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
         of_evolution = settings.of_evolution()
-        study = kinds.study_of(of_evolution)
-        problem = study.problem({})
+        study = EvolutionStudy(of_evolution.build(), of_evolution)
+        problem = study.problem
         if len(problem.tasks) > 1:
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
@@ -199,7 +200,7 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
         ConfigError: for an unknown learner, part or problem.
     """
     if "evolve" in raw or "problem" in raw:
-        made = kinds.settings_class(raw)
+        made = settings_class(raw)
         return without(made, ("run", "evaluation"), EvolutionSweepSettings)
     return with_named_functions(SweepSettings, raw, ("learner",))
 

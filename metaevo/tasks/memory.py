@@ -1,14 +1,11 @@
 """Check before allocation that memory can hold the agents."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import jax
 
 from metaevo.evolution import devices
-from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.problem import MetaProblem
+from metaevo.evolution.loop import EvolutionConfig
 from metaevo.tasks.bound import Bound, training_bytes
+from metaevo.tasks.problem import LearnerProblem
 from purerl.types import Hyperparams, MetaParams
 
 
@@ -36,21 +33,14 @@ def check_training(
     )
 
 
-def check_agents(problem: MetaProblem, tasks: Sequence[Bound], settings: Any) -> None:
-    """Raise `ConfigError` if an evolution that trains agents cannot run, or has too many agents."""
-    strategy, config = settings.strategy, settings.evolution
+def check_agents(problem: LearnerProblem, population_size: int, config: EvolutionConfig) -> None:
+    """Raise `ConfigError` if an evolution has too many agents, or too large ones."""
     solution = jax.eval_shape(problem.init, jax.random.key(0))
-    rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
+    rows = population_size * config.seeds_per_candidate + config.validation_seeds
     num_devices = len(devices.select(config.num_devices))
     at_once = min((config.chunk_size or 1) * num_devices, rows)
-    for task in tasks:
+    for task in problem.bound:
+        points = task.learner.config.num_updates
         check_training(
-            "evolution",
-            task,
-            settings.hyperparams if task.hyperparams is None else task.hyperparams,
-            solution,
-            kept=0,
-            at_once=at_once,
-            points=task.learner.config.num_updates,
+            "evolution", task, task.hyperparams, solution, kept=0, at_once=at_once, points=points
         )
-    check_evolution(problem, strategy.build(), config)

@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.config.references import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners
+from metaevo.parts.classes import reference_to
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
 from metaevo.runs.progress import Progress
 from metaevo.tasks import sampling
@@ -61,6 +63,9 @@ class LearnerProblem(MetaProblem):
         >>> problem = metaevo.LearnerProblem("q_learning", loss, ["GridWorld"])
         >>> found = metaevo.evolve(problem, generations=30)
     """
+
+    elsewhere: "LearnerProblem | None" = None
+    """the same parts on tasks that evolution does not see, as made by `on`"""
 
     def __init__(
         self,
@@ -138,8 +143,12 @@ class LearnerProblem(MetaProblem):
         """
         other = copy.copy(self)
         other._bind(named_tasks(tasks), where)
-        other.drawn = len(other.bound)
+        other.drawn, other.elsewhere = len(other.bound), None
         return other
+
+    def unseen(self) -> "LearnerProblem | None":
+        """Return the parts on tasks that evolution does not see, if there are any."""
+        return self.elsewhere
 
     def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
         """Measure random play and the hand-written reference on each task; see `measure_scale`."""
@@ -195,6 +204,17 @@ class LearnerProblem(MetaProblem):
     def tasks(self) -> list[str]:  # type: ignore[override]
         """The names of the tasks."""
         return [one.name for one in self.bound]
+
+    @property
+    def part_names(self) -> list[str]:
+        """Short names of the parts' classes."""
+        return [short_name(reference_to(part)) for part in self.parts.by_slot.values()]
+
+    @property
+    def title(self) -> str:
+        """The evolved parts, the learner and the environments."""
+        what = f"{' and '.join(self.part_names)} for {short_name(self.learner)}"
+        return f"{what} on {', '.join(dict.fromkeys(self.tasks))}"
 
     @property
     def tasks_per_generation(self) -> int:

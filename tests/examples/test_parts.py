@@ -13,8 +13,7 @@ import yaml
 
 from examples import scheduled_adam
 from metaevo.config import from_dict
-from metaevo.studies.learner import problem_of
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.evolve_settings import settings_class
 from purerl import ppo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -23,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_the_loss_begins_as_squared_error(monkeypatch):
     monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
     raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
-    problem = problem_of(from_dict(experiment_class(raw, None), raw))
+    problem = from_dict(settings_class(raw, None), raw).build()
     part = problem.parts.by_slot["value_loss"]
     start = part.init(jax.random.key(0))
 

@@ -19,7 +19,7 @@ from metaevo.commands import train as training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.evolution import devices
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs
@@ -91,7 +91,7 @@ SCRIPTS = {
     **{
         f"evolve_{component}": _script(
             f"evolve_{component}",
-            partial(experiment_class, component=component),
+            partial(settings_class, component=component),
             evolve_script.main,
             component=component,
         )

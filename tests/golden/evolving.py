@@ -19,9 +19,9 @@ from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.evolve_settings import EvolveSettings, experiment_class
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.fitness import Windows
 from metaevo.tasks.population import Population
@@ -38,7 +38,7 @@ Records = list[dict[str, Any]]
 def evolve(case: Case) -> tuple[Records, Any]:
     """Evolve in memory; return the records of all generations, and the result."""
     study, settings = _study_of(case)
-    problem = study.problem(_scales(case))
+    problem = study.use(_scales(case))
     evolution = Evolution(problem, settings.strategy.build(), settings.evolution)
     records: Records = []
     for block in evolution.blocks(evolution.start(settings.run.seed), keep_chunks=True):
@@ -64,7 +64,7 @@ def evolve_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Re
 def score(case: Case) -> dict[str, np.ndarray]:
     """Train contenders with fixed settings on held-out keys; return scores [seeds] by name."""
     study, settings = _study_of(case)
-    problem = study.learner_problem
+    problem = study.problem
     found = problem.init(jax.random.key(case["seed"]))
     rivals = [Contender("learned", problem, found), *problem.contenders()]
     keys = keys_for(settings.run.seed, Purpose.HELD_OUT, case["seeds"])
@@ -120,7 +120,7 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     if len(case["tasks"]) > 1:
         scales = study.measure()["normalisation"]
         return dict(zip(case["tasks"], zip(*scales.values(), strict=True), strict=True))
-    (name,), (found,) = case["tasks"], study.learner_problem.measure_scales(seed=case["seed"])
+    (name,), (found,) = case["tasks"], study.problem.measure_scales(seed=case["seed"])
     return {name: (found.random, found.reference)}
 
 
@@ -163,7 +163,7 @@ def _learner(case: Case) -> Case:
     return {**raw, "tasks": tasks}
 
 
-def _study_of(case: Case) -> tuple[LearnerStudy, EvolveSettings]:
+def _study_of(case: Case) -> tuple[Study, EvolveSettings]:
     """Return the study of a case with an evolved part."""
     ((part, own),) = case["parts"].items()
     given = case.get("evolution", {})
@@ -179,8 +179,8 @@ def _study_of(case: Case) -> tuple[LearnerStudy, EvolveSettings]:
         "evaluation": {"seeds": 0},
         "run": {"seed": case["seed"]},
     }  # fmt: skip
-    settings = from_dict(experiment_class(raw, None), raw)
-    return LearnerStudy(settings), settings
+    settings = from_dict(experiment_class(raw), raw)
+    return Study(settings.build(), settings), settings
 
 
 def _scales(case: Case) -> Case:

@@ -5,18 +5,19 @@ import signal
 from metaevo.commands.evolve import main
 from metaevo.config import from_dict
 from metaevo.evolution import hosts
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.study import Study
 
 
 def settings_of(raw, component=None):
     """The settings that a YAML file with these contents gives."""
-    return from_dict(experiment_class(raw, component), raw)
+    return from_dict(settings_class(raw, component), raw)
 
 
 def study_of(raw, run_path=None):
     """The study of such settings."""
-    return LearnerStudy(settings_of(raw), run_path)
+    settings = settings_of(raw)
+    return Study(settings.build(run_path), settings)
 
 
 def evolve(folder, text, *argv):

@@ -11,7 +11,7 @@ from metaevo.config import ConfigError, code
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import kinds
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.tasks.binding import TaskConfig, make_environment
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -25,7 +25,7 @@ KINDS = {
     "environment": ("corridor.py", "Corridor", lambda n: make_environment(TaskConfig(n), "ppo")),
     "learner": ("sac.py", "sac", learners.find),
     "strategy": ("random_search.py", "RandomSearch", find_strategy),
-    "problem": ("throw.py", "Throw", lambda name: kinds.settings_class({"problem": name})),
+    "problem": ("throw.py", "Throw", lambda name: settings_class({"problem": name})),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.sections import specialised
-from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies.evolve_settings import EvolveSettings, settings_class
 from metaevo.studies.sweeps import EvolutionSweepSettings, sweep_class
 from metaevo.training.settings import TrainSettings, training_class
 from metaevo.training.sweeps import SweepSettings
@@ -34,7 +34,7 @@ def test_open_sections_are_validated_and_the_order_is_kept():
 @pytest.mark.parametrize(
     ("made", "written"),
     [
-        (experiment_class({"learner": "dqn"}, "value_loss"), EvolveSettings),
+        (settings_class({"learner": "dqn"}, "value_loss"), EvolveSettings),
         (training_class({"learner": "q_learning"}), TrainSettings),
         (sweep_class({}), SweepSettings),
         (sweep_class({"evolve": "drift"}), EvolutionSweepSettings),

@@ -8,7 +8,6 @@ import pytest
 from metaevo.discovery import records, targets
 from metaevo.discovery.records import record
 from metaevo.discovery.targets import TARGETS
-from metaevo.studies.learner import problem_of
 from purerl.types import Context
 from tests.metaevo.evolving import settings_of
 
@@ -29,7 +28,7 @@ PPO = {
 
 @pytest.fixture(scope="module")
 def problem():
-    return problem_of(settings_of(PPO))
+    return settings_of(PPO).build()
 
 
 @pytest.mark.long
@@ -74,7 +73,7 @@ def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     monkeypatch.setattr(targets, "OF_ARRAY", 3)
     raw = PPO | {"evolve": "optimizer", "component": {}}
-    problem = problem_of(settings_of(raw))
+    problem = settings_of(raw).build()
     (part,) = problem.parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
     bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])

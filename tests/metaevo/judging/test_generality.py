@@ -291,7 +291,7 @@ def test_bad_input_is_one_line(line, message, refused, tmp_path, monkeypatch):
 
 def test_a_run_is_a_rule(tmp_path):
     part = ValueLossNetwork()
-    evolved = Parts.single(part, "value_loss")
+    evolved = Parts.single(part)
     settings = settings_of({"evolve": "value_loss"})
     keys = []
     for seed in (0, 1):

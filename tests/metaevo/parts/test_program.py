@@ -14,7 +14,7 @@ from metaevo.parts import formula, interpreter, program
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import HAND_WRITTEN
 from metaevo.parts.program_text import compiled, text
-from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.study import Study
 from purerl import ppo
 from purerl.types import Context
 from tests.metaevo.evolving import settings_of
@@ -246,6 +246,6 @@ def test_a_strategy_that_perturbs_is_refused():
     raw = {"evolve": "program", "learner": "q_learning", "task": {"env": "GridWorld"}}
     settings = settings_of(raw)
     assert settings.strategy.algorithm == "genetic_programming"
-    study = LearnerStudy(replace(settings, strategy=StrategyConfig()))
+    study = Study(settings.build(), replace(settings, strategy=StrategyConfig()))
     with pytest.raises(ConfigError, match=r"'codes'.*genetic_programming"):
         study.check()

@@ -18,7 +18,6 @@ from metaevo.parts.classes import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import problem_of
 from purerl.parts import losses, optimizers
 from purerl.types import Targets
 from tests.metaevo.evolving import forget_code, settings_of
@@ -30,7 +29,7 @@ CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), even=Tr
 @pytest.fixture
 def run(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
-    saved.save(run, Parts.single(CONFIG, "value_loss"), CONFIG.init(jax.random.key(0)), 7)
+    saved.save(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
     return run
 
 
@@ -57,7 +56,7 @@ class Scaled(Part):
 
 def test_parameters_made_of_python_numbers_come_back(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
-    parts = Parts.single(Scaled(), reference_of(PART, Scaled))
+    parts = Parts.single(Scaled())
     saved.save(run, parts, parts.init(jax.random.key(0)), 1)
     value_loss, loaded = metaevo.load(run.path)
     assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
@@ -99,7 +98,7 @@ def adam(scale, context):
 )  # fmt: skip
 def test_invalid_parts_are_refused_in_one_line(cls, complaint):
     def build():
-        return problem_of(settings_of({"evolve": reference_of(PART, cls)}))
+        return settings_of({"evolve": reference_of(PART, cls)}).build()
 
     if complaint is None:
         assert isinstance(build().parts.by_slot[cls.slot], cls)
@@ -113,7 +112,7 @@ def test_an_update_rule_with_other_shapes_is_refused():
     cls = part("update_rule", lambda scale, context, rollout: Targets(scale, rollout.reward))
     raw = {"evolve": reference_of(PART, cls), "learner": "lpg", "task": {"env": "GridWorld"}}
     with pytest.raises(ConfigError, match=r"fails in an update of lpg: .*have the shapes \(\), "):
-        problem_of(settings_of(raw))
+        settings_of(raw).build()
 
 
 @pytest.mark.parametrize(

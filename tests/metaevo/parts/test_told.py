@@ -9,7 +9,6 @@ from metaevo.parts import saved
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import problem_of
 from purerl import dqn, envs, ppo
 from purerl.learners import LEARNERS
 from tests.metaevo.evolving import settings_of
@@ -52,11 +51,11 @@ def test_learners_pass_the_extra_arguments_that_they_have(learner):
 )
 def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
     part = part_class("open")()
-    saved.save(RunDirectory(tmp_path), Parts.single(part, "open"), drawn(part), 7)
+    saved.save(RunDirectory(tmp_path), Parts.single(part), drawn(part), 7)
     settings = {key: str(tmp_path) for key in settings}
-    problem_of(settings_of({**evolve, **settings, "learner": "ppo"}))
+    settings_of({**evolve, **settings, "learner": "ppo"}).build()
     where = "evolve = 'open'" if not settings else "make_optimizer = "
     message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
     with pytest.raises(ConfigError, match=message) as caught:
-        problem_of(settings_of({**evolve, **settings, "learner": "dqn"}))
+        settings_of({**evolve, **settings, "learner": "dqn"}).build()
     assert "\n" not in str(caught.value)

@@ -114,7 +114,7 @@ def test_a_task_without_a_scale_is_left_out():
 def test_each_judgement_has_seeds_and_ranges_of_its_own():
     text = TINY.replace("  unseen:", "  own: {huber: {huber_delta: [0.1, 9.0]}}\n  unseen:")
     study = study_of(text)
-    example = study.learner_problem.init(jax.random.key(0))
+    example = study.problem.init(jax.random.key(0))
     found = study.judgements({"learned": example})
     assert list(found) == ["unseen", "scores"]
     assert found["unseen"].purpose == Purpose.UNSEEN

@@ -52,7 +52,7 @@ def study_of(evolve, evaluation, **others):
 def ranges(study):
     """The ranges of every hand-written contender, in addition to the common ones."""
     config = study.evaluation
-    rivals = study.learner_problem.contenders(config.contenders, config.own)
+    rivals = study.problem.contenders(config.contenders, config.own)
     return {each.name: each.ranges for each in rivals}
 
 

@@ -96,13 +96,13 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_parts_of_all_kinds_fit(folder):
-    formula = study_of({**SETTINGS, "evolve": "formula", "component": FORMULA}).parts
+    formula = study_of({**SETTINGS, "evolve": "formula", "component": FORMULA}).problem.parts
     part = formula.by_slot["advantage_rule"]
     start = part.init(jax.random.key(0))
     assert part.apply(start, None, 3.0, 1.0) == 2.0
     program = {"slot": "advantage_rule", "start": ["target - value"]}
     raw = {**SETTINGS, "evolve": "program", "component": program}
-    part = study_of(raw).parts.by_slot["advantage_rule"]
+    part = study_of(raw).problem.parts.by_slot["advantage_rule"]
     codes, constants = part.compiled("target - value")
     found = part.apply(
         {"codes": codes[None], "constants": constants[None]}, Context(None), 3.0, 1.0

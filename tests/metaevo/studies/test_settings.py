@@ -15,7 +15,6 @@ from metaevo.parts.classes import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import problem_of
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
 from tests.metaevo.evolving import settings_of
@@ -24,13 +23,13 @@ from tests.metaevo.evolving import settings_of
 def test_other_slots_are_filled_by_name():
     settings = settings_of({"evolve": "drift", "value_loss": "huber", "make_optimizer": "sgd"})
     assert not hasattr(settings, "policy_loss")
-    fixed = problem_of(settings).experiment.fixed
+    fixed = settings.build().experiment.fixed
     context = type("Context", (), {"hyperparams": settings.hyperparams})
     arguments = context, 9.0, 1.0, 1.0
     assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
-    plain = problem_of(settings_of({"evolve": "drift"})).experiment.fixed
+    plain = settings_of({"evolve": "drift"}).build().experiment.fixed
     assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
-    task = problem_of(settings).experiment.task({"policy_loss": losses.dpo}, None)
+    task = settings.build().experiment.task({"policy_loss": losses.dpo}, None)
     assert task.learner.policy_loss is losses.dpo
 
 
@@ -51,7 +50,7 @@ def test_a_schedule_of_unknown_hyperparams_is_refused():
         make_task(from_dict(training_class(raw), raw))
     raw |= {"evolve": "value_loss"}
     with pytest.raises(ConfigError, match=complaint):
-        problem_of(settings_of(raw))
+        settings_of(raw).build()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +73,7 @@ def own(monkeypatch):
 
 def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
-    saved.save(run, Parts.single(Loss(), own), {"a": jnp.zeros(())}, 1)
+    saved.save(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
     monkeypatch.setattr("purerl.custom._GIVEN", {})
     monkeypatch.setitem(sys.modules, __name__, None)  # as in another process
@@ -96,6 +95,6 @@ def test_a_changed_class_needs_another_run(own, monkeypatch):
 def test_a_list_of_one_is_a_single_part():
     settings = settings_of({"evolve": ["drift"], "component": {"drift": {"hidden_size": 3}}})
     assert settings.component.drift.hidden_size == 3
-    evolved = problem_of(settings).parts
+    evolved = settings.build().parts
     assert set(evolved.init(jax.random.key(0))) == {"hidden", "output"}
     assert list(evolved.by_slot) == ["policy_loss"]

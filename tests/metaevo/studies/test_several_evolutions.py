@@ -9,8 +9,8 @@ import pytest
 import metaevo
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
-from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
+from metaevo.studies.study import Study
 from tests.metaevo import evolving
 from tests.metaevo.toy import assert_same
 
@@ -40,7 +40,7 @@ def settings_of(count, **evaluation):
 
 def run(path, count, *, resume=False, **evaluation):
     settings = settings_of(count, **evaluation)
-    study = LearnerStudy(settings, path if resume else None)
+    study = Study(settings.build(path if resume else None), settings)
     assert run_evolutions(study, settings, run_dir=path, resume=resume) == 0
     return metaevo.Scores.load(path / "scores.npz")
 

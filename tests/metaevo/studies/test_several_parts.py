@@ -13,7 +13,7 @@ from metaevo.commands.evolve import main
 from metaevo.config import ConfigError, code, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.study import Study
 from purerl import custom, envs, ppo
 from tests.metaevo.evolving import evolve, forget_code, settings_of, study_of
 
@@ -182,8 +182,8 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     with pytest.raises(ConfigError, match="from outside metaevo"):
         study_of(raw)
     code.use("scaled.py")
-    study = LearnerStudy(settings)
-    function = study.learner_problem.experiment.fixed["value_loss"]
+    study = Study(settings.build(), settings)
+    function = study.problem.experiment.fixed["value_loss"]
     own, meta_params = metaevo.load(workspace / "run", slot="value_loss")
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)
@@ -191,8 +191,8 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     study.keep(run, study.measure())
     copy = run.path / "losses" / "value_loss"
     assert (copy / "code" / "scaled.py").read_text() == SCALED
-    moved = LearnerStudy(settings, run.path)
-    assert moved.learner_problem.experiment.fixed["value_loss"](None, *arguments) == function(
+    moved = Study(settings.build(run.path), settings)
+    assert moved.problem.experiment.fixed["value_loss"](None, *arguments) == function(
         None, *arguments
     )
 

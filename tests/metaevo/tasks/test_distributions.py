@@ -11,8 +11,8 @@ from metaevo.config import ConfigError
 from metaevo.evolution.problem import task_key
 from metaevo.parts import seen
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.run import run_evolutions
+from metaevo.studies.study import Study
 from metaevo.tasks import sampling
 from metaevo.tasks.fitness import measures
 from metaevo.tasks.problem import updates_of
@@ -81,7 +81,7 @@ def test_whole_numbers(rule, shares):
 
 
 def test_a_generation_draws_different_tasks():
-    problem = study_of().problem({})
+    problem = study_of().problem
     for seed in range(5):
         key = jax.random.key(seed)
         tasks = [problem.draw_task(task_key(key), index) for index in range(2)]
@@ -100,7 +100,7 @@ def test_python_and_yaml_distributions_are_equal():
 
 def training_by_hand(study, drawn, **functions):
     """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
-    sample = study.learner_problem.bound[0].sample
+    sample = study.problem.bound[0].sample
     values = sampling.draw_all(sample, jax.random.wrap_key_data(drawn.key))
     scale = values["reward_scale"]
     env, env_params = envs.make("CartPole-v1")
@@ -122,7 +122,7 @@ def test_drawn_values_are_used_in_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     tasks = {"poles": {"env": "CartPole-v1", "sample": SAMPLE}}
     study = study_of(tasks=tasks, evolve="value_loss")
-    problem = study.problem({})
+    problem = study.problem
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
     task = problem.draw_task(task_key(jax.random.key(3)), 0)
     found = jax.jit(problem.evaluate)(key, meta_params, task)
@@ -211,7 +211,7 @@ def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
         with pytest.raises(ConfigError, match="evolution sees this task"):
             study_of(evaluation=evaluation)
     else:
-        assert study_of(evaluation=evaluation).unseen.tasks == ["other"]
+        assert study_of(evaluation=evaluation).problem.unseen().tasks == ["other"]
 
 
 @pytest.mark.long
@@ -237,7 +237,9 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
         },
     })  # fmt: skip
     path = tmp_path / "run"
-    assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
+    assert (
+        run_evolutions(Study(settings.build(), settings), settings, run_dir=path, resume=False) == 0
+    )
     assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "4"], description=None) == 0
     scores = metaevo.Scores.load(path / "transfer" / "tasks" / "scores.npz")
     assert scores.tasks == ("slippery", "GridWorld")

@@ -28,7 +28,7 @@ RAW = {
 @pytest.mark.long
 def test_tasks_depend_on_keys():
     settings = settings_of(RAW)
-    evolved = Parts.single(LearnedUpdateRule(2), "lpg")
+    evolved = Parts.single(LearnedUpdateRule(2))
     built = Experiment(settings, evolved, {}, make_environment(settings.task, "lpg"))
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
     task = built.task(evolved.functions(), candidates[0])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import ConfigError, from_dict
-from metaevo.studies import kinds
+from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.sweeps import make_objective, sweep_class
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -42,7 +42,7 @@ def test_the_best_settings_of_a_problem_name_it_and_evolve():
     objective = make_objective(from_dict(sweep_class(raw), raw))
     best = objective.config_of({"wind": 3.0})
     assert (best["problem"], best["wind"]) == (name, 3.0)
-    from_dict(kinds.settings_class(best), best)
+    from_dict(settings_class(best), best)
 
 
 def test_a_problem_of_several_tasks_is_refused():
