@@ -25,13 +25,13 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.learners import LearnerEntry
 from purerl.parts import losses, networks, optimizers, phases, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
     Context,
     EnvParams,
     EpisodeSums,
+    LearnerEntry,
     MakeOptimizer,
     MetaParams,
     Train,

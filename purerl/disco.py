@@ -29,7 +29,15 @@ from flax import struct
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import disco_rule, networks, policies, rollouts, training
 from purerl.parts.disco_rule import Memory, Outputs, Trajectory, Weights
-from purerl.types import Environment, EnvParams, EpisodeSums, MetaParams, PyTree, Train
+from purerl.types import (
+    Environment,
+    EnvParams,
+    EpisodeSums,
+    LearnerEntry,
+    MetaParams,
+    PyTree,
+    Train,
+)
 
 MODEL_SIZE = 128
 """Units of the LSTM that takes an action, and of the hidden layer of each head behind it."""
@@ -343,3 +351,6 @@ def optimizer(hyperparams: Hyperparams) -> optax.GradientTransformation:
 def make_train(config: Config, env: Environment) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent."""
     return Disco(config, env).train
+
+
+LEARNER = LearnerEntry(Config, Hyperparams, Disco)

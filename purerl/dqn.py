@@ -40,6 +40,7 @@ from purerl.types import (
     Environment,
     EnvParams,
     EpisodeSums,
+    LearnerEntry,
     MakeOptimizer,
     MetaParams,
     PyTree,
@@ -410,3 +411,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     `slots` are functions for the arguments in `SLOTS`.
     """
     return DQN(config, env, **slots).train
+
+
+LEARNER = LearnerEntry(Config, Hyperparams, DQN, SLOTS)

@@ -33,6 +33,7 @@ from purerl.types import (
     Environment,
     EnvParams,
     EpisodeSums,
+    LearnerEntry,
     MakeOptimizer,
     MetaParams,
     PyTree,
@@ -283,3 +284,6 @@ def _distance(prediction: jax.Array, target: jax.Array) -> jax.Array:
         log_prob, log_target = jax.nn.log_softmax(prediction), jax.nn.log_softmax(target)
         return jnp.sum(jnp.exp(log_prob) * (log_prob - log_target), axis=-1)
     return 0.5 * jnp.square(prediction[..., 0] - target)
+
+
+LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)

@@ -36,6 +36,7 @@ from purerl.types import (
     Environment,
     EnvParams,
     EpisodeSums,
+    LearnerEntry,
     MakeOptimizer,
     MetaParams,
     PolicyLoss,
@@ -407,3 +408,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     `slots` are functions for the arguments in `SLOTS`.
     """
     return PPO(config, env, **slots).train
+
+
+LEARNER = LearnerEntry(Config, Hyperparams, PPO, SLOTS)

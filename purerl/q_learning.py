@@ -25,6 +25,7 @@ from purerl.types import (
     Environment,
     EnvParams,
     EpisodeSums,
+    LearnerEntry,
     MetaParams,
     PyTree,
     Train,
@@ -353,3 +354,6 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     `slots` are functions for the arguments in `SLOTS`.
     """
     return QLearning(config, env, **slots).train
+
+
+LEARNER = LearnerEntry(Config, Hyperparams, QLearning, SLOTS, observations="index")

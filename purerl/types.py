@@ -7,7 +7,7 @@ No function in `purerl` has an axis for agents: a population is made by `jax.vma
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,10 @@ Hyperparams = PyTree
 Its method `random_play()` returns settings under which the learner always acts at random."""
 EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
+
+
+Observations = Literal["auto", "flat", "raw", "index"]
+"""What an environment shows, see `purerl.envs.make`."""
 
 
 class SettingError(ValueError):
@@ -288,3 +292,25 @@ class Learner(Protocol):
         The distribution has `sample(key)` and `mode(key)`, and for continuous actions
         `bounded(action, space)`; see `purerl.parts.policies`. Call it through `purerl.acting`.
         """
+
+
+class LearnerEntry(NamedTuple):
+    """A learner with its settings and slots, as `metaevo` builds, evolves and compares it.
+
+    A learner of one's own has its own entry: see examples/sac.py.
+    """
+
+    config: type
+    """static settings, a frozen dataclass"""
+    hyperparams: type
+    """traced settings, a `flax.struct.PyTreeNode` of numbers"""
+    make: Callable[..., Learner]
+    """`(config, env, **functions) -> Learner`, with functions by the names of slots"""
+    slots: tuple[Slot, ...] = ()
+    """the functions that can be replaced"""
+    observations: Observations = "auto"
+    """observations that the learner needs"""
+
+    def slot(self, name: str) -> Slot | None:
+        """Return a slot by its name, if the learner has it."""
+        return next((slot for slot in self.slots if slot.name == name), None)

@@ -27,8 +27,7 @@ import metaevo
 from experiments.cheap_talk import channels, figures
 from experiments.cheap_talk.channels import Messenger
 from experiments.cheap_talk.talking import Talking, TalkParams
-from purerl import envs
-from purerl.learners import LEARNERS, num_frames
+from purerl import dqn, envs, ppo, q_learning
 from purerl.parts.evaluation import mean_return
 from purerl.types import EpisodeSums
 
@@ -36,6 +35,8 @@ PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
 LAST = 0.1
 """The last part of training that counts as its end."""
+LEARNERS = {"ppo": ppo.LEARNER, "dqn": dqn.LEARNER, "q_learning": q_learning.LEARNER}
+"""What victims may be."""
 SIGNS = {"adversary": -1.0, "ally": 1.0}
 """Sign of the victim's fitness in the fitness of a channel, by its role."""
 
@@ -154,7 +155,8 @@ class CheapTalk(metaevo.MetaProblem):
 
     def frames(self, task: Any) -> jax.Array:
         """Return the environment steps of one victim."""
-        return jnp.asarray([num_frames(each.learner.config) for each in self.built])[task]
+        configs = [each.learner.config for each in self.built]
+        return jnp.asarray([each.num_updates * each.frames_per_update for each in configs])[task]
 
     def init(self, key: jax.Array) -> Any:
         """Draw the weights of a channel."""

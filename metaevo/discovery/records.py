@@ -15,7 +15,6 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts.part import Part, Parts
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
-from purerl.learners import num_frames
 from purerl.types import Context, MetaParams
 
 AGENTS = 16
@@ -88,7 +87,7 @@ def record(
 
     def output(inputs: Mapping[str, jax.Array], own: MetaParams) -> jax.Array:
         progress = inputs["progress"]
-        frames = progress * num_frames(learner.config)
+        frames = progress * learner.config.num_updates * learner.config.frames_per_update
         context = Context(hyperparams, progress, population.num_updates, frames)
         return target.value(part, own, context, inputs)
 

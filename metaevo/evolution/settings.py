@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 from annotated_types import Gt
@@ -9,13 +10,13 @@ from annotated_types import Gt
 from metaevo.config import ConfigError, code, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import genetic
 from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, AlgorithmSettings, Evosax
-from metaevo.evolution.genetic import GeneticProgramming
 from metaevo.evolution.strategy import Strategy
 from purerl.custom import is_custom
 
-GENETIC_PROGRAMMING = genetic.NAME
+GENETIC_PROGRAMMING = "genetic_programming"
+PLACE = "metaevo.evolution.genetic", "GeneticProgramming"
+"""Module and class of this algorithm, imported when it is used."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StrategyConfig(AlgorithmSettings):
         if is_custom(name):
             return _construct(self, code.load("strategy.algorithm", name))
         if name == GENETIC_PROGRAMMING:
-            return _construct(self, GeneticProgramming)
+            return _construct(self, getattr(import_module(PLACE[0]), PLACE[1]))
         if name not in ALGORITHMS:
             known = [*ALGORITHMS, GENETIC_PROGRAMMING]
             reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
@@ -72,9 +73,8 @@ def config_of(strategy: Any) -> StrategyConfig:
     own, kind = _fields(strategy), type(strategy)
     if isinstance(strategy, Evosax):
         return StrategyConfig(**own)
-    name = GENETIC_PROGRAMMING
-    if not isinstance(strategy, GeneticProgramming):
-        name = f"{kind.__module__}:{kind.__qualname__}"
+    place = kind.__module__, kind.__qualname__
+    name = GENETIC_PROGRAMMING if place == PLACE else ":".join(place)
     named = {each.name for each in dataclasses.fields(StrategyConfig)} - {"settings", "algorithm"}
     known = {key: own.pop(key) for key in sorted(named & own.keys())}
     numbers = {key: value for key, value in own.items() if isinstance(value, bool | int | float)}

@@ -6,19 +6,20 @@ from typing import Any
 from metaevo.config import ConfigError, show
 from metaevo.config.references import Kind, resolve
 from purerl.custom import give
-from purerl.learners import LEARNERS, LearnerEntry
-from purerl.types import Slot
+from purerl.types import LearnerEntry, Slot
 
 
 def _complaint(entry: Any) -> str:
     if not isinstance(entry, LearnerEntry):
-        return f"must be a purerl.learners.LearnerEntry, not {type(entry).__name__}"
+        return f"must be a purerl.types.LearnerEntry, not {type(entry).__name__}"
     if not isinstance(entry.slots, tuple) or not all(isinstance(s, Slot) for s in entry.slots):
         return "slots: must be a tuple of purerl.types.Slot"
     return ""
 
 
-LEARNER = Kind("learner", "a purerl.learners.LearnerEntry", _complaint, LEARNERS)
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg", "disco")}
+"""The learners of purerl, each imported when it is used."""
+LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _complaint, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -40,7 +41,7 @@ def slot_of(learner: str, name: str) -> Slot:
     entry = find(learner)
     if (slot := entry.slot(name)) is not None:
         return slot
-    able = [each for each, other in LEARNERS.items() if other.slot(name) is not None]
+    able = [each for each in LEARNERS if find(each).slot(name) is not None]
     own = ", ".join(slot.name for slot in entry.slots)
     raise ConfigError(
         f"learner = {show(learner)} has no slot {name!r}"
@@ -59,10 +60,10 @@ def name_of(learner: str | LearnerEntry) -> str:
         return learner
     if complaint := _complaint(learner):
         raise ConfigError(f"learner = {show(learner)}: {complaint}")
-    for name, known in LEARNERS.items():
-        if known is learner:
-            return name
     module = learner.make.__module__
+    for name, known in LEARNERS.items():
+        if known == f"{module}:LEARNER":
+            return name
     variables = vars(sys.modules[module]) if module in sys.modules else {}
     variable = next((key for key, value in variables.items() if value is learner), None)
     return give(f"{module}:{variable or getattr(learner.make, '__name__', 'learner')}", learner)

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, failure
-from purerl.learners import LearnerEntry
-from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
+from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import Programs

@@ -16,8 +16,7 @@ from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.task import Task
 from purerl import envs
-from purerl.learners import LearnerEntry
-from purerl.types import Slot
+from purerl.types import LearnerEntry, Slot
 
 
 class Setup(NamedTuple):

@@ -42,8 +42,7 @@ from metaevo.tasks.distributions import bind, updates_of, with_drawn
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.scale import measure_scale
 from metaevo.tasks.task import Scale, Task
-from purerl.learners import LearnerEntry
-from purerl.types import Slot
+from purerl.types import LearnerEntry, Slot
 
 
 class Drawn(NamedTuple):

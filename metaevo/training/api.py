@@ -17,8 +17,7 @@ from metaevo.training.result import (
 )
 from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
-from purerl.learners import LearnerEntry
-from purerl.types import Environment
+from purerl.types import Environment, LearnerEntry
 
 
 def train(

@@ -5,7 +5,8 @@ import difflib
 import inspect
 import numbers
 from functools import cache
-from typing import Any, Literal, get_args
+from importlib import import_module
+from typing import Any, get_args
 
 import gymnax
 import jax
@@ -13,30 +14,17 @@ from gymnax import registration
 from gymnax.environments.environment import Environment as GymnaxEnvironment
 
 from purerl.custom import give, is_custom, load
-from purerl.envs import (
-    brax_suite,
-    craftax_suite,
-    navix_suite,
-    xminigrid_suite,
-)
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
 from purerl.envs.nested import without_nesting
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
-from purerl.types import Environment, PyTree
-
-Observations = Literal["auto", "flat", "raw", "index"]
+from purerl.types import Environment, Observations, PyTree
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds}
 """Environments of this package."""
-SUITES: dict[str, Suite] = {
-    "brax": brax_suite.SUITE,
-    "navix": navix_suite.SUITE,
-    "xminigrid": xminigrid_suite.SUITE,
-    "craftax": craftax_suite.SUITE,
-}
+SUITES = "brax", "navix", "xminigrid", "craftax"
 """Suites of environments, `suite/name`, that an extra installs; all others are gymnax's."""
 
 DOWNLOADED = {"MNISTBandit-bsuite"}
@@ -50,7 +38,14 @@ def names() -> list[str]:
 
 def suite_names() -> list[str]:
     """Return the names of all suites, `suite/name`, installed or not."""
-    return [f"{suite}/{name}" for suite, found in SUITES.items() for name in found.names]
+    return [f"{suite}/{name}" for suite in SUITES for name in suite_of(suite).names]
+
+
+@cache
+def suite_of(name: str) -> Suite:
+    """Return a suite, whose adapter is imported when it is used."""
+    suite: Suite = import_module(f"purerl.envs.{name}_suite").SUITE
+    return suite
 
 
 def name_of(env: str | type | Environment) -> str:
@@ -130,9 +125,9 @@ def check_name(name: str) -> None:
     if str(name).endswith(".py"):
         raise ValueError(f"{name}: name the class too, for example {name}:MyEnvironment")
     suite, _, rest = str(name).partition("/")
-    if suite in SUITES and rest in SUITES[suite].refused:
-        raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")
-    if name not in names() and name not in suite_names():
+    if suite in SUITES and (refused := suite_of(suite).refused.get(rest)):
+        raise ValueError(f"cannot build environment {name!r}: {refused}")
+    if name not in names() and not (suite in SUITES and rest in suite_of(suite).names):
         raise ValueError(f"unknown environment {name!r}; {_hint(str(name))}")
 
 
@@ -188,7 +183,7 @@ def _constructor(name: str) -> Any:
         return own if isinstance(own, type) else lambda: own
     suite, _, rest = name.partition("/")
     if suite in SUITES:
-        return SUITES[suite].constructor(rest)
+        return suite_of(suite).constructor(rest)
     return OWN[name] if name in OWN else registration._registry[name]
 
 

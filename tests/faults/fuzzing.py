@@ -18,12 +18,12 @@ from metaevo.commands import sweep as sweep_script
 from metaevo.commands import train as training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.evolution import devices
+from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs
-from purerl.learners import LEARNERS
 
 MEMORY = 8 * 2**30
 """Of whatever machine this is."""
@@ -110,7 +110,8 @@ WORDS = [
     "none", "index", "local", "sqlite:///x", "tanh", "relu", "grid", "hyperband", "cma_es",
     "ppo", "dqn", "q_learning", "value_loss", "drift", "Open_ES", "CMA_ES", "PSO",
     "DiffusionEvolution", *envs.registry.names()[:12],
-    *(name for each in LEARNERS.values() for slot in each.slots for name in slot.functions),
+    *(name for each in learners.LEARNERS for slot in learners.find(each).slots
+      for name in slot.functions),
 ]  # fmt: skip
 EDGES = [
     0, -1, 1, 2, 3, 4, 5, 7, 8, 16, 100, 1000, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**63,

@@ -117,10 +117,10 @@ def test_the_names_match_the_suite(suite):
             for name in xminigrid.registered_environments()
         }
         assert set(xminigrid_suite.BENCHMARKS) == set(xminigrid.registered_benchmarks())
-        assert set(xminigrid_suite.BENCHMARKS) == set(registry.SUITES[suite].refused)
+        assert set(xminigrid_suite.BENCHMARKS) == set(registry.suite_of(suite).refused)
     else:
         own = {"Classic-Symbolic", "Symbolic"}
-    assert set(registry.SUITES[suite].names) == own
+    assert set(registry.suite_of(suite).names) == own
 
 
 @needs("navix")

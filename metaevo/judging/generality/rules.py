@@ -14,8 +14,7 @@ from metaevo.parts.part import Filling, HandWritten
 from metaevo.parts.published import Published
 from metaevo.tasks import arguments
 from purerl.custom import is_custom
-from purerl.learners import LEARNERS, LearnerEntry
-from purerl.types import Slot
+from purerl.types import LearnerEntry, Slot
 
 WHOLE = "learner"
 """The slot of a rule that is a whole learner."""
@@ -52,24 +51,24 @@ def rule_of(text: str) -> Rule:
         ConfigError: if there is no such rule, or no learner has its slot.
     """
     slots: dict[str, tuple[str, Slot]] = {}
-    for learner in (LEARNER, *LEARNERS):  # PPO trains with a rule if it has the slot
-        for slot in LEARNERS[learner].slots:
+    for learner in (LEARNER, *learners.LEARNERS):  # PPO trains with a rule if it has the slot
+        for slot in learners.find(learner).slots:
             slots.setdefault(slot.name, (learner, slot))
     for learner, slot in slots.values():
         if text in slot.functions:
             return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
     is_learner = is_custom(text) and isinstance(code.load("rule", text), LearnerEntry)
-    if text in LEARNERS or is_learner:
+    if text in learners.LEARNERS or is_learner:
         return Rule(text, short_name(text), WHOLE, _key_of_learner(text), learner=text)
     weights = published.find(text) if published.is_file_name(text) else None
     if not (weights or zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
         functions = [name for _, slot in slots.values() for name in slot.functions]
         entries = [zoo.PREFIX + name for name in zoo.names()]
-        hint = of_value(text, [*functions, *LEARNERS, *entries]) or of_path(text)
+        hint = of_value(text, [*functions, *learners.LEARNERS, *entries]) or of_path(text)
         raise ConfigError(
             f"rule = {show(text)}: must be the directory of a run, zoo:NAME, a part's file "
             "(FILE.py), a file of published weights, a learner (FILE.py:NAME), or one of "
-            f"{', '.join([*functions, *LEARNERS])}{hint}"
+            f"{', '.join([*functions, *learners.LEARNERS])}{hint}"
         )
     filling = resolve.part_of(text)
     if filling.part.slot not in slots:
@@ -93,7 +92,7 @@ def key_of_weights(rule: Published) -> str:
 def _key_of_learner(text: str) -> str:
     """Return the key of a learner: of its name, and of its file if it is none of purerl's."""
     entry, source = learners.find(text), b""
-    if text not in LEARNERS:
+    if text not in learners.LEARNERS:
         source = files.read(Path(inspect.getfile(inspect.unwrap(entry.make))))
     return digest(str([WHOLE, short_name(text), code.digest(source)]))
 

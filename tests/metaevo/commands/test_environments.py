@@ -7,10 +7,10 @@ from gymnax.environments import spaces
 
 from metaevo.commands import envs as command
 from metaevo.config import ConfigError
+from metaevo.parts import learners
 from metaevo.tasks.binding import make_learner
 from purerl import envs
 from purerl.envs.registry import SUITES
-from purerl.learners import LEARNERS
 from tests.purerl.test_nested import Nested
 
 
@@ -59,7 +59,7 @@ def test_environments_with_spaces_of_parts_are_listed(kind, actions, capsys):
     ("learner", "env"), [("dqn", envs.make("Pendulum-v1")[0]), ("ppo", ByParts())]
 )
 def test_environments_that_a_learner_cannot_use_are_refused(learner, env):
-    entry = LEARNERS[learner]
+    entry = learners.find(learner)
     settings = SimpleNamespace(
         learner=learner, train=entry.config(), hyperparams=entry.hyperparams()
     )

@@ -9,9 +9,9 @@ from metaevo.comparison.curves import RunCurve
 from metaevo.comparison.grouping import group
 from metaevo.comparison.seed_run import SeedRun, direction
 from metaevo.config import ConfigError
+from metaevo.parts import learners
 from metaevo.statistics import iqm
 from purerl import dqn, envs, ppo, q_learning
-from purerl.learners import LEARNERS
 from purerl.metrics import BETTER
 
 
@@ -30,7 +30,7 @@ def curve(x=(), y=(), **config) -> RunCurve:
     ],
 )
 def test_all_metrics_of_the_learners_are_declared(name, config):
-    entry = LEARNERS[name]
+    entry = learners.find(name)
     env, env_params = envs.make("GridWorld", observations=entry.observations)
     learner, others = entry.make(config, env), (entry.hyperparams(), None, env_params)
     state = jax.eval_shape(learner.init, jax.random.key(0), *others)

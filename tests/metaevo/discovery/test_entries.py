@@ -11,9 +11,8 @@ import pytest
 import metaevo
 from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
-from metaevo.parts import resolve, seen, zoo
+from metaevo.parts import learners, resolve, seen, zoo
 from metaevo.training.settings import make_task, training_class
-from purerl.learners import LEARNERS
 from purerl.parts import losses, optimizers
 from purerl.types import PREDICTION_SIZE, Context, Trajectory
 
@@ -61,7 +60,7 @@ def outputs(name):
 
     slot = zoo.find(name).card["slot"]
     function, meta_params = metaevo.load(f"zoo:{name}")
-    hyperparams = LEARNERS[zoo.find(name).card["learner"]].hyperparams()
+    hyperparams = learners.find(zoo.find(name).card["learner"]).hyperparams()
 
     def context(progress):
         return Context(hyperparams, progress, num_updates=100)

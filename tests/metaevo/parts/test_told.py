@@ -5,12 +5,11 @@ import optax
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.parts import saved
+from metaevo.parts import learners, saved
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo
-from purerl.learners import LEARNERS
 from tests.metaevo.evolving import settings_of
 from tests.metaevo.parts.test_optimizer import drawn
 from tests.metaevo.toy import TINY
@@ -41,7 +40,7 @@ def test_learners_pass_the_extra_arguments_that_they_have(learner):
     env, env_params = envs.make("CartPole-v1")
     make_train, config = {"ppo": (ppo.make_train, TINY), "dqn": (dqn.make_train, TINY_DQN)}[learner]
     train = make_train(config, env, make_optimizer=make_optimizer)
-    jax.eval_shape(train, jax.random.key(0), LEARNERS[learner].hyperparams(), None, env_params)
+    jax.eval_shape(train, jax.random.key(0), learners.find(learner).hyperparams(), None, env_params)
     assert set(seen) == TOLD[learner]
 
 

@@ -13,7 +13,6 @@ from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import learners
 from metaevo.training.settings import training_class
-from purerl.learners import LEARNERS
 from purerl.parts import losses
 
 FILE = Path(__file__).parents[3] / "examples" / "sac.py"
@@ -51,7 +50,7 @@ def test_as_an_object_it_is_a_problem():
 
 
 def test_objects_of_purerl_keep_their_names():
-    assert learners.name_of(LEARNERS["ppo"]) == "ppo"
+    assert learners.name_of(learners.find("ppo")) == "ppo"
     assert learners.name_of(sac.sac) == "examples.sac:sac"
     assert learners.find("examples.sac:sac") is sac.sac
 
@@ -60,7 +59,7 @@ def test_objects_of_purerl_keep_their_names():
     ("learner", "message"),
     [
         ("poo", "learner = 'poo' is not known.*allowed: ppo, dqn"),
-        (f"{FILE}:SAC", "must be a purerl.learners.LearnerEntry"),
+        (f"{FILE}:SAC", "must be a purerl.types.LearnerEntry"),
     ],
 )
 def test_bad_names_are_one_line(learner, message):

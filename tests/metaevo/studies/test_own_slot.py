@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import q_learning
-from purerl.learners import LearnerEntry
+from purerl.types import LearnerEntry
 from purerl.types import Slot
 
 

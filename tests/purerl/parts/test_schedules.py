@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.parts import learners
 from purerl import dqn, ppo
-from purerl.learners import LEARNERS
 from purerl.parts import schedules
 from purerl.types import Context
 from tests.purerl import probes
@@ -52,7 +52,7 @@ def by_progress(meta_params, context):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_every_update_uses_the_scheduled_values(name):
-    entry, env = LEARNERS[name], probes.Cycle()
+    entry, env = learners.find(name), probes.Cycle()
     config, hyperparams = CONFIGS[name], entry.hyperparams(learning_rate=1e-2)
     scheduled = entry.make(config, env, schedule=by_progress)
     plain = entry.make(config, env)
