@@ -75,5 +75,5 @@ def test_an_entry_with_an_unknown_function_is_refused():
     wrong = sac.sac._replace(slots={"value_loss": ("squared",)})
     with pytest.raises(ConfigError, match=r"slots: must be a tuple of purerl\.types\.Slot"):
         metaevo.LearnerProblem(wrong, "value_loss", ["Pendulum-v1"])
-    with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
+    with pytest.raises(ConfigError, match=r"purerl\.types\.LearnerEntry"):
         metaevo.LearnerProblem(sac, "value_loss", ["Pendulum-v1"])
