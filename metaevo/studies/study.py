@@ -74,15 +74,9 @@ class Study:
             raise ConfigError(f"{self.name}.init: {error}") from error
         if isinstance(problem, LearnerProblem):
             check_agents(problem, strategy.population_size, config)
+        else:
+            self._metrics = check_evaluation(problem)
         check_evolution(problem, strategy, config)
-        try:
-            metrics = check_evaluation(problem)
-        except TypeError as error:
-            if not isinstance(problem, LearnerProblem):
-                raise
-            # a learner of the user's own without a traced length
-            raise ConfigError(f"tasks: {error}") from None
-        self._metrics = () if isinstance(problem, LearnerProblem) else metrics
         elsewhere = problem.unseen()
         for one in elsewhere.bound if isinstance(elsewhere, LearnerProblem) else ():
             check_training(one.name, one, one.hyperparams, shapes, kept=1, at_once=1)
