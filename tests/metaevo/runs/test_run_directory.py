@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.comparison import run_directories
+from metaevo.comparison import sources
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
@@ -220,6 +220,6 @@ def test_a_sparse_file_is_refused_in_one_line(run, name):
     os.truncate(run.path / name, 30 * 2**30)
     tracemalloc.start()
     with pytest.raises(ConfigError, match=rf"{name}.*(larger|longer) than"):
-        run_directories.read(run.path, [])
+        sources.read(run.path)
     assert tracemalloc.get_traced_memory()[1] < 2**27
     tracemalloc.stop()

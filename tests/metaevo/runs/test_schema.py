@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from metaevo.comparison.run_directories import read
+from metaevo.comparison.sources import read
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.runs.run_directory import RunDirectory
 
@@ -37,7 +37,7 @@ def make(path, config=CONFIG, record=RECORD, evaluation=EVALUATION):
 
 
 def test_valid_files_are_read(tmp_path):
-    assert read(make(tmp_path / "run").path, [])
+    assert read(make(tmp_path / "run").path)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_value_of_another_kind_is_refused_in_one_line(tmp_path, name, path, va
     given = {"config": CONFIG, "record": RECORD, "evaluation": EVALUATION}[name]
     run = make(tmp_path / "run", **{name: changed(given, path, value)})
     with pytest.raises(ConfigError) as refused:
-        read(run.path, [])
+        read(run.path)
     assert len(str(refused.value).splitlines()) == 1
     file = {"config": "config.yaml", "record": "metrics.jsonl", "evaluation": "evaluation.json"}
     assert file[name] in str(refused.value)

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.long
 
 PARTS = """
 import sys
+from typing import ClassVar
 from pathlib import Path
 from tests.metaevo.runs.tracked import TrackedRun
 run = TrackedRun(Path(sys.argv[1]), wandb="offline", mlflow=sys.argv[2])
@@ -31,7 +33,6 @@ if sys.argv[3] == "begin":
 run.directory.truncate_metrics("generation", 2)
 run.log_generations([2, 3])
 run.end()
-run.trackers.close()
 """
 
 
@@ -52,59 +53,52 @@ def sent(tmp_path_factory):
 
 def test_wandb_has_one_run_with_every_row_once(sent):
     path, _ = sent
-    by_id = {entries["run"][0]["run_id"]: entries for entries in read_wandb(path)}
-    assert set(by_id) == {RUN_ID, f"{RUN_ID}-seed_0", f"{RUN_ID}-seed_1"}
-    assert len(list((path / "wandb").glob("offline-run-*"))) == 3
-    own, child = by_id[RUN_ID], by_id[f"{RUN_ID}-seed_1"]
-    assert rows_of(own)[:4] == [
+    (run,) = read_wandb(path)
+    rows = rows_of(run)
+    assert rows[:4] == [
         {
             "generation/index": n,
             "generation/frames": 8 * n,
             "generation/fitness_mean": n * 1.5,
             "generation/seconds": n / 2,
+            "generation/returns.0": 1.5,
             "generation/params.rate": 0.5,
         }
         for n in range(4)
     ]
-    assert [row["evaluation/iqm"] for row in rows_of(own)[4:]] == [3.0, 2.0]
-    heads = [each["run"][0] for each in (own, child)]
-    assert [head["job_type"] for head in heads] == ["evolution", "seed"]
-    assert [head["display_name"] for head in heads] == ["run", "run/seed_1"]
-    assert {(head["run_group"], head["project"]) for head in heads} == {("run", "p")}
-    config = heads[0]["config"]["update"]
+    assert [row["evaluation/iqm"] for row in rows[4:]] == [3.0, 2.0]
+    (head,) = run["run"]
+    shown = head["run_id"], head["job_type"], head["display_name"], head["project"]
+    assert shown == (RUN_ID, "evolution", "run", "p")
+    config = head["config"]["update"]
     assert config["a"] == {"b": 1}
     assert {"git", "command_line", "jax"} <= set(config["environment"])
-    assert [row["update/mean_return"] for row in rows_of(child)] == [0.2, 1.2]
-    assert len(own["artifact"]) == 2
+    assert len(run["artifact"]) == 2
 
 
-def test_mlflow_has_every_value_once_and_nested_runs(sent):
+def test_mlflow_has_one_run_with_every_value_once(sent):
     path, uri = sent
     runs = read_mlflow(uri)
-    assert set(runs) == {"run", "run/seed_0", "run/seed_1"}
-    root = runs["run"]
+    assert set(runs) == {"run"}
+    run = runs["run"]
     means = [[0, 0.0], [1, 1.5], [2, 3.0], [3, 4.5]]
-    assert root["metrics"]["generation/fitness_mean"] == means
-    assert root["metrics"]["evaluation/iqm"] == [[0, 3.0], [1, 2.0]]
-    assert "generation/flag" not in root["metrics"]
-    assert (root["status"], root["experiment"]) == ("FINISHED", "p")
-    assert root["params"]["a.b"] == "1"
-    assert root["tags"]["job_type"] == "evolution"
-    assert root["artifacts"] == ["figures", "report.html"]
+    assert run["metrics"]["generation/fitness_mean"] == means
+    assert run["metrics"]["generation/returns.0"] == [[n, 1.5] for n in range(4)]
+    assert run["metrics"]["evaluation/iqm"] == [[0, 3.0], [1, 2.0]]
+    assert "generation/flag" not in run["metrics"]
+    assert (run["status"], run["experiment"]) == ("FINISHED", "p")
+    assert run["params"]["a.b"] == "1"
+    assert run["tags"]["job_type"] == "evolution"
+    assert run["artifacts"] == ["figures", "report.html"]
     stored = path.parent / "store_artifacts"
     assert [path.name for path in stored.rglob("figures/*")] == ["fitness.png"]
-    child = runs["run/seed_1"]
-    assert child["tags"]["mlflow.parentRunId"] == root["id"]
-    assert child["params"]["rate"] == "0.2"
-    assert child["metrics"]["update/mean_return"] == [[0, 0.2], [1, 1.2]]
-    assert child["status"] == "FINISHED"
 
 
 class FakeRun:
     """A run of wandb's client that a server already has in part."""
 
     def __init__(self, known, breaks_at=None):
-        self.id, self.summary, self.rows, self.breaks_at = RUN_ID, known, [], breaks_at
+        self.summary, self.rows, self.breaks_at = known, [], breaks_at
 
     def define_metric(self, *_, **__):
         pass
@@ -148,7 +142,7 @@ def test_a_resumed_run_continues_at_the_server(tmp_path, online):
 class FakeMlflow:
     """Takes everything."""
 
-    id, taken = "id", []
+    taken: ClassVar[list[int]] = []
 
     def __init__(self, *_):
         pass

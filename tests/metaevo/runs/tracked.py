@@ -37,24 +37,19 @@ class TrackedRun:
             self.log(
                 {"kind": "generation", "generation": index, "frames": 8 * index,
                  "seconds": index / 2, "fitness_mean": index * 1.5, "text": "x", "flag": True,
-                 "nothing": None, "list": [1], "params": {"rate": 0.5}}
+                 "nothing": None, "returns": [1.5, None], "params": {"rate": 0.5}}
             )  # fmt: skip
 
     def end(self):
-        """What the end of a run leaves: a comparison, a picture, a report, two nested runs."""
+        """What the end of a run leaves: a comparison, a picture and a report."""
         for index, iqm in enumerate([3.0, 2.0]):
             self.log(
                 {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
             )
-        for seed, rate in enumerate([0.1, 0.2]):
-            rows = [
-                {"kind": "update", "update": update, "mean_return": rate + update}
-                for update in range(2)
-            ]
-            self.trackers.log_nested(f"seed_{seed}", "seed", {"rate": rate}, rows)
         self.directory.figures.mkdir()
         (self.directory.figures / "fitness.png").write_bytes(b"png")
         self.directory.report_path.write_text("<html></html>")
+        self.trackers.close()
 
 
 def environment(**changes):
