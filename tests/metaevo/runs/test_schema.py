@@ -46,8 +46,6 @@ def test_valid_files_are_read(tmp_path):
         ("config", "config", []),
         ("config", "config.seeds", 0),
         ("config", "config.seeds", True),
-        ("config", "config.run.seed", -1),
-        ("config", "config.task.env", ["CartPole-v1", "Acrobot-v1"]),
         ("config", "resolved.run_id", 3),
         ("config", "resolved.chunk_size", 2**31),
         ("config", "environment.started", "yesterday"),
