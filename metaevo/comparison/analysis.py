@@ -9,9 +9,9 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import curves, sources
-from metaevo.comparison.curves import Middle, RunCurve, Score
+from metaevo.comparison.curves import Middle, Score
 from metaevo.comparison.grouping import group
-from metaevo.comparison.recorded import direction
+from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.numbers import counted
@@ -26,15 +26,15 @@ class Group:
     """Seeds that are pooled, with their statistics; over several tasks, of the scaled scores."""
 
     label: str
-    curves: list[RunCurve] = field(repr=False)
+    curves: list[Curve] = field(repr=False)
     iqm: Estimate
     comparison: Comparison | None
     """with the baseline on the tasks that both have, p adjusted by Holm's method for all groups;
     None for the baseline, and for a group that shares no task with it"""
 
-    def on(self, task: str) -> list[RunCurve]:
+    def on(self, task: str) -> list[Curve]:
         """Return the curves on a task."""
-        return [each for each in self.curves if each.task == task]
+        return [each for each in self.curves if each.run.task == task]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RunComparison:
     @property
     def tasks(self) -> list[str]:
         """All tasks."""
-        return sorted({curve.task for each in self.groups for curve in each.curves})
+        return sorted({curve.run.task for each in self.groups for curve in each.curves})
 
     def middles(self, task: str) -> dict[str, Middle]:
         """Return the middle curves on a task by the label of the group; none of held-out scores."""
@@ -81,8 +81,8 @@ class RunComparison:
             return [statistics.flat_record(row) for row in self.rows()]
         if name == "scores":
             return [
-                {"group": each.label, "task": curve.task, "run": curve.seed.run.name,
-                 "seed": curve.seed.seed, "score": curve.score}
+                {"group": each.label, "task": curve.run.task, "run": curve.run.name,
+                 "seed": curve.seed, "score": curve.score}
                 for each in self.groups
                 for curve in each.curves
             ]  # fmt: skip
@@ -139,8 +139,8 @@ def compare_runs(
     if score not in (known := get_args(Score)):
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
     notes: list[str] = []
-    seeds = sources.read_all([str(run) for run in listed(runs)], notes)
-    metric, recorded = curves.select(seeds, metric, score, notes)
+    given = sources.read_all([str(run) for run in listed(runs)], notes)
+    metric, recorded = curves.select(given, metric, score, notes)
     better = direction(metric)
     if better is None:
         notes.append(
@@ -149,7 +149,7 @@ def compare_runs(
         )
     ends = _ends(recorded, metric, notes)
     found = [
-        replace(curve, score=curve.score if np.isfinite(curve.score) else ends[curve.task][0])
+        replace(curve, score=curve.score if np.isfinite(curve.score) else ends[curve.run.task][0])
         for curve in recorded
         if better or np.isfinite(curve.score)
     ]
@@ -168,10 +168,10 @@ def compare_runs(
         for label, own in groups.items()
     ]
     results.sort(key=lambda each: each.iqm.value, reverse=not lower)
-    return RunComparison(metric, found[0].seed.axis, score, results, baseline, notes)
+    return RunComparison(metric, AXES.get(found[0].run.axis, ""), score, results, baseline, notes)
 
 
-def _ends(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> dict[str, Interval]:
+def _ends(recorded: Sequence[Curve], metric: str, notes: list[str]) -> dict[str, Interval]:
     """Return the worst and the best score on each task, and note missing ones.
 
     Raises:
@@ -179,8 +179,8 @@ def _ends(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> dict[s
     """
     better = direction(metric)
     found = {}
-    for task in sorted({curve.task for curve in recorded}):
-        own = [curve.score for curve in recorded if curve.task == task]
+    for task in sorted({curve.run.task for curve in recorded}):
+        own = [curve.score for curve in recorded if curve.run.task == task]
         known = sorted(score for score in own if np.isfinite(score))
         if not known:
             raise ConfigError(f"no run has a value of {metric} yet")
@@ -195,12 +195,12 @@ def _ends(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> dict[s
     return found
 
 
-def _strata(own: Sequence[RunCurve], ends: Mapping[str, Interval]) -> _Strata:
+def _strata(own: Sequence[Curve], ends: Mapping[str, Interval]) -> _Strata:
     """Return the scores of a group by task; if there are several tasks, scaled on each."""
     strata = {}
-    for task in sorted({curve.task for curve in own}):
+    for task in sorted({curve.run.task for curve in own}):
         worst, best = ends[task] if len(ends) > 1 else (0.0, 1.0)
-        scores = np.array([curve.score for curve in own if curve.task == task])
+        scores = np.array([curve.score for curve in own if curve.run.task == task])
         strata[task] = (scores - worst) / ((best - worst) or 1.0)
     return strata
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from metaevo.comparison.curves import RunCurve
-from metaevo.comparison.recorded import RecordedRun
+from metaevo.comparison.recorded import Curve, RecordedRun
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_value
 from metaevo.config.plain import short_names
@@ -14,8 +13,8 @@ Values = tuple[str, ...]
 
 
 def group(
-    curves: Sequence[RunCurve], by: Sequence[str] | None, notes: list[str]
-) -> dict[str, list[RunCurve]]:
+    curves: Sequence[Curve], by: Sequence[str] | None, notes: list[str]
+) -> dict[str, list[Curve]]:
     """Return the groups by label: seeds with equal values of the keys, or of all settings.
 
     The groups are in the order of their first curves. Of settings that change together only one is
@@ -24,11 +23,11 @@ def group(
     Raises:
         ConfigError: no run has such a key; the message suggests similar ones.
     """
-    runs = list(dict.fromkeys(curve.seed.run for curve in curves))
+    runs = list(dict.fromkeys(curve.run for curve in curves))
     keys = _differing(runs) if by is None else [_known_key(key, runs) for key in by]
-    groups: dict[Values, list[RunCurve]] = {}
+    groups: dict[Values, list[Curve]] = {}
     for curve in curves:
-        values = tuple(_value(curve.seed.run, key) for key in keys)
+        values = tuple(_value(curve.run, key) for key in keys)
         groups.setdefault(values, []).append(curve)
     if not keys:
         return {runs[0].name if len(runs) == 1 else "all": list(curves)}

@@ -1,4 +1,4 @@
-"""A run as it was recorded, in a directory or in wandb, and its seeds."""
+"""A run as it was recorded, in a directory or in wandb, and the curves of its seeds."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,9 @@ from purerl.metrics import BETTER, Direction
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""
-MEAN = "mean"
-"""Name of the mean over the agents of a training: `SEED/mean`; the agents are `SEED/INDEX`."""
+MEAN = "mean_return"
+"""The metric that a training records for every agent; others are means over its agents."""
+_EMPTY = np.empty(0)
 KINDS = "update", "generation", "trial"
 """Kinds of records that are compared; a run has one of them."""
 _STEPS = "environment steps"
@@ -46,7 +47,9 @@ _ENV_PARAMS = "task.env_params", "env_params"
 """Prefixes of config keys that define the task; scores on different tasks are never pooled."""
 _OF_EVOLUTION = "strategy.", "evolution.", "evaluation.", "run."
 """Prefixes of the settings of a user's problem that are not its own; its own define the task."""
-_NOT_METRICS = "kind", "index", "update", "generation", "trial", "frames", "seconds"
+_NOT_METRICS = {*KINDS, "kind", "index", "frames", "seconds"}
+_WITHOUT_PARAMETERS = {MEAN, "diverged", "episodes"}
+"""Metrics of a training that diverged agents have, too."""
 
 
 def direction(metric: str) -> Direction | None:
@@ -108,86 +111,90 @@ class RecordedRun:
             return not key.startswith(_OF_EVOLUTION)
         return key in _ENVIRONMENT or key.startswith(_ENV_PARAMS)
 
+    @property
+    def agents(self) -> int:
+        """Number of agents that a training trains together."""
+        return int(self.config.get("seeds") or 1) if self.kind == "update" else 1
+
+    @cached_property
+    def columns(self) -> dict[str, FloatArray]:
+        """Numbers [records] by key, NaN where missing."""
+        keys = sorted(set().union(*self.rows))
+        found = {key: numbers(row.get(key) for row in self.rows) for key in keys}
+        if self.kind == "trial" and "value" in found:
+            found["best_value"] = np.fmax.accumulate(found["value"])
+        return {key: each for key, each in found.items() if np.isfinite(each).any()}
+
+    @cached_property
+    def axis(self) -> str:
+        """Column with the positions of the records; empty without any."""
+        return next((name for name in AXES if name in self.columns), "")
+
+    @cached_property
+    def x(self) -> FloatArray:
+        """Positions [records] of a single agent."""
+        return self.columns[self.axis] / self.agents
+
+    @cached_property
+    def diverged(self) -> int:
+        """Number of agents of a training that diverged."""
+        found = self.columns.get("diverged", _EMPTY) if self.kind == "update" else _EMPTY
+        return int(np.nanmax(found, initial=0))
+
+    @cached_property
+    def scores(self) -> dict[str, FloatArray]:
+        """Held-out scores [seeds] by metric."""
+        found = {f"{EVALUATION}:{name}": scores for name, scores in self.held_out.items()}
+        if self.kind == "generation" and found:  # the discovery is the first contender
+            found[EVALUATION] = next(iter(found.values()))
+        return found
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Names of the metrics."""
+        keys = set().union(*self.rows) if self.diverged else set(self.columns)
+        keys |= {MEAN} if self.kind == "update" else set()
+        keys = {key for key in keys - _NOT_METRICS if self.axis and not key.startswith("_")}
+        return sorted(keys | self.scores.keys())
+
+    @property
+    def default(self) -> str | None:
+        """Metric of curves that is compared by default."""
+        return next((name for name in _DEFAULTS if name in self.metrics), None)
+
+    def curves(self, metric: str) -> "list[Curve]":
+        """Return the curve of every seed without a score, or its held-out score."""
+        if metric in self.scores:
+            scores = enumerate(self.scores[metric].tolist())
+            return [Curve(self, f"{self.seed}/{i}", _EMPTY, _EMPTY, score) for i, score in scores]
+        missing = np.full(len(self.rows), np.nan)
+        is_known = not self.diverged or metric in _WITHOUT_PARAMETERS
+        values = [self.columns.get(metric, missing) if is_known else missing]
+        if metric == MEAN and self.agents > 1:
+            returns = zip(*(row.get("returns") or [] for row in self.rows), strict=False)
+            values = [numbers(each) for each in returns] or values
+        found = []
+        for index, y in enumerate(values):
+            known = np.isfinite(self.x) & np.isfinite(y)
+            order = np.argsort(self.x[known], kind="stable")
+            seed = f"{self.seed}/{index}" if self.kind == "update" else self.seed
+            found.append(Curve(self, seed, self.x[known][order], y[known][order], np.nan))
+        return found
+
 
 @dataclass(frozen=True, eq=False)
-class SeedRun:
-    """Metrics of one seed of a run, or of the mean over its agents."""
+class Curve:
+    """One metric of a seed; held-out scores have no points."""
 
     run: RecordedRun
     seed: str
     """name of the random seed"""
-    metrics: dict[str, FloatArray]
-    """[records] values by name, NaN where missing; of held-out scores [1]"""
-    axis: str = ""
-    """what the positions count; empty for held-out scores"""
-    x: FloatArray = field(default_factory=lambda: np.empty(0))
-    """[records] positions"""
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether it holds means over the agents of its run."""
-        return self.seed.endswith(f"/{MEAN}")
-
-    @property
-    def default(self) -> str | None:
-        """Metric that is compared by default."""
-        if not self.axis:
-            return EVALUATION if EVALUATION in self.metrics else None
-        return next((name for name in _DEFAULTS if name in self.metrics), None)
-
-
-def seeds_of(run: RecordedRun, notes: list[str]) -> list[SeedRun]:
-    """Return the seeds of a run that have any numbers, and append to the notes."""
-    rows = run.rows
-    if run.kind == "trial" and rows:
-        best = np.fmax.accumulate(numbers(row.get("value") for row in rows)).tolist()
-        rows = [{**row, "best_value": value} for row, value in zip(rows, best, strict=True)]
-    seeds = _agents(run, notes) if run.kind == "update" else [_curves(run, run.seed, rows)]
-    for index in range(max(map(len, run.held_out.values()), default=0)):
-        known = {name: each for name, each in run.held_out.items() if index < len(each)}
-        scores = {f"{EVALUATION}:{name}": each[index : index + 1] for name, each in known.items()}
-        if run.kind == "generation":  # the discovery is the first contender
-            scores[EVALUATION] = next(iter(scores.values()))
-        seeds.append(SeedRun(run, f"{run.seed}/{index}", scores))
-    return [seed for seed in seeds if seed.metrics]
-
-
-def _agents(run: RecordedRun, notes: list[str]) -> list[SeedRun]:
-    """Return a seed for every agent of a training, and one for metrics that are means over them."""
-    count = int(run.config.get("seeds") or 1)
-    mean = _curves(run, f"{run.seed}/{MEAN if count > 1 else 0}", run.rows, count)
-    if diverged := int(max((row.get("diverged") or 0 for row in run.rows), default=0)):
-        notes.append(
-            f"{run.name}: {diverged} of its {count} agents diverged: metrics that are recorded as "
-            "a mean over the others count as missing"
-        )
-        averaged = set().union(*run.rows).difference(_NOT_METRICS, ("mean_return", "diverged"))
-        mean.metrics.update(dict.fromkeys(averaged, np.full(len(run.rows), np.nan)))
-    if count == 1:
-        return [mean]
-    returns = zip(*(row.get("returns") or [] for row in run.rows), strict=False)
-    agents = [
-        SeedRun(run, f"{run.seed}/{index}", {"mean_return": numbers(values)}, mean.axis, mean.x)
-        for index, values in enumerate(returns)
-    ]
-    if agents:
-        mean.metrics.pop("mean_return", None)
-    return [*agents, mean]
-
-
-def _curves(run: RecordedRun, seed: str, rows: Sequence[PlainMapping], agents: int = 1) -> SeedRun:
-    """Return a seed from records that count the environment steps of so many agents together."""
-    found = {key: numbers(row.get(key) for row in rows) for key in sorted(set().union(*rows))}
-    columns = {key: values for key, values in found.items() if np.isfinite(values).any()}
-    position = next((name for name in AXES if name in columns), None)
-    if position is None:
-        return SeedRun(run, seed, {})
-    metrics = {
-        key: values
-        for key, values in columns.items()
-        if key not in _NOT_METRICS and not key.startswith("_")
-    }
-    return SeedRun(run, seed, metrics, AXES[position], columns[position] / agents)
+    x: FloatArray
+    """positions of the finite values, in order"""
+    y: FloatArray
+    """finite values"""
+    score: float
+    """NaN if it has none"""
 
 
 def _text(value: Any) -> str:

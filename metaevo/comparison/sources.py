@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from metaevo.comparison import wandb_runs
-from metaevo.comparison.recorded import KINDS, RecordedRun, SeedRun, seeds_of
+from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.hints import of_path
 from metaevo.judging.scores import Scores, UnfinishedError
@@ -16,8 +16,8 @@ from metaevo.runs.schema import Evaluation
 from metaevo.statistics import FloatArray
 
 
-def read_all(names: Sequence[str], notes: list[str]) -> list[SeedRun]:
-    """Return the seeds of runs, and append to the notes.
+def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
+    """Return the runs that have any numbers, and append to the notes.
 
     Of several runs with equal settings and random numbers, only the longest is kept.
 
@@ -36,16 +36,15 @@ def read_all(names: Sequence[str], notes: list[str]) -> list[SeedRun]:
         if len(run.rows) > len(longest.setdefault(key, run).rows):
             longest[key] = run
     found = []
-    for name, run in runs.items():
+    for run in runs.values():
         if run not in longest.values():
-            notes.append(f"{name}: left out, because it repeats another run (settings and seed)")
-            continue
-        if not run.is_finished:
-            notes.append(f"{name}: is not finished")
-        seeds = seeds_of(run, notes)
-        if not seeds:
-            notes.append(f"{name}: left out, because it has no records yet")
-        found += seeds
+            reason = "left out, because it repeats another run (settings and seed)"
+        elif not run.metrics:
+            reason = "left out, because it has no records yet"
+        else:
+            found.append(run)
+            reason = "" if run.is_finished else "is not finished"
+        notes += [f"{run.name}: {reason}"] if reason else []
     return found
 
 

@@ -5,19 +5,19 @@ import numpy as np
 import pytest
 
 from metaevo.comparison import curves
-from metaevo.comparison.curves import RunCurve
 from metaevo.comparison.grouping import group
-from metaevo.comparison.recorded import RecordedRun, SeedRun, direction
+from metaevo.comparison.recorded import Curve, RecordedRun, direction
 from metaevo.config import ConfigError
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS
 from purerl.metrics import BETTER
 
 
-def curve(x=(), y=(), **config) -> RunCurve:
-    points = np.array(x, float), np.array(y, float)
-    seed = SeedRun(RecordedRun("r", config, []), "0", {"m": points[1]}, "steps", points[0])
-    return RunCurve(seed, *curves.points_of(seed, "m"), 0.0)
+def curve(x=(), y=(), **config) -> Curve:
+    rows = [{"_step": at, "m": value} for at, value in zip(x, y, strict=True)]
+    if not rows:
+        return Curve(RecordedRun("r", config, []), "0", np.empty(0), np.empty(0), 0.0)
+    return RecordedRun("r", config, rows).curves("m")[0]
 
 
 def sizes(members, by=None) -> dict[str, int]:
@@ -62,11 +62,11 @@ def test_a_problem_with_other_fields_is_another_task():
         {"problem": "games.py:Talk", "payoffs": [[-1, -3], [0, -2]]},
         {"task.env": "CartPole-v1"},
     ]
-    tasks = [curve(**config).task for config in configs]
+    tasks = [curve(**config).run.task for config in configs]
     assert len(set(tasks)) == 4
     other = curve(**configs[1], **{"strategy.sigma": 1.0})
-    assert other.task == tasks[1]
-    assert list(other.seed.run.settings) == ["strategy.sigma"]
+    assert other.run.task == tasks[1]
+    assert list(other.run.settings) == ["strategy.sigma"]
 
 
 def test_groups_are_seeds_with_the_same_values():
@@ -136,4 +136,4 @@ def test_the_middle_is_the_mean_where_all_seeds_are_known():
     assert part.x.tolist() == [5, 10, 15]
     assert part.mean.tolist() == [3, 6, 9]
     assert np.all((part.low <= part.mean) & (part.mean <= part.high))
-    assert len(curves.grid([curve(np.linspace(0, 1, 1000), np.zeros(1000))])) == curves.POINTS
+    assert len(curves.grid([curve(range(1000), [0] * 1000)])) == curves.POINTS

@@ -9,7 +9,7 @@ import pytest
 import wandb
 
 from metaevo.comparison import sources, wandb_runs
-from metaevo.comparison.recorded import RecordedRun, SeedRun, seeds_of
+from metaevo.comparison.recorded import RecordedRun
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig
@@ -17,39 +17,37 @@ from metaevo.runs.trackers import Trackers
 from tests.metaevo.comparison.conftest import write_records
 
 
-def read(*names, notes=None) -> list[SeedRun]:
+def read(*names, notes=None) -> list[RecordedRun]:
     return sources.read_all(list(map(str, names)), [] if notes is None else notes)
 
 
 def names(*given, notes=None) -> list[str]:
     """The names of the runs that are read, in order."""
-    return [
-        Path(name).name for name in dict.fromkeys(s.run.name for s in read(*given, notes=notes))
-    ]
+    return [Path(name).name for name in (run.name for run in read(*given, notes=notes))]
 
 
 def test_a_training_has_a_curve_and_a_held_out_score_for_every_agent(make_run):
     path, notes = make_run("a", 100.0, seeds=3, seed=7), []
-    seeds = read(path, notes=notes)
-    curves = [seed for seed in seeds if "mean_return" in seed.metrics]
-    assert [seed.seed for seed in curves] == ["7/0", "7/1", "7/2"]
+    (run,) = read(path, notes=notes)
     assert notes == []
+    assert run.task == "CartPole-v1"
+    curves = run.curves("mean_return")
+    assert [curve.seed for curve in curves] == ["7/0", "7/1", "7/2"]
     records = RunDirectory(path).read_metrics("update")
-    for index, seed in enumerate(curves):
-        expected = [record["returns"][index] for record in records]
-        np.testing.assert_allclose(seed.metrics["mean_return"], expected)
+    for index, curve in enumerate(curves):
+        np.testing.assert_allclose(curve.y, [record["returns"][index] for record in records])
         # frames in the records are those of all three agents
-        np.testing.assert_allclose(seed.x, 100 * np.arange(1, 11))
-    held_out = [seed.seed for seed in seeds if "evaluation:greedy policy" in seed.metrics]
-    assert held_out == ["7/0", "7/1", "7/2"]
-    assert curves[0].run.task == "CartPole-v1"
+        np.testing.assert_allclose(curve.x, 100 * np.arange(1, 11))
+    assert [curve.seed for curve in run.curves("evaluation:greedy policy")] == ["7/0", "7/1", "7/2"]
+    assert len(run.curves("entropy")) == 1  # the mean over the agents
 
 
 def test_an_unfinished_run(make_run):
     path, notes = make_run("a", points=4, of=10, finished=False), []
     with path.joinpath("metrics.jsonl").open("a") as file:
         file.write('{"kind": "upd')  # a line that is being written
-    assert len(read(path, notes=notes)[0].metrics["mean_return"]) == 4
+    (run,) = read(path, notes=notes)
+    assert len(run.curves("mean_return")[0].y) == 4
     assert notes == [f"{path}: is not finished"]
 
 
@@ -61,20 +59,20 @@ def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
         [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
         {"learned": [1.0, None], "b": [2.0, 0.5]},
     )
-    curve, *scored = read(evolution)
-    assert (curve.seed, curve.default, curve.axis) == ("3", "fitness_of_mean", "generations")
+    (run,) = read(evolution)
+    assert (run.seed, run.default, run.axis) == ("3", "fitness_of_mean", "generation")
     # None counts as the worst of all.
-    assert [(each.seed, each.default, each.metrics) for each in scored] == [
-        (f"3/{index}", "evaluation",
-         {"evaluation": own, "evaluation:learned": own, "evaluation:b": other})
-        for index, (own, other) in enumerate([(1.0, 2.0), (0.5, 0.5)])
-    ]  # fmt: skip
+    for metric, scores in {
+        "evaluation": [1, 0.5], "evaluation:learned": [1, 0.5], "evaluation:b": [2, 0.5]
+    }.items():  # fmt: skip
+        found = [(curve.seed, curve.score) for curve in run.curves(metric)]
+        assert found == [("3/0", scores[0]), ("3/1", scores[1])]
 
     config = {"sweep": {"trials": 4}, "run": {"seed": 1}}
     records = [{"value": value} for value in (2.0, 1.0, None, 3.0)]
-    (seed,) = read(write_records(tmp_path / "s", config, "trial", records))
-    assert (seed.default, seed.axis) == ("best_value", "trials")
-    np.testing.assert_array_equal(seed.metrics["best_value"], [2, 2, 2, 3])
+    (run,) = read(write_records(tmp_path / "s", config, "trial", records))
+    assert (run.default, run.axis) == ("best_value", "trial")
+    np.testing.assert_array_equal(run.curves("best_value")[0].y, [2, 2, 2, 3])
 
 
 def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: Path):
@@ -120,18 +118,16 @@ def test_online_runs_are_read_through_the_api(online):
         ("r3", "crashed", {}, []),
     )
     notes: list[str] = []
-    seed, running = read("wandb:me/project", notes=notes)
+    run, running = read("wandb:me/project", notes=notes)
     prefix = "wandb:me/project"
     assert notes == [
-        f"{prefix}/r2: is not finished", f"{prefix}/r3: is not finished",
-        f"{prefix}/r3: left out, because it has no records yet",
+        f"{prefix}/r2: is not finished", f"{prefix}/r3: left out, because it has no records yet",
     ]  # fmt: skip
-    assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
-    assert seed.run.settings == {"lr": "0.1", "agent": "dqn"}
+    assert (run.seed, run.default, run.axis) == ("1", "charts/episodic_return", "global_step")
+    assert run.settings == {"lr": "0.1", "agent": "dqn"}
     assert running.seed == "r2"
-    assert seed.axis == "environment steps"
-    np.testing.assert_array_equal(seed.x, [0, 10, 20])
-    assert [each.run.name for each in read(f"{prefix}/r2")] == [f"{prefix}/r2"]
+    np.testing.assert_array_equal(run.curves("charts/episodic_return")[0].x, [0, 10, 20])
+    assert [each.name for each in read(f"{prefix}/r2")] == [f"{prefix}/r2"]
     online()
     with pytest.raises(ConfigError, match="there is no wandb run"):
         read(prefix)
@@ -172,18 +168,18 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (online,) = wandb_runs.read(f"wandb:{tmp_path}")
     assert online.is_finished
     assert online.settings == {"hyperparams.lr": "0.1"}
-    for ours, theirs in zip(read(tmp_path / "n"), seeds_of(online, []), strict=True):
-        assert (ours.seed, ours.axis, set(ours.metrics)) == (
-            theirs.seed, theirs.axis, set(theirs.metrics),
-        )  # fmt: skip
-        np.testing.assert_array_equal(theirs.x, [10, 20, 30])  # of each agent
-        for name, values in ours.metrics.items():
-            np.testing.assert_array_equal(values, theirs.metrics[name])
+    (stored,) = read(tmp_path / "n")
+    assert (online.seed, online.axis, online.metrics) == ("5", "frames", stored.metrics)
+    np.testing.assert_array_equal(online.x, [10, 20, 30])  # of each agent
+    for metric in ("mean_return", "entropy"):
+        for ours, theirs in zip(stored.curves(metric), online.curves(metric), strict=True):
+            assert ours.seed == theirs.seed
+            np.testing.assert_array_equal(ours.x, theirs.x)
+            np.testing.assert_array_equal(ours.y, theirs.y)
     # A killed run lacks its end.
     (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
     file.write_bytes(file.read_bytes()[:-200])
     (killed,) = wandb_runs.read(f"wandb:{tmp_path}")
-    assert isinstance(killed, RecordedRun)
     assert not killed.is_finished
     file.write_bytes(b"no log of wandb")
     with pytest.raises(ConfigError, match=r"run-.*\.wandb"):
