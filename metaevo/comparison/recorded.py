@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,7 @@ class RecordedRun:
         is_known = not self.diverged or metric in _WITHOUT_PARAMETERS
         values = [self.columns.get(metric, missing) if is_known else missing]
         if metric == MEAN and self.agents > 1:
-            returns = zip(*(row.get("returns") or [] for row in self.rows), strict=False)
+            returns = zip_longest(*(row.get("returns") or [] for row in self.rows))
             values = [numbers(each) for each in returns] or values
         found = []
         for index, y in enumerate(values):

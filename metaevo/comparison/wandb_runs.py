@@ -51,7 +51,7 @@ def _record(row: PlainMapping, kind: str) -> PlainDict:
     """Return a record as it is in metrics.jsonl; wandb has each agent's return as a metric."""
     own = {key.removeprefix(f"{kind}/"): row[key] for key in row if key.startswith(f"{kind}/")}
     agents = [key for key in own if key.startswith("returns.")]
-    by_agent = {int(key.partition(".")[2]): own.pop(key) for key in agents}
+    by_agent = {int(key.partition(".")[2]): own.pop(key) for key in agents}  # without null
     returns = [by_agent.get(agent) for agent in range(max(by_agent, default=-1) + 1)]
     return {**own, kind: own["index"], "returns": returns}
 
@@ -77,20 +77,25 @@ def _offline(path: Path) -> Iterator[RecordedRun]:
 
 
 def _from_file(path: Path) -> RecordedRun:
-    """Return a run with wandb's reader, because the format is undocumented."""
-    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-    entries: dict[str, list[PlainDict]] = {"run": [], "config": [], "history": [], "exit": []}
-    for line in done.stdout.splitlines():
-        with contextlib.suppress(ValueError):  # the last record of a killed run is cut short
-            record = json.loads(line)
-            entries.setdefault(record["type"], []).append(record.get(record["type"]))
-    if not any(entries.values()):
-        raise ValueError(f"{path}: {done.stderr or 'it holds no record'}")
+    found = entries(path)
     config: PlainDict = {}
-    for entry in [*(each.get("config", {}) for each in entries["run"]), *entries["config"]]:
+    for entry in [*(each.get("config", {}) for each in found["run"]), *found["config"]]:
         config |= entry.get("update", {})
-    rows = [each.get("item", {}) for each in entries["history"]]
-    finished = any(not each.get("exit_code", 0) for each in entries["exit"])
+    rows = [each.get("item", {}) for each in found["history"]]
+    finished = any(not each.get("exit_code", 0) for each in found["exit"])
     identity = path.stem.removeprefix("run-")
     return recorded(f"{WANDB}{path.parent}", identity, config, rows, finished)
+
+
+def entries(path: Path) -> dict[str, list[PlainDict]]:
+    """Return the entries of a file by type, read by wandb because the format is undocumented."""
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    found: dict[str, list[PlainDict]] = {"run": [], "config": [], "history": [], "exit": []}
+    for line in done.stdout.splitlines():
+        with contextlib.suppress(ValueError):  # the last entry of a killed run is cut short
+            entry = json.loads(line)
+            found.setdefault(entry["type"], []).append(entry.get(entry["type"]))
+    if not any(found.values()):
+        raise ValueError(f"{path}: {done.stderr or 'it has no entry'}")
+    return found

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wandb
 
-from metaevo.comparison import sources, wandb_runs
+from metaevo.comparison import sources
 from metaevo.comparison.recorded import RecordedRun
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import RecordConfig
-from metaevo.runs.trackers import Trackers
 from tests.metaevo.comparison.conftest import write_records
 
 
@@ -142,45 +139,3 @@ def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPat
         read("wandb:me/project")
     with pytest.raises(ConfigError, match="neither a directory nor wandb:ENTITY/PROJECT"):
         read("wandb:nowhere")
-
-
-@pytest.mark.long
-def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It gives the same seeds as its directory."""
-    monkeypatch.delenv("WANDB_MODE")
-    wandb.teardown()  # the service of earlier tests, which may have ended
-    run = RunDirectory.create(tmp_path / "n", "train")
-    config = {
-        "run": {"seed": 5, "wandb": "offline", "wandb_project": "p", "mlflow": None},
-        "seeds": 2,
-        "hyperparams": {"lr": 0.1},
-    }
-    run.write_config(config, {"run_id": "0123456789abcdef", "job_type": "train"})
-    tracked = Trackers(run, RecordConfig(**config["run"]))
-    for index in range(3):
-        place = {"kind": "update", "update": index, "frames": 20 * (index + 1), "seconds": 0.5}
-        returns = [None, 1.0] if index == 1 else [2.0, 3.0]
-        record = {**place, "entropy": 2.0 * index, "returns": returns}
-        run.append_metrics(record)
-        tracked.log(record)
-    run.report_path.write_text("finished", encoding="utf-8")
-    tracked.close()
-    (online,) = wandb_runs.read(f"wandb:{tmp_path}")
-    assert online.is_finished
-    assert online.settings == {"hyperparams.lr": "0.1"}
-    (stored,) = read(tmp_path / "n")
-    assert (online.seed, online.axis, online.metrics) == ("5", "frames", stored.metrics)
-    np.testing.assert_array_equal(online.x, [10, 20, 30])  # of each agent
-    for metric in ("mean_return", "entropy"):
-        for ours, theirs in zip(stored.curves(metric), online.curves(metric), strict=True):
-            assert ours.seed == theirs.seed
-            np.testing.assert_array_equal(ours.x, theirs.x)
-            np.testing.assert_array_equal(ours.y, theirs.y)
-    # A killed run lacks its end.
-    (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
-    file.write_bytes(file.read_bytes()[:-200])
-    (killed,) = wandb_runs.read(f"wandb:{tmp_path}")
-    assert not killed.is_finished
-    file.write_bytes(b"no log of wandb")
-    with pytest.raises(ConfigError, match=r"run-.*\.wandb"):
-        wandb_runs.read(f"wandb:{tmp_path}")
