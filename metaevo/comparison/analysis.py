@@ -9,18 +9,16 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import curves, sources
-from metaevo.comparison.curves import Middle, RunCurve, Score
+from metaevo.comparison.curves import Middle, Score
 from metaevo.comparison.grouping import group
-from metaevo.comparison.seed_run import direction
+from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.numbers import counted
-from metaevo.statistics import Comparison, Estimate, FloatArray
+from metaevo.statistics import Comparison, Estimate, FloatArray, Interval, Verdict
 
-COMPARED = "difference", "verdict", "probability_of_improvement", "p"
-"""Columns of a table about the comparison with the baseline."""
 _Strata = dict[str, FloatArray]
-"""Scores [seeds] by task; high ones are better."""
+"""Scores [seeds] by task."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +26,15 @@ class Group:
     """Seeds that are pooled, with their statistics; over several tasks, of the scaled scores."""
 
     label: str
-    curves: list[RunCurve] = field(repr=False)
+    curves: list[Curve] = field(repr=False)
     iqm: Estimate
     comparison: Comparison | None
     """with the baseline on the tasks that both have, p adjusted by Holm's method for all groups;
     None for the baseline, and for a group that shares no task with it"""
 
-    def on(self, task: str) -> list[RunCurve]:
+    def on(self, task: str) -> list[Curve]:
         """Return the curves on a task."""
-        return [each for each in self.curves if each.seed.task == task]
+        return [each for each in self.curves if each.run.task == task]
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,9 @@ class RunComparison:
     """The result of `compare_runs`."""
 
     metric: str
-    """`evaluation` or `evaluation:VARIANT` for held-out scores"""
+    """`evaluation` or `evaluation:NAME` for held-out scores"""
     axis: str
-    """axis of the curves"""
+    """what the curves are drawn over, such as "environment steps"; empty for held-out scores"""
     score: Score
     """how curves were reduced to scores"""
     groups: list[Group]
@@ -59,7 +57,7 @@ class RunComparison:
     @property
     def tasks(self) -> list[str]:
         """All tasks."""
-        return sorted({curve.seed.task for each in self.groups for curve in each.curves})
+        return sorted({curve.run.task for each in self.groups for curve in each.curves})
 
     def middles(self, task: str) -> dict[str, Middle]:
         """Return the middle curves on a task by the label of the group; none of held-out scores."""
@@ -83,8 +81,8 @@ class RunComparison:
             return [statistics.flat_record(row) for row in self.rows()]
         if name == "scores":
             return [
-                {"group": each.label, "task": curve.seed.task, "run": curve.seed.run,
-                 "seed": curve.seed.seed, "score": curve.score}
+                {"group": each.label, "task": curve.run.task, "run": curve.run.name,
+                 "seed": curve.seed, "score": curve.score}
                 for each in self.groups
                 for curve in each.curves
             ]  # fmt: skip
@@ -95,20 +93,21 @@ class RunComparison:
         return [self._row(each) for each in self.groups]
 
     def _row(self, each: Group) -> PlainDict:
-        row: PlainDict = {"group": each.label, "seeds": len(each.curves), "iqm": each.iqm}
-        if (found := each.comparison) is not None:
-            difference = Estimate(found.difference, found.difference_interval)
-            probability = Estimate(found.probability_of_improvement, found.probability_interval)
-            values = difference, found.conclusion, probability, found.p
-            row |= zip(COMPARED, values, strict=True)
-        else:
-            row |= dict.fromkeys(COMPARED)
-            row["verdict"] = "baseline" if each.label == self.baseline else None
-        if len(self.tasks) > 1:
-            for task in self.tasks:
-                own = [curve.score for curve in each.on(task)]
-                row[task] = statistics.estimate([own]) if own else None
-        return row
+        found, several = each.comparison, len(self.tasks) > 1
+        verdict = found.conclusion if found else "baseline" if each.label == self.baseline else None
+        return {
+            "group": each.label,
+            "seeds": len(each.curves),
+            "iqm": each.iqm,
+            "difference": found and Estimate(found.difference, found.difference_interval),
+            "verdict": verdict,
+            "probability_of_improvement": found
+            and Estimate(found.probability_of_improvement, found.probability_interval),
+            "p": found and found.p,
+        } | {
+            task: statistics.estimate([[curve.score for curve in own]]) if own else None
+            for task, own in ((task, each.on(task)) for task in self.tasks if several)
+        }
 
 
 def compare_runs(
@@ -117,8 +116,6 @@ def compare_runs(
     metric: str | None = None,
     score: Score = "final",
     group_by: Sequence[str] | None = None,
-    align: str | None = None,
-    full_length: bool = False,
 ) -> RunComparison:
     """Compare recorded runs by the settings in which they differ.
 
@@ -128,15 +125,13 @@ def compare_runs(
 
     Args:
         runs: one or several run directories, parent folders, globs,
-            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`. The group of
-            the first run is the baseline.
-        metric: a name in the records, or `evaluation[:VARIANT]` for held-out scores; by
-            default the mean return, the fitness of the mean, or the best value of a sweep.
+            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`. The group of the first run is the
+            baseline.
+        metric: a name in the records, or `evaluation[:NAME]` for held-out scores; by default the
+            mean return, the held-out scores or fitness of evolutions, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the
-            whole curve ("area"), or its best point ("best").
+            whole curve ("area").
         group_by: settings that form the groups; by default all that differ.
-        align: "steps", "generations" or "seconds".
-        full_length: score every run at its own end instead of the last common point.
 
     Raises:
         ConfigError: if a run cannot be read, lacks the metric, or no run can be compared.
@@ -144,56 +139,52 @@ def compare_runs(
     if score not in (known := get_args(Score)):
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
     notes: list[str] = []
-    seeds = sources.read_all([str(run) for run in listed(runs)], notes)
-    metric, axis, recorded = curves.select(seeds, metric, align, score, full_length, notes)
+    given = sources.read_all([str(run) for run in listed(runs)], notes)
+    metric, recorded = curves.select(given, metric, score, notes)
     better = direction(metric)
     if better is None:
         notes.append(
             f"every verdict is undecided, because it is unknown whether high or low values of "
             f"{metric} are better"
         )
-    found = _filled(recorded, metric, notes)
-    tasks = {curve.seed.task for curve in found}
-    if len(tasks) > 1:
+    ends = _ends(recorded, metric, notes)
+    found = [
+        replace(curve, score=curve.score if np.isfinite(curve.score) else ends[curve.run.task][0])
+        for curve in recorded
+        if better or np.isfinite(curve.score)
+    ]
+    groups = group(found, None if group_by is None else listed(group_by), notes)
+    baseline = next(iter(groups))
+    if len(ends) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
             "task before they are pooled"
         )
-    groups = group(found, None if group_by is None else listed(group_by))
-    scored = {curve.seed for curve in found}
-    first = next(curve.seed for curve in recorded if curve.seed in scored)
-    baseline = next(
-        label for label, own in groups.items() if any(curve.seed is first for curve in own)
-    )
-    higher = -1.0 if better == "lower" else 1.0
-    # High scaled scores are better. Scores on a single task are shown as recorded.
-    sign = higher if len(tasks) == 1 else 1.0
-    strata = _strata(groups, higher)
-    compared = _compared(strata, baseline, sign, decidable=better is not None)
-    estimates = {
-        label: _signed(statistics.estimate(list(own.values())), sign)
-        for label, own in strata.items()
-    }
-    order = sorted(groups, key=lambda label: -sign * estimates[label].value)
+    strata = {label: _strata(own, ends) for label, own in groups.items()}
+    lower = better == "lower" and len(ends) == 1
+    compared = _compared(strata, baseline, lower=lower, is_decidable=better is not None)
     results = [
-        Group(label, groups[label], estimates[label], compared.get(label)) for label in order
+        Group(label, own, statistics.estimate(list(strata[label].values())), compared.get(label))
+        for label, own in groups.items()
     ]
-    return RunComparison(metric, axis, score, results, baseline, notes)
+    results.sort(key=lambda each: each.iqm.value, reverse=not lower)
+    return RunComparison(metric, AXES.get(found[0].run.axis, ""), score, results, baseline, notes)
 
 
-def _filled(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> list[RunCurve]:
-    """Return scores by task; missing ones are the worst, or left out if it is unknown which is.
+def _ends(recorded: Sequence[Curve], metric: str, notes: list[str]) -> dict[str, Interval]:
+    """Return the worst and the best score on each task, and note missing ones.
 
     Raises:
         ConfigError: if no seed of a task has a score.
     """
     better = direction(metric)
-    found: list[RunCurve] = []
-    for task in sorted({curve.seed.task for curve in recorded}):
-        own = [curve for curve in recorded if curve.seed.task == task]
-        known = [curve for curve in own if np.isfinite(curve.score)]
+    found = {}
+    for task in sorted({curve.run.task for curve in recorded}):
+        own = [curve.score for curve in recorded if curve.run.task == task]
+        known = sorted(score for score in own if np.isfinite(score))
         if not known:
             raise ConfigError(f"no run has a value of {metric} yet")
+        found[task] = (known[-1], known[0]) if better == "lower" else (known[0], known[-1])
         if missing := len(own) - len(known):
             on = f" on {task}" if task else ""
             fate = "they count as the worst one" if better else "they are left out"
@@ -201,33 +192,23 @@ def _filled(recorded: Sequence[RunCurve], metric: str, notes: list[str]) -> list
                 f"{missing} of {counted(len(own), 'seed')}{on} have no score (they diverged, or "
                 f"no episode finished); {fate}"
             )
-        worst = (max if better == "lower" else min)(curve.score for curve in known)
-        found += known if better is None else [
-            curve if np.isfinite(curve.score) else replace(curve, score=worst) for curve in own
-        ]  # fmt: skip
     return found
 
 
-def _strata(groups: Mapping[str, Sequence[RunCurve]], higher: float) -> dict[str, _Strata]:
-    """Return scores of which high ones are better, of several tasks scaled to 0 to 1 on each."""
-    scores: dict[str, dict[str, list[float]]] = {}
-    for label, own in groups.items():
-        for curve in own:
-            by_label = scores.setdefault(curve.seed.task, {})
-            by_label.setdefault(label, []).append(higher * curve.score)
-    strata: dict[str, _Strata] = {label: {} for label in groups}
-    for task, by_label in sorted(scores.items()):
-        every = np.concatenate(list(by_label.values()))
-        low, width = (every.min(), np.ptp(every) or 1.0) if len(scores) > 1 else (0.0, 1.0)
-        for label, values in by_label.items():
-            strata[label][task] = (np.array(values) - low) / width
+def _strata(own: Sequence[Curve], ends: Mapping[str, Interval]) -> _Strata:
+    """Return the scores of a group by task; if there are several tasks, scaled on each."""
+    strata = {}
+    for task in sorted({curve.run.task for curve in own}):
+        worst, best = ends[task] if len(ends) > 1 else (0.0, 1.0)
+        scores = np.array([curve.score for curve in own if curve.run.task == task])
+        strata[task] = (scores - worst) / ((best - worst) or 1.0)
     return strata
 
 
 def _compared(
-    strata: Mapping[str, _Strata], baseline: str, sign: float, *, decidable: bool
+    strata: Mapping[str, _Strata], baseline: str, *, lower: bool, is_decidable: bool
 ) -> dict[str, Comparison]:
-    """Return comparisons with the baseline; without `decidable`, all verdicts are undecided."""
+    """Return comparisons with the baseline by group; `lower` if low scores are better."""
     base = strata[baseline]
     found: dict[str, Comparison] = {}
     for label, own in strata.items():
@@ -237,16 +218,18 @@ def _compared(
             found[label] = statistics.compare_strata(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
-        shown = _signed(Estimate(each.difference, each.difference_interval), sign)
-        found[label] = each._replace(
-            conclusion=statistics.verdict(each, p) if decidable else "undecided",
-            difference=shown.value,
-            difference_interval=shown.interval,
-            p=p,
-        )
+        verdict = statistics.verdict(each, p) if is_decidable else "undecided"
+        each = each._replace(p=p, conclusion=verdict)
+        found[label] = _reversed(each) if lower else each
     return found
 
 
-def _signed(estimate: Estimate, sign: float) -> Estimate:
-    low, high = sorted(sign * each for each in estimate.interval)
-    return Estimate(sign * estimate.value, (low, high))
+def _reversed(found: Comparison) -> Comparison:
+    """Return a comparison of scores of which low ones are better."""
+    low, high = found.probability_interval
+    opposite: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
+    return found._replace(
+        conclusion=opposite.get(found.conclusion, "undecided"),
+        probability_of_improvement=1 - found.probability_of_improvement,
+        probability_interval=(1 - high, 1 - low),
+    )

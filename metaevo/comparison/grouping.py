@@ -2,107 +2,78 @@
 
 from collections.abc import Sequence
 
-from metaevo.comparison.curves import RunCurve
-from metaevo.comparison.seed_run import SEED_KEYS, SeedRun
+from metaevo.comparison.recorded import Curve, RecordedRun
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_value
 from metaevo.config.plain import short_names
 
 ABSENT = "(not set)"
-_LONGEST = 60
-"""Characters of a label."""
+Values = tuple[str, ...]
+"""Values of the settings that form the groups."""
 
 
-def group(curves: Sequence[RunCurve], by: Sequence[str] | None) -> dict[str, list[RunCurve]]:
+def group(
+    curves: Sequence[Curve], by: Sequence[str] | None, notes: list[str]
+) -> dict[str, list[Curve]]:
     """Return the groups by label: seeds with equal values of the keys, or of all settings.
 
+    The groups are in the order of their first curves. Of settings that change together only one is
+    in the labels, and a note lists the others.
+
     Raises:
-        ConfigError: no seed has such a key; the message suggests similar ones.
+        ConfigError: no run has such a key; the message suggests similar ones.
     """
-    seeds = [curve.seed for curve in curves]
-    keys = differing(seeds) if by is None else [known_key(key, seeds) for key in by]
-    if not keys:
-        name = "all" if len({seed.run for seed in seeds}) > 1 else seeds[0].run
-        return {_short(name): list(curves)}
-    groups: dict[tuple[str, ...], list[RunCurve]] = {}
+    runs = list(dict.fromkeys(curve.run for curve in curves))
+    keys = _differing(runs) if by is None else [_known_key(key, runs) for key in by]
+    groups: dict[Values, list[Curve]] = {}
     for curve in curves:
-        groups.setdefault(tuple(_value(curve.seed, key) for key in keys), []).append(curve)
-    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
-    rows = [dict(zip(keys, values, strict=True)) for values in order]
-    labels = [_label(row, keys) for row in rows]
-    if by is None and max(map(len, labels)) > _LONGEST:
-        # Runs of different learners differ in dozens of settings that change together.
-        shown = independent(rows)
-        labels = [_label(row, shown) for row in rows]
-    short = [_short(label) for label in labels]
-    unique = [
-        label if short.index(label) == at else f"{label} ({short[:at].count(label) + 1})"
-        for at, label in enumerate(short)
-    ]
-    return dict(zip(unique, (groups[values] for values in order), strict=True))
+        values = tuple(_value(curve.run, key) for key in keys)
+        groups.setdefault(values, []).append(curve)
+    if not keys:
+        return {runs[0].name if len(runs) == 1 else "all": list(curves)}
+    shown = _sufficient(list(groups), keys) if by is None else list(range(len(keys)))
+    if others := [key for at, key in enumerate(keys) if at not in shown]:
+        notes.append(f"the groups differ in other settings, too: {', '.join(others)}")
+    names = list(zip(short_names(keys[at] for at in shown).values(), shown, strict=True))
+    return {
+        ", ".join(f"{name}={values[at]}" for name, at in names): own
+        for values, own in groups.items()
+    }
 
 
-def differing(seeds: Sequence[SeedRun]) -> list[str]:
-    """Return the settings that differ between seeds."""
-    keys = sorted({key for seed in seeds for key in seed.settings})
-    return [key for key in keys if len({seed.settings.get(key) for seed in seeds}) > 1]
+def _differing(runs: Sequence[RecordedRun]) -> list[str]:
+    keys = sorted({key for run in runs for key in run.settings})
+    return [key for key in keys if len({run.settings.get(key) for run in runs}) > 1]
 
 
-def independent(rows: Sequence[dict[str, str]]) -> list[str]:
-    """Return the settings of groups, one of those that always change together.
+def _sufficient(rows: Sequence[Values], keys: Sequence[str]) -> list[int]:
+    """Return places of settings that distinguish all groups; common ones with short paths first."""
 
-    It is the most readable one: present in all groups, with a short path.
-    """
-    partitions: dict[tuple[int, ...], str] = {}
-    for key in sorted(
-        rows[0], key=lambda key: (any(row[key] == ABSENT for row in rows), key.count("."))
-    ):
-        values = [row[key] for row in rows]
-        partitions.setdefault(tuple(values.index(value) for value in values), key)
-    return [key for key in rows[0] if key in partitions.values()]
+    def rank(at: int) -> tuple[bool, int]:
+        return any(row[at] == ABSENT for row in rows), keys[at].count(".")
 
+    def groups(places: Sequence[int]) -> int:
+        return len({tuple(row[at] for at in places) for row in rows})
 
-def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
-    """Return the full key of a setting, which may be given by its last part.
-
-    Raises:
-        ConfigError: no seed has such a key, or several keys have this last part.
-    """
-    known = sorted({each for seed in seeds for each in seed.config} | {"run"})
-    ending = [each for each in known if each.endswith(f".{key}")]
-    if key in known:
-        return key
-    if len(ending) == 1:
-        return ending[0]
-    hint = of_value(key, [*known, *(each.rpartition(".")[2] for each in known)])
-    if ending:
-        hint = f": it may be {' or '.join(ending)}"
-    shown = differing(seeds) or [k for k in known if k not in SEED_KEYS]
-    raise ConfigError(
-        f"--group-by {key}: no run has such a key{hint}; "
-        f"the runs differ in: {', '.join(shown[:12])}"
-    )
+    chosen: list[int] = []
+    for at in sorted(range(len(keys)), key=rank):
+        if groups([*chosen, at]) > groups(chosen):
+            chosen.append(at)
+    return sorted(chosen)
 
 
-def _value(seed: SeedRun, key: str) -> str:
+def _known_key(key: str, runs: Sequence[RecordedRun]) -> str:
+    """Return the full key of a setting, which may be given by its last part."""
+    known = sorted({each for run in runs for each in run.config} | {"run"})
+    found = [key] if key in known else [each for each in known if each.endswith(f".{key}")]
+    if len(found) != 1:
+        hint = of_value(key, [*known, *(each.rpartition(".")[2] for each in known)])
+        shown = ", ".join((found or _differing(runs) or known)[:12])
+        raise ConfigError(f"--group-by {key}: must be the name of one setting{hint}: {shown}")
+    return found[0]
+
+
+def _value(run: RecordedRun, key: str) -> str:
     if key == "run":
-        return seed.run
-    return seed.settings.get(key, str(seed.config.get(key, ABSENT)))
-
-
-def _rank(value: str) -> tuple[bool, float, str]:
-    """Sort numbers by size, before text."""
-    try:
-        return False, float(value), value
-    except ValueError:
-        return True, 0.0, value
-
-
-def _label(row: dict[str, str], shown: Sequence[str]) -> str:
-    return ", ".join(f"{name}={row[key]}" for key, name in short_names(shown).items())
-
-
-def _short(label: str) -> str:
-    """Cut the middle of a long label, because both ends may be informative."""
-    half = _LONGEST // 2 - 2
-    return label if len(label) <= _LONGEST else f"{label[:half]}...{label[-half:]}"
+        return run.name
+    return run.settings.get(key, str(run.config.get(key, ABSENT)))

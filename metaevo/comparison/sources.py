@@ -1,73 +1,102 @@
-"""Read runs from directories, globs, wandb and MLflow, in any mixture."""
+"""Read runs from directories, globs and wandb, in any mixture."""
 
 import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.comparison import run_directories, trackers
-from metaevo.comparison.seed_run import SeedRun
-from metaevo.config import ConfigError
+from metaevo.comparison import wandb_runs
+from metaevo.comparison.recorded import KINDS, RecordedRun
+from metaevo.config import ConfigError, files, flatten
 from metaevo.config.hints import of_path
-from metaevo.runs.latest import run_path
+from metaevo.judging.scores import Scores, UnfinishedError
+from metaevo.runs.latest import evolutions_in, run_path, runs_below
+from metaevo.runs.run_directory import RunDirectory, numbers
+from metaevo.runs.schema import Evaluation
+from metaevo.statistics import FloatArray
 
 
-def read_all(names: Sequence[str], notes: list[str]) -> list[SeedRun]:
-    """Return the seeds of runs, and append to the notes.
+def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
+    """Return the runs that have any numbers, and append to the notes.
 
-    Of several seeds with equal settings and random numbers, only the longest is kept.
+    Of several runs with equal settings and random numbers, only the longest is kept.
 
     Raises:
         ConfigError: a name matches no run, or a run cannot be read.
     """
-    runs: dict[str, list[SeedRun]] = {}
+    runs: dict[str, RecordedRun] = {}
     for name in names:
-        if name.startswith((trackers.WANDB, trackers.MLFLOW)):
-            for seed in trackers.read(name, notes):
-                runs.setdefault(seed.run, []).append(seed)
-            continue
-        for path in _directories(name):
-            if str(path) not in runs:
-                runs[str(path)] = run_directories.read(path, notes)
-    for name, seeds in runs.items():
-        if not any(seed.metrics for seed in seeds):
-            notes.append(f"{name}: left out, because it has no records yet")
-    return _without_repeats([s for seeds in runs.values() for s in seeds if s.metrics], notes)
-
-
-def _directories(name: str) -> list[Path]:
-    """Return the run directories that a name on the command line stands for."""
-    paths = [run_path(name)]
-    if not paths[0].is_dir():
-        if not glob.has_magic(name):
-            raise ConfigError(f"{name}: there is no such run directory{of_path(name)}")
-        paths = _matches(name)
-    found = [run for path in paths for run in run_directories.find(path)]
-    if not found:
-        raise ConfigError(f"{name}: holds no run (no config.yaml in it or below it)")
+        if name.startswith(wandb_runs.WANDB):
+            runs |= {run.name: run for run in wandb_runs.read(name)}
+        else:
+            runs |= {str(path): read(path) for path in directories(name) if str(path) not in runs}
+    longest: dict[object, RecordedRun] = {}
+    for run in runs.values():
+        key = run.seed, run.task, *sorted(run.settings.items())
+        if len(run.rows) > len(longest.setdefault(key, run).rows):
+            longest[key] = run
+    found = []
+    for run in runs.values():
+        if run not in longest.values():
+            reason = "left out, because it repeats another run (settings and seed)"
+        elif not run.metrics:
+            reason = "left out, because it has no records yet"
+        else:
+            found.append(run)
+            reason = "" if run.is_finished else "is not finished"
+        notes += [f"{run.name}: {reason}"] if reason else []
     return found
 
 
-def _matches(pattern: str) -> list[Path]:
-    """Return the paths that match a pattern; leading folders that exist are taken literally."""
-    folder, rest = Path(), list(Path(pattern).parts)
-    while rest and (folder / rest[0]).is_dir():
-        folder /= rest.pop(0)
-    found = glob.glob(os.path.join(glob.escape(str(folder)), *rest), recursive=True)
-    return [Path(path) for path in sorted(found)]
+# --- Run directories ----------------------------------------------------------------------------
 
 
-def _without_repeats(seeds: Sequence[SeedRun], notes: list[str]) -> list[SeedRun]:
-    longest: dict[object, SeedRun] = {}
-    for seed in seeds:
-        key = (seed.seed, seed.origin)
-        if _points(seed) > _points(longest.setdefault(key, seed)):
-            longest[key] = seed
-    kept = set(longest.values())
-    for run in dict.fromkeys(seed.run for seed in seeds if seed not in kept):
-        notes.append(f"{run}: left out where it repeats another run (same settings and seeds)")
-    return [seed for seed in seeds if seed in kept]
+def directories(name: str) -> list[Path]:
+    """Return the run directories that a name on the command line stands for.
+
+    The evolutions within a run count as runs.
+    """
+    path = run_path(name)
+    paths = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))
+    outer = [run for path in paths for run in runs_below(path)]
+    if not outer:
+        raise ConfigError(f"{name}: there is no run directory{of_path(name)}")
+    return [run for path in outer for run in evolutions_in(path) or [path]]
 
 
-def _points(seed: SeedRun) -> int:
-    return max((len(axis) for axis in seed.axes.values()), default=0)
+def read(path: Path) -> RecordedRun:
+    """Return the run in a directory, finished or half-written.
+
+    Raises:
+        ConfigError: if there is no run, or a file is damaged.
+    """
+    run = RunDirectory.open(path)
+    records = run.read_kinds(KINDS)
+    kind = next((kind for kind in KINDS if records[kind]), "")
+    return RecordedRun(
+        str(run.path),
+        flatten(run.read_config()["config"]),
+        records.get(kind, []),
+        kind,
+        run.report_path.is_file(),
+        _judged(run) if kind == "generation" else _evaluated(run),
+    )
+
+
+def _judged(run: RunDirectory) -> dict[str, FloatArray]:
+    """Return the held-out scores [seeds] of an evolution's contenders, the learned one first."""
+    if not os.path.lexists(run.scores_path):
+        return {}
+    try:
+        scores = Scores.load(run.scores_path)
+    except UnfinishedError:
+        return {}
+    return {name: scores.held_out_of(name) for name in scores.contenders if scores.pooled}
+
+
+def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:
+    """Return the scores [seeds] of the variants in evaluation.json."""
+    if not os.path.lexists(run.evaluation_path):
+        return {}
+    rows = files.read_json(run.evaluation_path, Evaluation)["variants"]
+    return {row["name"]: numbers(row["scores"]) for row in rows}

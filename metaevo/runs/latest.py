@@ -1,7 +1,8 @@
-"""The newest run, `latest` on a command line, and the evolutions inside a run."""
+"""Run directories in a folder, the newest of them, and the evolutions inside a run."""
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from metaevo.config import ConfigError, files
@@ -29,18 +30,19 @@ def run_argument(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def newest_run(root: Path) -> Path | None:
-    """Return the run in a folder that was begun or resumed last, if any.
-
-    Folders inside a run, such as a comparison on another task, do not count.
-    """
-    found = []
+def runs_below(root: Path) -> Iterator[Path]:
+    """Yield the run directories at or below a folder, in order, but none inside another run."""
     for folder, inside, names in os.walk(root):
-        if "config.yaml" in names:
-            inside.clear()
-            path = Path(folder)
-            found.append(((path / "config.yaml").stat().st_mtime_ns, path))
-    return max(found)[1] if found else None
+        is_run = "config.yaml" in names
+        inside[:] = [] if is_run else sorted(name for name in inside if not name.startswith("."))
+        if is_run:
+            yield Path(folder)
+
+
+def newest_run(root: Path) -> Path | None:
+    """Return the run in a folder that was begun or resumed last, if any."""
+    runs = {path: (path / "config.yaml").stat().st_mtime_ns for path in runs_below(root)}
+    return max(runs, key=lambda path: (runs[path], path)) if runs else None
 
 
 def evolutions_in(path: Path) -> list[Path]:

@@ -12,40 +12,31 @@ STEPS, UPDATES = 2560, 4
 """environment steps of an agent, and the least updates that they are"""
 TASKS = 2
 MOST = {
+    "": {"seeds": 2, "tasks_per_generation": TASKS},
     "evaluation": {
-        "episodes": 2,
-        "finalists": 2,
-        "gymnasium": 1,
-        "screening_seeds": 2,
-        "seeds": 8,
-        "selection_seeds": 2,
-        "settings": 1,
-        "tuning_seeds": 2,
+        "episodes": 2, "finalists": 2, "gymnasium": 1, "screening_seeds": 2, "seeds": 8,
+        "selection_seeds": 2, "settings": 1, "tuning_seeds": 2,
     },
     "evolution": {
-        "generations": 4,
-        "seeds_per_candidate": 2,
-        "validation_every": 2,
-        "validation_seeds": 8,
+        "generations": 4, "seeds_per_candidate": 2, "validation_every": 2, "validation_seeds": 8,
     },
     "run": {"evolution_seeds": 2},
     "strategy": {"population_size": 8},
     "sweep": {"batch": 4, "confirm_seeds": 4, "grid_points": 2, "seeds": 2, "trials": 4},
-}
+}  # fmt: skip
 """largest values, by section"""
 
 
 def quickened(settings: PlainDict) -> PlainDict:
     """Return settings, as plain data, reduced to a run of seconds and marked as quick."""
     small = copy.deepcopy(settings)
-    most = {"": {"seeds": 2, "tasks_per_generation": TASKS}, **MOST}
-    for section, sizes in most.items():
+    for section, sizes in MOST.items():
         values = small.get(section, {}) if section else small
-        for name in sizes.keys() & values.keys():
-            values[name] = None if values[name] is None else min(values[name], sizes[name])
+        for name, most in sizes.items():
+            if values.get(name) is not None:
+                values[name] = min(values[name], most)
     unseen = small.get("evaluation", {}).get("unseen")
-    for given, number in ((small.get("tasks"), TASKS), (unseen, 1)):
-        tasks = given or {}
+    for tasks, number in ((small.get("tasks") or {}, TASKS), (unseen or {}, 1)):
         for name in list(tasks)[number:]:
             del tasks[name]
         for task in tasks.values():

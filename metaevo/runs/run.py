@@ -27,7 +27,7 @@ from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
-from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
+from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.runs.trackers import Trackers
 from purerl.types import PyTree
 
@@ -129,10 +129,6 @@ class Run(Generic[S]):
             StopRequestedError: if a signal has arrived; `working` catches it.
         """
         self.stop.check()
-
-    def save_as_it_goes(self) -> None:
-        """Declare that results are saved immediately, so a signal need not wait for a block."""
-        self.stop.patience = PATIENCE
 
     def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, and hand it to the trackers."""
@@ -290,7 +286,7 @@ def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], N
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {folder}", error) from None
     resume_hint = "the same command continues with what is done"
-    with RunDirectory(folder).locked(resume_hint), StopOnSignal(resume_hint, PATIENCE) as stop:
+    with RunDirectory(folder).locked(resume_hint), StopOnSignal(resume_hint) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)
         try:
             work(stop.check)

@@ -34,8 +34,6 @@ _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
-MAX_LINE = 2**24
-"""most bytes of a line of metrics.jsonl"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
@@ -192,21 +190,16 @@ class RunDirectory:
 
     def lines(self) -> Iterator[tuple[bytes, PlainDict]]:
         """Yield each line of metrics.jsonl with its record, without an incomplete last line."""
-        path = self.metrics_path
         try:
-            with open(path, "rb") as file:
-                for number in itertools.count(1):
-                    where = f"{path}, line {number}"
-                    line = file.readline(MAX_LINE + 1)
-                    if len(line) > MAX_LINE:
-                        raise ConfigError(f"{where}: longer than {MAX_LINE} bytes: damaged")
-                    if not line.endswith(b"\n"):  # the end, or left by a killed process
-                        return
-                    yield line, check_record(files.parse_line(line, where), where)
+            with open(self.metrics_path, "rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.endswith(b"\n"):  # else left by a killed process
+                        where = f"{self.metrics_path}, line {number}"
+                        yield line, check_record(files.parse_line(line, where), where)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise files.unreadable(path, error) from None
+            raise files.unreadable(self.metrics_path, error) from None
 
     def read_metrics(self, kind: str) -> Records:
         """Return the records of a kind in metrics.jsonl."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired, Required
 from pydantic import AfterValidator, GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
+from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
 from metaevo.config.plain import PlainDict
 
 
@@ -20,16 +20,15 @@ def _moment(value: str) -> str:
     return value
 
 
-# --- config.yaml --------------------------------------------------------------------------------
+class _Settings(TypedDict, total=False):
+    seeds: Count
 
 
-class _Run(TypedDict, total=False):
-    seed: Index
-
-
-class _Task(TypedDict, total=False):
-    env: Text
-    env_params: PlainDict
+class _Resolved(TypedDict, total=False):
+    run_id: Text
+    job_type: Text
+    chunk_size: Count
+    log_every: Count
 
 
 class _Environment(TypedDict, total=False):
@@ -37,31 +36,6 @@ class _Environment(TypedDict, total=False):
 
 
 Environment = Annotated[PlainDict, _checked_as(_Environment)]
-
-
-class _Settings(TypedDict, total=False):
-    """Settings that are read without their dataclass."""
-
-    learner: Text
-    evolve: Text | list[Text]
-    seeds: Count
-    run: _Run
-    task: _Task
-
-
-class _Scales(TypedDict):
-    random: list[Number]
-    reference: list[Number]
-
-
-class _Resolved(TypedDict, total=False):
-    run_id: Text
-    job_type: Text
-    num_devices: Count
-    chunk_size: Count
-    log_every: Count
-    code: dict[str, Text]
-    normalisation: _Scales | None
 
 
 class SavedConfig(TypedDict):
@@ -75,9 +49,6 @@ class SavedConfig(TypedDict):
     """versions, devices, git commit, command line"""
     resumed: NotRequired[list[Environment]]
     """the environment of every continuation"""
-
-
-# --- metrics.jsonl ------------------------------------------------------------------------------
 
 
 class _Record(TypedDict, total=False):
@@ -96,23 +67,15 @@ def check_record(record: Any, where: str) -> PlainDict:
     return record
 
 
-# --- Other files --------------------------------------------------------------------------------
-
-
-class Scored(TypedDict):
-    """The keys of a variant that comparisons of runs read."""
-
+class _Scored(TypedDict):
     name: Text
     scores: list[Measure]
 
 
 class Evaluation(TypedDict):
-    """The keys of evaluation.json that comparisons of runs read."""
+    """evaluation.json."""
 
-    variants: list[Scored]
-
-
-# --- Other files --------------------------------------------------------------------------------
+    variants: list[_Scored]
 
 
 class Saved(TypedDict):

@@ -38,8 +38,6 @@ class RecordConfig:
     """the project there; the experiment in MLflow"""
     mlflow: str | None = None
     """log them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
-    track_seeds: Annotated[int, Ge(0)] = 8
-    """number of agents of a training with a learning curve of their own at the trackers"""
     quick: bool = False
     """tiny sizes, to see that a run works; its numbers mean nothing; set by --quick"""
 

@@ -14,8 +14,6 @@ _NUMBERS = signal.SIGINT, signal.SIGTERM
 # One signal can arrive twice: `timeout` sends it to its child and to the child's process group, and
 # wrappers pass on the Ctrl-C that the terminal has already sent to everyone.
 _SAME_SIGNAL_SECONDS = 0.5
-PATIENCE = 2.0
-"""seconds that a signal gives to work that keeps its results as it goes, as a comparison does"""
 
 
 class StopRequestedError(Exception):
@@ -52,17 +50,9 @@ class StopOnSignal:
     In other threads than the main one, signals are not handled.
     """
 
-    def __init__(self, resume_hint: str = "", patience: float | None = None) -> None:
-        """Wait for a signal.
-
-        Args:
-            resume_hint: instructions to continue the run, for the message after a second signal.
-            patience: seconds after which one signal stops immediately; None while results may be
-                unsaved. Can be changed later.
-        """
+    def __init__(self, resume_hint: str = "") -> None:
+        """Wait for a signal; `resume_hint` are instructions to continue, printed after a second."""
         self.requested: int | None = None
-        self.patience = patience
-        self._timer: threading.Timer | None = None
         self._resume_hint = resume_hint
         self._time = 0.0
         self._old_handlers: dict[int, Any] = {}
@@ -76,7 +66,6 @@ class StopOnSignal:
     def check(self) -> None:
         """Raise `StopRequestedError` if a signal has arrived."""
         if self.requested:
-            self._stop_timer()
             raise StopRequestedError
 
     def __enter__(self) -> Self:
@@ -91,7 +80,6 @@ class StopOnSignal:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stop_timer()
         if self._old_handlers:
             signal.set_wakeup_fd(self._old_fd)
             for number, handler in self._old_handlers.items():
@@ -99,10 +87,6 @@ class StopOnSignal:
             os.close(self._writer)  # ends the thread
             self._thread.join()
             os.close(self._reader)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = self.requested or number
@@ -116,18 +100,12 @@ class StopOnSignal:
 
     def _answer(self, number: int) -> None:
         now = time.monotonic()
-        if self._time:
-            if now - self._time > _SAME_SIGNAL_SECONDS:
-                self._leave(number)
-            return
-        self.requested, self._time = number, now
-        if self.patience is None:
+        if not self._time:
+            self.requested, self._time = number, now
             message = "stopping after this block; press Ctrl-C again to leave at once"
             print(f"\n{message}", file=sys.stderr, flush=True)
-        else:
-            self._timer = threading.Timer(self.patience, self._leave, [number])
-            self._timer.daemon = True
-            self._timer.start()
+        elif now - self._time > _SAME_SIGNAL_SECONDS:
+            self._leave(number)
 
     def _leave(self, number: int) -> None:
         if self._is_leaving:  # `interrupt_main` arrives here, too

@@ -57,7 +57,6 @@ class _Outcome(NamedTuple):
 
 def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> None:
     """Judge the result of a run with all generations done, and write figures and report."""
-    run.save_as_it_goes()
     directory = run.directory
     if evolutions is not None:
         evolutions.save_chosen(directory)

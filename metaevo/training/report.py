@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.files import plain, replacing, write_json_atomic, write_text_atomic
+from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -82,7 +82,6 @@ def finish(
     scores |= _play(run, population, result.policies)
     rows = [_row(name, each) for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
-    _track_seeds(run, population, result)
     diverged = int(result.diverged.sum())
     evaluation = {"variants": rows, "diverged": diverged, **mark(to_dict(run.settings))}
     write_json_atomic(directory.evaluation_path, evaluation)
@@ -152,21 +151,6 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
         cells = ["" if np.isnan(value) else f"{value:.7g}" for value in values]
         lines.append(",".join([str(step), *cells]))
     write_text_atomic(path, "\n".join(lines) + "\n")
-
-
-def _track_seeds(run: Run[TrainSettings], population: Population, result: TrainingResult) -> None:
-    """Hand the first agents' learning curves to the trackers as nested runs."""
-    for seed, curve in enumerate(result.returns[: run.settings.run.track_seeds]):
-        records: list[PlainDict] = [
-            {
-                "kind": "update",
-                "update": frames // population.frames_per_update - 1,
-                "frames": frames,
-                "mean_return": value,
-            }
-            for frames, value in zip(result.steps.tolist(), plain(curve), strict=True)
-        ]
-        run.trackers.log_nested(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
 # --- Figures and the report ---------------------------------------------------------------------

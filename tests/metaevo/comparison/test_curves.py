@@ -5,20 +5,23 @@ import numpy as np
 import pytest
 
 from metaevo.comparison import curves
-from metaevo.comparison.curves import RunCurve
 from metaevo.comparison.grouping import group
-from metaevo.comparison.seed_run import SeedRun, direction
+from metaevo.comparison.recorded import Curve, RecordedRun, direction
 from metaevo.config import ConfigError
 from metaevo.parts import learners
-from metaevo.statistics import iqm
 from purerl import dqn, envs, ppo, q_learning
 from purerl.metrics import BETTER
 
 
-def curve(x=(), y=(), **config) -> RunCurve:
-    points = np.array(x, float), np.array(y, float)
-    seed = SeedRun("r", "0", config, {"steps": points[0]}, {"m": points[1]}, "m")
-    return RunCurve(seed, *curves.points_of(seed, "m", "steps"), 0.0)
+def curve(x=(), y=(), **config) -> Curve:
+    rows = [{"_step": at, "m": value} for at, value in zip(x, y, strict=True)]
+    if not rows:
+        return Curve(RecordedRun("r", config, []), "0", np.empty(0), np.empty(0), 0.0)
+    return RecordedRun("r", config, rows).curves("m")[0]
+
+
+def sizes(members, by=None) -> dict[str, int]:
+    return {label: len(own) for label, own in group(members, by, []).items()}
 
 
 @pytest.mark.parametrize(
@@ -38,12 +41,17 @@ def test_all_metrics_of_the_learners_are_declared(name, config):
     assert set(metrics) <= set(BETTER)
 
 
-def test_directions():
-    higher = ("CartPole-v1/mean_return", "charts/episodic_return", "rollout/ep_rew_mean",
-              "fitness_of_mean", "evaluation:learned")  # fmt: skip
-    assert {direction(metric) for metric in higher} == {"higher"}
-    assert direction("value_loss") == "lower"
-    assert {direction(m) for m in ("entropy", "policy_loss", "test/accuracy")} == {None}
+@pytest.mark.parametrize(
+    ("expected", "metrics"),
+    {
+        "higher": ["CartPole-v1/mean_return", "charts/episodic_return", "rollout/ep_rew_mean",
+                   "fitness_of_mean", "best_value", "evaluation:learned"],
+        "lower": ["value_loss", "diverged"],
+        None: ["entropy", "policy_loss", "q_value", "test/accuracy"],
+    }.items(),
+)  # fmt: skip
+def test_directions(expected, metrics):
+    assert {direction(metric) for metric in metrics} == {expected}
 
 
 def test_a_problem_with_other_fields_is_another_task():
@@ -54,48 +62,41 @@ def test_a_problem_with_other_fields_is_another_task():
         {"problem": "games.py:Talk", "payoffs": [[-1, -3], [0, -2]]},
         {"task.env": "CartPole-v1"},
     ]
-    tasks = [curve(**config).seed.task for config in configs]
+    tasks = [curve(**config).run.task for config in configs]
     assert len(set(tasks)) == 4
-    other = curve(**configs[1], **{"strategy.sigma": 1.0}).seed
-    assert other.task == tasks[1]
-    assert list(other.settings) == ["strategy.sigma"]
+    other = curve(**configs[1], **{"strategy.sigma": 1.0})
+    assert other.run.task == tasks[1]
+    assert list(other.run.settings) == ["strategy.sigma"]
 
 
-def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
+def test_groups_are_seeds_with_the_same_values():
     found = [curve(a=a, b=b) for a in (10, 9) for b in ("x", "y")] + [curve(b="x")]
-
-    def sizes(members, by):
-        return {label: len(own) for label, own in group(members, by).items()}
-
-    assert list(sizes(found, ["a"]).items()) == [("a=9", 2), ("a=10", 2), ("a=(not set)", 1)]
-    assert list(sizes(found[:4], ["b", "a"])) == ["b=x, a=9", "b=x, a=10", "b=y, a=9", "b=y, a=10"]
+    assert sizes(found, ["a"]) == {"a=10": 2, "a=9": 2, "a=(not set)": 1}
+    assert list(sizes(found[:4], ["b", "a"])) == ["b=x, a=10", "b=y, a=10", "b=x, a=9", "b=y, a=9"]
     same = [
         curve(**{"lr": 1.0, "run.wandb": "offline", "run.seed": 1, "n": 1e-3}),
         curve(**{"lr": 1, "run.wandb": "disabled", "run.seed": 2, "n": 0.001}),
     ]
-    assert len(group(same, None)) == 1  # bookkeeping and the format of numbers make no difference
-
-
-def test_long_labels_leave_out_settings_that_change_with_another():
-    found = [
-        curve(learner=learner, e=e, **{f"h.setting_number_{i}": learner for i in range(9)})
+    assert list(sizes(same).values()) == [2]  # bookkeeping and the format of numbers do not count
+    # Settings that change together: a note has those that are not in the labels.
+    notes = []
+    together = [
+        curve(learner=learner, e=e, **{"h.x": learner})
         for learner in ("ppo", "dqn")
         for e in (1, 2)
     ]
-    assert list(group(found, None)) == [
+    assert set(group(together, None, notes)) == {
         f"e={e}, learner={x}" for e in (1, 2) for x in ("dqn", "ppo")
-    ]
-    texts = ["x" * 50 + middle + "y" * 50 for middle in "ab"]
-    first, second = group([curve(text=text) for text in texts], None)
-    assert second == f"{first} (2)"
+    }
+    assert notes == ["the groups differ in other settings, too: h.x"]
 
 
 @pytest.mark.parametrize(
     ("key", "text"),
     [
         ("lerning_rate", "did you mean learning_rate"),
-        ("size", "it may be env.size or net.size"),
-        ("qqq", "the runs differ in: hyperparams.learning_rate"),
+        ("size", "env.size, net.size"),
+        ("qqq", "one setting: hyperparams.learning_rate"),
     ],
 )
 def test_unknown_keys_are_refused(key, text):
@@ -104,8 +105,8 @@ def test_unknown_keys_are_refused(key, text):
         for rate in (1, 2)
     ]
     with pytest.raises(ConfigError, match=text):
-        group(found, [key])
-    assert len(group(found, ["learning_rate"])) == 2  # the last part is enough
+        group(found, [key], [])
+    assert len(sizes(found, ["learning_rate"])) == 2  # the last part is enough
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,6 @@ def test_unknown_keys_are_refused(key, text):
         (100, "final", 7),  # beyond 90
         (40, "final", 50),
         (30, "final", 10),  # the last one that is known
-        (100, "best", 50),
-        (20, "best", 10),
         (40, "area", 650 / 30),  # trapezoids: 10 x 5 + 20 x 30 over a width of 30
         (5, "final", np.nan),
     ],
@@ -125,7 +124,7 @@ def test_scores_of_a_curve_by_hand(end, how, expected):
     assert curves.score(x, y, end, how) == pytest.approx(expected, nan_ok=True)
 
 
-def test_the_middle_is_the_iqm_where_all_seeds_are_known():
+def test_the_middle_is_the_mean_where_all_seeds_are_known():
     found = [
         curve([0, 10, 20], [0, 10, 20]),
         curve([5, 10, 15], [1, np.nan, 3]),  # missing values are bridged, not zero
@@ -135,9 +134,6 @@ def test_the_middle_is_the_iqm_where_all_seeds_are_known():
     assert points.tolist() == [0, 5, 10, 15, 20]
     part = curves.middle(found, points)
     assert part.x.tolist() == [5, 10, 15]
-    assert part.iqm.tolist() == [3, 6, 9]
-    assert len(curves.grid([curve(np.linspace(0, 1, 1000), np.zeros(1000))])) == curves.POINTS
-    values = np.random.default_rng(0).normal(size=(8, 5)) + np.arange(5)
-    part = curves.middle([curve(range(5), row) for row in values], np.arange(5.0))
-    np.testing.assert_allclose(part.iqm, iqm(values, axis=0))
-    assert np.all((part.low <= part.iqm) & (part.iqm <= part.high))
+    assert part.mean.tolist() == [3, 6, 9]
+    assert np.all((part.low <= part.mean) & (part.mean <= part.high))
+    assert len(curves.grid([curve(range(1000), [0] * 1000)])) == curves.POINTS

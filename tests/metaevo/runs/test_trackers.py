@@ -4,34 +4,25 @@ import os
 import sqlite3
 import subprocess
 import sys
+from typing import ClassVar
 
+import numpy as np
 import pytest
+import wandb
 
+from metaevo.comparison import sources, wandb_runs
+from metaevo.config import ConfigError
 from metaevo.runs import trackers
-from tests.metaevo.runs.tracked import (
-    RUN_ID,
-    TrackedRun,
-    environment,
-    read_mlflow,
-    read_wandb,
-    rows_of,
-)
+from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, environment, read_mlflow
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:.*noload")]  # of SQLAlchemy
 
-PARTS = """
-import sys
+KILLED = """
+import os, sys
 from pathlib import Path
 from tests.metaevo.runs.tracked import TrackedRun
-run = TrackedRun(Path(sys.argv[1]), wandb="offline", mlflow=sys.argv[2])
-if sys.argv[3] == "begin":
-    run.log_generations(range(3))
-    import os
-    os._exit(9)  # killed
-run.directory.truncate_metrics("generation", 2)
-run.log_generations([2, 3])
-run.end()
-run.trackers.close()
+TrackedRun(Path(sys.argv[1]), wandb="offline", mlflow=sys.argv[2]).log_updates(range(3))
+os._exit(9)
 """
 
 
@@ -40,77 +31,77 @@ def sent(tmp_path_factory):
     """A run that was killed and resumed, logged to both services, and the database."""
     place = tmp_path_factory.mktemp("place")
     path, uri = place / "run", f"sqlite:///{place}/store.db"
-    for part, code in (("begin", 9), ("end", 0)):
-        done = subprocess.run(
-            [sys.executable, "-c", PARTS, str(path), uri, part],
-            capture_output=True, text=True, env=environment(HOME=str(place)), check=False,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        assert "warning: " not in done.stderr
+    command = [sys.executable, "-c", KILLED, str(path), uri]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(HOME=str(place)), check=False
+    )
+    assert done.returncode == 9, done.stderr
+    assert "warning: " not in done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("WANDB_MODE", raising=False)
+        wandb.teardown()  # the service of earlier tests, which may have ended
+        run = TrackedRun(path, wandb="offline", mlflow=uri)
+        run.directory.truncate_metrics("update", 2)
+        run.log_updates([2, 3])
+        run.end()
     return path, uri
 
 
-def test_wandb_has_one_run_with_every_row_once(sent):
+def test_wandb_has_one_run_with_the_records_of_the_directory(sent, tmp_path):
     path, _ = sent
-    by_id = {entries["run"][0]["run_id"]: entries for entries in read_wandb(path)}
-    assert set(by_id) == {RUN_ID, f"{RUN_ID}-seed_0", f"{RUN_ID}-seed_1"}
-    assert len(list((path / "wandb").glob("offline-run-*"))) == 3
-    own, child = by_id[RUN_ID], by_id[f"{RUN_ID}-seed_1"]
-    assert rows_of(own)[:4] == [
-        {
-            "generation/index": n,
-            "generation/frames": 8 * n,
-            "generation/fitness_mean": n * 1.5,
-            "generation/seconds": n / 2,
-            "generation/params.rate": 0.5,
-        }
-        for n in range(4)
-    ]
-    assert [row["evaluation/iqm"] for row in rows_of(own)[4:]] == [3.0, 2.0]
-    heads = [each["run"][0] for each in (own, child)]
-    assert [head["job_type"] for head in heads] == ["evolution", "seed"]
-    assert [head["display_name"] for head in heads] == ["run", "run/seed_1"]
-    assert {(head["run_group"], head["project"]) for head in heads} == {("run", "p")}
-    config = heads[0]["config"]["update"]
-    assert config["a"] == {"b": 1}
-    assert {"git", "command_line", "jax"} <= set(config["environment"])
-    assert [row["update/mean_return"] for row in rows_of(child)] == [0.2, 1.2]
-    assert len(own["artifact"]) == 2
+    (found,), stored = wandb_runs.read(f"wandb:{path}"), sources.read(path)
+    assert found.is_finished
+    for run in (found, stored):
+        assert (run.seed, run.settings) == ("5", {"hyperparams.lr": "0.1"})
+        np.testing.assert_array_equal(run.x, [0, 4, 8, 12])  # of each agent
+        assert [curve.seed for curve in run.curves("mean_return")] == ["5/0", "5/1"]
+        assert [curve.y.tolist() for curve in run.curves("mean_return")] == [[1] * 4, [0, 3, 4.5]]
+    (file,) = path.glob("wandb/offline-run-*/*.wandb")
+    entries = wandb_runs.entries(file)
+    (head,) = entries["run"]
+    assert [head[key] for key in ("run_id", "job_type", "display_name", "project")] == [
+        RUN_ID, "train", "run", "p",
+    ]  # fmt: skip
+    assert {"git", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
+    rows = [each["item"] for each in entries["history"]]
+    assert [row["evaluation/iqm"] for row in rows[4:]] == [3.0, 2.0]
+    assert rows[0]["update/params.rate"] == 0.5
+    assert len(entries["artifact"]) == 2
+    # A killed run lacks its end.
+    cut = tmp_path / "run-cut.wandb"
+    cut.write_bytes(file.read_bytes()[:-200])
+    assert [run.is_finished for run in wandb_runs.read(f"wandb:{tmp_path}")] == [False]
+    cut.write_bytes(b"no log of wandb")
+    with pytest.raises(ConfigError, match=r"run-cut\.wandb"):
+        wandb_runs.read(f"wandb:{cut}")
 
 
-def test_mlflow_has_every_value_once_and_nested_runs(sent):
+def test_mlflow_has_one_run_with_every_value_once(sent):
     path, uri = sent
-    runs = read_mlflow(uri)
-    assert set(runs) == {"run", "run/seed_0", "run/seed_1"}
-    root = runs["run"]
-    means = [[0, 0.0], [1, 1.5], [2, 3.0], [3, 4.5]]
-    assert root["metrics"]["generation/fitness_mean"] == means
-    assert root["metrics"]["evaluation/iqm"] == [[0, 3.0], [1, 2.0]]
-    assert "generation/flag" not in root["metrics"]
-    assert (root["status"], root["experiment"]) == ("FINISHED", "p")
-    assert root["params"]["a.b"] == "1"
-    assert root["tags"]["job_type"] == "evolution"
-    assert root["artifacts"] == ["figures", "report.html"]
+    run, artifacts, metrics = read_mlflow(uri)
+    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
+    assert metrics["update/mean_return"] == [[0, 0.0], [1, 1.5], [2, 3.0], [3, 4.5]]
+    assert metrics["update/returns.1"] == [[0, 0.0], [2, 3.0], [3, 4.5]]
+    assert metrics["evaluation/iqm"] == [[0, 3.0], [1, 2.0]]
+    assert "update/flag" not in metrics
+    assert run.data.params["hyperparams.lr"] == "0.1"
+    assert run.data.tags["job_type"] == "train"
+    assert artifacts == ["figures", "report.html"]
     stored = path.parent / "store_artifacts"
-    assert [path.name for path in stored.rglob("figures/*")] == ["fitness.png"]
-    child = runs["run/seed_1"]
-    assert child["tags"]["mlflow.parentRunId"] == root["id"]
-    assert child["params"]["rate"] == "0.2"
-    assert child["metrics"]["update/mean_return"] == [[0, 0.2], [1, 1.2]]
-    assert child["status"] == "FINISHED"
+    assert [path.name for path in stored.rglob("figures/*")] == ["curves.png"]
 
 
 class FakeRun:
     """A run of wandb's client that a server already has in part."""
 
     def __init__(self, known, breaks_at=None):
-        self.id, self.summary, self.rows, self.breaks_at = RUN_ID, known, [], breaks_at
+        self.summary, self.rows, self.breaks_at = known, [], breaks_at
 
     def define_metric(self, *_, **__):
         pass
 
     def log(self, row):
-        if row["generation/index"] == self.breaks_at:
+        if row["update/index"] == self.breaks_at:
             raise ConnectionError("the connection\nis lost")
         self.rows.append(row)
 
@@ -133,13 +124,13 @@ def online(monkeypatch):
 
 def test_a_resumed_run_continues_at_the_server(tmp_path, online):
     """It has generations 0 and 1; the others were lost with the process."""
-    server = FakeRun({"generation/index": 1})
-    TrackedRun(tmp_path / "run").log_generations(range(4))
+    server = FakeRun({"update/index": 1})
+    TrackedRun(tmp_path / "run").log_updates(range(4))
     opened = online(server)
     run = TrackedRun(tmp_path / "run", wandb="online")
-    run.log_generations([4])
+    run.log_updates([4])
     run.trackers.close()
-    assert [row["generation/index"] for row in server.rows] == [2, 3, 4]
+    assert [row["update/index"] for row in server.rows] == [2, 3, 4]
     assert server.exit_code == 1  # without a report
     (options,) = opened
     assert (options["id"], options["resume"]) == (RUN_ID, "allow")
@@ -148,13 +139,13 @@ def test_a_resumed_run_continues_at_the_server(tmp_path, online):
 class FakeMlflow:
     """Takes everything."""
 
-    id, taken = "id", []
+    taken: ClassVar[list[int]] = []
 
     def __init__(self, *_):
         pass
 
     def log(self, records):
-        self.taken += [record["generation"] for record in records]
+        self.taken += [record["update"] for record in records]
 
     def finish(self, *, completed):
         pass
@@ -167,7 +158,7 @@ def test_a_service_that_is_lost_costs_one_warning_and_no_other_service(
     online(server)
     monkeypatch.setattr(trackers, "_Mlflow", FakeMlflow)
     run = TrackedRun(tmp_path / "run", wandb="online", mlflow="http://nowhere")
-    run.log_generations(range(4))
+    run.log_updates(range(4))
     run.trackers.close()
     assert len(server.rows) == 1
     assert list(dict.fromkeys(FakeMlflow.taken)) == [0, 1, 2, 3]
@@ -176,7 +167,6 @@ def test_a_service_that_is_lost_costs_one_warning_and_no_other_service(
     assert "wandb (online): the connection is lost" in said[0]
 
 
-@pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow
 @pytest.mark.parametrize("fault", ["dead", "no key", "locked", "no database"])
 def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(trackers, "_START_SECONDS", 2.0)
@@ -196,10 +186,10 @@ def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monk
     place = {"locked": store, "no database": tmp_path}.get(fault)
     services = {"wandb": "online"} if place is None else {"mlflow": f"sqlite:///{place}"}
     run = TrackedRun(tmp_path / "run", **services)
-    run.log_generations(range(2))
+    run.log_updates(range(2))
     run.trackers.close()
     connection.close()
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert len(said) == 1
     assert said[0].endswith("; the run continues without it")
-    assert len(run.directory.read_metrics("generation")) == 2
+    assert len(run.directory.read_metrics("update")) == 2

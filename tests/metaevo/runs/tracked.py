@@ -1,11 +1,8 @@
-"""A run without work, and what services are found to have of it."""
+"""A run without work, and the records of it that MLflow has."""
 
 import contextlib
-import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from metaevo.runs.run_directory import RunDirectory
@@ -14,47 +11,41 @@ from metaevo.runs.trackers import Trackers
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN_ID = "abc123"
+CONFIG = {"seeds": 2, "hyperparams": {"lr": 0.1}, "run": {"seed": 5}}
 
 
 class TrackedRun:
-    """An evolution's directory as far as trackers care, and its trackers; or one that resumes."""
+    """A training's directory as far as trackers care, and its trackers; or one that resumes."""
 
     def __init__(self, path, **services):
         self.directory = RunDirectory(path)
         if not path.exists():
-            config = {"a": {"b": 1}, "run": {"wandb_project": "p"}}
-            RunDirectory.create(path, "").write_config(
-                config, {"run_id": RUN_ID, "job_type": "evolution"}
-            )
+            resolved = {"run_id": RUN_ID, "job_type": "train"}
+            RunDirectory.create(path, "").write_config(CONFIG, resolved)
         self.trackers = Trackers(self.directory, RecordConfig(wandb_project="p", **services))
 
     def log(self, record):
         self.directory.append_metrics(record)
         self.trackers.log(record)
 
-    def log_generations(self, indices):
+    def log_updates(self, indices):
         for index in indices:
             self.log(
-                {"kind": "generation", "generation": index, "frames": 8 * index,
-                 "seconds": index / 2, "fitness_mean": index * 1.5, "text": "x", "flag": True,
-                 "nothing": None, "list": [1], "params": {"rate": 0.5}}
+                {"kind": "update", "update": index, "frames": 8 * index, "seconds": index / 2,
+                 "mean_return": index * 1.5, "returns": [1.0, None if index == 1 else index * 1.5],
+                 "text": "x", "flag": True, "nothing": None, "params": {"rate": 0.5}}
             )  # fmt: skip
 
     def end(self):
-        """What the end of a run leaves: a comparison, a picture, a report, two nested runs."""
+        """What the end of a run leaves: a comparison, a picture and a report."""
         for index, iqm in enumerate([3.0, 2.0]):
             self.log(
                 {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
             )
-        for seed, rate in enumerate([0.1, 0.2]):
-            rows = [
-                {"kind": "update", "update": update, "mean_return": rate + update}
-                for update in range(2)
-            ]
-            self.trackers.log_nested(f"seed_{seed}", "seed", {"rate": rate}, rows)
         self.directory.figures.mkdir()
-        (self.directory.figures / "fitness.png").write_bytes(b"png")
+        (self.directory.figures / "curves.png").write_bytes(b"png")
         self.directory.report_path.write_text("<html></html>")
+        self.trackers.close()
 
 
 def environment(**changes):
@@ -70,54 +61,16 @@ def silence():
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def read_wandb(path):
-    """Of every offline run in the directory, in order: its entries by type."""
-    found = []
-    for file in sorted((path / "wandb").glob("offline-run-*/*.wandb")):
-        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file)]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        entries = {}
-        for line in text.splitlines():
-            entry = json.loads(line)
-            entries.setdefault(entry["type"], []).append(entry.get(entry["type"]))
-        found.append(entries)
-    return found
-
-
-def rows_of(entries):
-    """The history of a run read back, without wandb's own fields."""
-    items = [each["item"] for each in entries.get("history", [])]
-    return [{k: v for k, v in item.items() if not k.startswith("_")} for item in items]
-
-
-READ_MLFLOW = """
-import json, sys
-from mlflow import MlflowClient
-client = MlflowClient(sys.argv[1])
-runs = []
-for experiment in client.search_experiments():
-    for run in client.search_runs([experiment.experiment_id]):
-        id = run.info.run_id
-        runs.append({
-            "id": id, "name": run.info.run_name, "status": run.info.status,
-            "experiment": experiment.name, "params": run.data.params, "tags": run.data.tags,
-            "artifacts": sorted(each.path for each in client.list_artifacts(id)),
-            "metrics": {
-                key: sorted([each.step, each.value] for each in client.get_metric_history(id, key))
-                for key in run.data.metrics
-            },
-        })
-print(json.dumps(runs))
-"""
-
-
 def read_mlflow(uri):
-    """All runs by name."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ_MLFLOW, uri],
-        check=True, capture_output=True, text=True,
-        env=environment(MLFLOW_DISABLE_TELEMETRY="true"),
-    )  # fmt: skip
-    runs = json.loads(done.stdout)
-    assert len({run["name"] for run in runs}) == len(runs)
-    return {run["name"]: run for run in runs}
+    """The only run, with the names of its artifacts, and its metrics as lists of step and value."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    key = run.info.run_id
+    artifacts = sorted(each.path for each in client.list_artifacts(key))
+    metrics = {
+        name: sorted([each.step, each.value] for each in client.get_metric_history(key, name))
+        for name in run.data.metrics
+    }
+    return run, artifacts, metrics

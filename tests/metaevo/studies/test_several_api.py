@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.comparison import run_directories
+from metaevo.comparison.sources import directories
 from metaevo.config import ConfigError
 from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
@@ -121,11 +121,10 @@ def test_without_a_mean_the_best_elite_counts(tmp_path):
 
 def test_other_commands_find_the_evolutions_of_a_run(found, tmp_path):
     paths = [found.path / f"seed_{seed}" for seed in SEEDS]
-    assert run_directories.find(found.path) == paths
-    assert run_directories.find(found.path.parent) == paths
+    assert directories(str(found.path)) == paths
+    assert directories(str(found.path.parent)) == paths
     assert newest_run(found.path.parent) == found.path
-    (single,) = run_directories.find(paths[0])
-    assert single == paths[0]
+    assert directories(str(paths[0])) == paths[:1]
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):
