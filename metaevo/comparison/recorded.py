@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.run_directory import numbers
 from metaevo.statistics import FloatArray
-from purerl.metrics import BETTER, Direction
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""
@@ -51,6 +50,26 @@ _OF_EVOLUTION = "strategy.", "evolution.", "evaluation.", "run."
 _NOT_METRICS = {*KINDS, "kind", "index", "frames", "seconds"}
 _WITHOUT_PARAMETERS = {MEAN, "diverged", "episodes"}
 """Metrics of a training that diverged agents have, too."""
+
+Direction = Literal["higher", "lower"]
+
+BETTER: dict[str, Direction | None] = {
+    "value_loss": "lower",
+    "value_error": "lower",
+    "policy_loss": None,
+    "y_loss": None,
+    "z_loss": None,
+    "next_policy_loss": "lower",
+    "q_loss": "lower",
+    "entropy": None,
+    "approximate_kl": None,
+    "beyond_clip_epsilon": None,
+    "q_value": None,
+    "epsilon": None,
+    "visited": None,
+}
+"""Directions of what learners record in addition to returns; None if neither high nor low values are
+better."""
 
 
 def direction(metric: str) -> Direction | None:

@@ -13,7 +13,7 @@ from gymnax.environments import spaces
 
 from metaevo.__main__ import main
 from purerl import disco
-from purerl.metrics import BETTER
+from metaevo.comparison.recorded import BETTER
 from purerl.parts import disco_rule
 from purerl.parts.disco_rule import Outputs, Trajectory
 from tests.purerl import disco_steps, probes

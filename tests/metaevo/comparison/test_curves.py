@@ -10,7 +10,7 @@ from metaevo.comparison.recorded import Curve, RecordedRun, direction
 from metaevo.config import ConfigError
 from metaevo.parts import learners
 from purerl import dqn, envs, ppo, q_learning
-from purerl.metrics import BETTER
+from metaevo.comparison.recorded import BETTER
 
 
 def curve(x=(), y=(), **config) -> Curve:
