@@ -68,8 +68,7 @@ BETTER: dict[str, Direction | None] = {
     "epsilon": None,
     "visited": None,
 }
-"""Directions of what learners record in addition to returns; None if neither high nor low values are
-better."""
+"""Directions of what learners record besides returns; None if neither high nor low is better."""
 
 
 def direction(metric: str) -> Direction | None:

@@ -12,8 +12,8 @@ from flax import traverse_util
 from gymnax.environments import spaces
 
 from metaevo.__main__ import main
-from purerl import disco
 from metaevo.comparison.recorded import BETTER
+from purerl import disco
 from purerl.parts import disco_rule
 from purerl.parts.disco_rule import Outputs, Trajectory
 from tests.purerl import disco_steps, probes

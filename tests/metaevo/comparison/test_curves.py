@@ -6,11 +6,10 @@ import pytest
 
 from metaevo.comparison import curves
 from metaevo.comparison.grouping import group
-from metaevo.comparison.recorded import Curve, RecordedRun, direction
+from metaevo.comparison.recorded import BETTER, Curve, RecordedRun, direction
 from metaevo.config import ConfigError
 from metaevo.parts import learners
 from purerl import dqn, envs, ppo, q_learning
-from metaevo.comparison.recorded import BETTER
 
 
 def curve(x=(), y=(), **config) -> Curve:
