@@ -1,22 +1,32 @@
 """Measure how general a rule is: `metaevo.generality`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, files, to_dict
+import numpy as np
+
+from metaevo import statistics
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
-from metaevo.judging.generality.measured import Measured
-from metaevo.judging.generality.rules import rule_of
-from metaevo.judging.generality.tasks import LEARNER, Reference, benchmark
-from metaevo.judging.generality.trial import Trial
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.generality.measured import Measured, TaskScores
+from metaevo.judging.generality.rules import Rule, rule_of
+from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
+from metaevo.parts import learners, resolve
+from metaevo.parts.part import of_key
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
-from metaevo.statistics import compare
+from metaevo.statistics import FloatArray
+from metaevo.tasks.arguments import Setup
+from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
 
-PPO = "adam"
-"""PPO's default rule."""
+CheckStop = Callable[[], None]
+"""Called between chunks of agents; raises an exception to stop."""
 
 
 def generality(
@@ -54,6 +64,76 @@ def generality(
     use(code)
     names = None if tasks is None else listed(tasks)
     return Measurement(str(rule), names, learning_rates, other_keys=other_keys).run()
+
+
+class Trial:
+    """A rule on a task; compiled once for tuning, scoring and random play."""
+
+    def __init__(self, benchmark: Benchmark, task: str, rule: Rule, rates: Sequence[float]):
+        """Build the environment and the learner without compiling them.
+
+        Raises:
+            ConfigError: naming the task, if it cannot be built.
+        """
+        self.benchmark, self.task, self.rates = benchmark, task, rates
+        key = benchmark.key(task, rule.learner)
+        self.key = digest(key, rule.slot, rule.key, *rates)
+        """identifies everything that its scores depend on"""
+        try:
+            bound, meta_params = _bind(benchmark, task, rule)
+        except ConfigError as error:
+            raise ConfigError(f"task {task}: {error}") from None
+        self.hyperparams = bound.hyperparams
+        self.population = Population(
+            bound, bound.hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds
+        )
+
+    def measure(self, check_stop: CheckStop = lambda: None) -> TaskScores:
+        """Tune the learning rate, and return the scores of fresh agents.
+
+        `check_stop` is called between chunks of agents, and raises to stop. The first rate is used
+        if no agent has a score.
+        """
+        benchmark = self.benchmark
+        tuning = self._train(Purpose.TUNING, benchmark.tuning_seeds, self.rates, check_stop)
+        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
+        best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
+        rate = self.rates[best]
+        (scores,) = self._train(Purpose.HELD_OUT, benchmark.seeds, [rate], check_stop)
+        return TaskScores(rate, tuple(files.plain(scores)))
+
+    def _train(
+        self, purpose: Purpose, seeds: int, rates: Sequence[float], check_stop: CheckStop
+    ) -> FloatArray:
+        """Return the scores [rates, seeds] of agents; NaN where one diverged."""
+        settings = [self.hyperparams.replace(learning_rate=rate) for rate in rates]
+        keys = keys_for(self.benchmark.seed(self.task), purpose, seeds)
+        trained = self.population.train(keys, settings, progress=lambda frames: check_stop())
+        return np.asarray(trained.scores)
+
+
+def _bind(benchmark: Benchmark, task: str, rule: Rule) -> tuple[Bound, dict[str, Any]]:
+    """Return the learner with the rule on a task, and the meta-parameters of its slots."""
+    settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
+    setup: Any = Setup(
+        rule.learner,
+        from_dict(entry.config, settings["train"]),
+        from_dict(entry.hyperparams, settings["hyperparams"]),
+    )
+    environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
+    fixed = benchmark.functions if rule.learner == LEARNER else {}
+    functions, meta_params = {}, {}
+    for slot in entry.slots:
+        name = slot.name
+        reference = rule.text if name == rule.slot else fixed.get(name, next(iter(slot.functions)))
+        part, meta_params[name] = resolve.fill(slot, reference)
+        if reference not in slot.functions:
+            where = f"{name} = {reference!r}"
+            check_part(where, part, meta_params[name], setup, environment)
+        functions[name] = of_key(name, part.apply)
+    _, env, params = environment
+    learner = make_learner(setup, env, params, meta_params, **functions)
+    return Bound(task, learner, params, setup.hyperparams), meta_params
 
 
 class Measurement:
@@ -98,9 +178,7 @@ class Measurement:
                 "have no score; add a task that it has not seen"
             )
 
-    def run(
-        self, folder: Path | None = None, check_stop: Callable[[], None] = lambda: None
-    ) -> Measured:
+    def run(self, folder: Path | None = None, check_stop: CheckStop = lambda: None) -> Measured:
         """Measure the rule on every task.
 
         Args:
@@ -108,9 +186,18 @@ class Measurement:
                 no files are written.
             check_stop: called between chunks of agents; raises an exception to stop.
         """
-        names = _steps(list(self.trials), check_stop)
-        tasks = {name: self.trials[name].measure(folder, check_stop) for name in names}
-        weights = self.rule.weights
+        tasks = {}
+        with Progress(self.trials.items(), unit="task", check_stop=check_stop) as bar:
+            for task, trial in bar:
+                bar.stage(task)
+                check_stop()
+                file = None if folder is None else folder / f"{task}-{trial.key}.json"
+                if file is not None and file.exists():
+                    tasks[task] = from_dict(TaskScores, files.read_json(file))
+                    continue
+                tasks[task] = trial.measure(check_stop)
+                if file is not None:
+                    files.write_json_atomic(file, to_dict(tasks[task]))
         return Measured(
             rule=self.rule.name,
             slot=self.rule.slot,
@@ -119,39 +206,7 @@ class Measurement:
             seeds=self.benchmark.seeds,
             seen=tuple(self.seen),
             unable=tuple(self.unable),
-            weights=None if weights is None else weights.source(),
+            weights=self.rule.weights,
             commit=commit(),
             tasks=tasks,
         )
-
-
-def measure_references(folder: Path, save: Path, check_stop: Callable[[], None]) -> None:
-    """Measure random play and tuned PPO on every task, and write them to a file.
-
-    Finished tasks are kept in a folder, so that an interrupted measurement continues.
-
-    Raises:
-        ConfigError: if PPO is not significantly better than random play on a task, which leaves no
-            scale.
-    """
-    listed, rule = benchmark(), rule_of(PPO)
-    tasks: dict[str, Reference] = {}
-    for name in _steps(list(listed.tasks), check_stop):
-        trial = Trial(listed, name, rule, listed.rates(PPO))
-        tasks[name] = trial.reference(folder, check_stop)
-    comparisons = {name: compare(each.tuned, each.random) for name, each in tasks.items()}
-    if flat := [name for name, each in comparisons.items() if each.conclusion != "better"]:
-        raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")
-    command = "metaevo generality --references metaevo/judging/generality/references.json"
-    about = {"version": listed.version, "command": command, "commit": commit()}
-    files.write_json_atomic(save, {**about, "tasks": to_dict(tasks)})
-
-
-def _steps(tasks: list[str], check_stop: Callable[[], None]) -> Iterator[str]:
-    """Yield the names of tasks, with a progress bar."""
-    with Progress(total=len(tasks), unit="task", check_stop=check_stop) as bar:
-        for task in tasks:
-            bar.stage(task)
-            check_stop()
-            yield task
-            bar.update(1)

@@ -41,21 +41,11 @@ evaluation: {seeds: 0, space: {}}
 """
 
 
-def refused(capsys, *argv):
-    """The one line with which the command refuses its arguments."""
-    with pytest.raises(SystemExit) as caught:
-        main([str(each) for each in argv], description="")
-    assert caught.value.code == 2
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if not x.startswith("results")]
-    assert line.startswith("error: ")
-    return line
-
-
-def test_other_directories_are_refused(tmp_path, capsys):
+def test_other_directories_are_refused(tmp_path, refused):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
-    for argv in ([], [tmp_path / "nothing"], [tmp_path]):
-        refused(capsys, *argv)
+    for argv in ([], [str(tmp_path / "nothing")], [str(tmp_path)]):
+        refused(main, argv, description="")
 
 
 def test_parts_that_can_be_distilled(tmp_path):
@@ -132,15 +122,18 @@ def test_rules_of_several_tasks_are_refused(tmp_path):
     tasks = {"near": {"env": "GridWorld", "env_params": {"size": 2}}, "far": {"env": "GridWorld"}}
     settings = settings_of({**raw, "tasks": tasks})
     with pytest.raises(ConfigError, match="several tasks"):
-        distill.distill(settings, settings, tmp_path, None, None, distill.Search(1, 1))
+        distill.distill(
+            settings, settings, tmp_path, slot=None, name=None, evaluations=1, formulas=1
+        )
 
 
 @pytest.mark.long
-def test_invalid_options_are_refused(evolved, capsys):
+def test_invalid_options_are_refused(evolved, refused):
     pytest.importorskip("pyoperon")
     for flag, value in {
-        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0
+        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": "0"
     }.items():  # fmt: skip
-        assert flag.removeprefix("--") in refused(capsys, evolved, flag, value)
+        message = refused(main, [str(evolved), flag, value], description="")
+        assert flag.removeprefix("--") in message
     (evolved / "meta_params.npz").unlink()
-    assert "holds no evolved part" in refused(capsys, evolved)
+    assert "holds no evolved part" in refused(main, [str(evolved)], description="")
