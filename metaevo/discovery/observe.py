@@ -45,14 +45,14 @@ class Target(NamedTuple):
 
     what: str
     """description"""
-    gives: Literal["value", "slope"]
-    """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
     recorded: Callable[[Any, list[np.ndarray]], Part]
     """the same part, which appends the scalars [..., k] that it is given to a list"""
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
     """from scalars [samples, k] to the inputs of formulas except progress, [samples] each"""
     value: Callable[[Any, MetaParams, Context, Inputs], jax.Array]
     """the part's output for the inputs of one sample"""
+    gives: Literal["value", "slope"] = "slope"
+    """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
     known: str = ""
     """the fixed end of every formula; the search finds the rest"""
 
@@ -233,11 +233,10 @@ def _step(part, meta_params, context, inputs):
 
 TARGETS: dict[str, Target] = {
     "value_loss": Target(
-        "the slope of value_loss", "slope", recorded_loss, _errors, _slope_of(_predictions)
+        "the slope of value_loss", recorded_loss, _errors, _slope_of(_predictions)
     ),
     "policy_loss": Target(
         "the slope of policy_loss",
-        "slope",
         recorded_loss,
         _ratios,
         _slope_of(lambda inputs: (inputs["log_ratio"], inputs["advantage"])),
@@ -245,9 +244,9 @@ TARGETS: dict[str, Target] = {
     ),
     "make_optimizer": Target(
         "the step of a parameter, in learning rates",
-        "value",
         recorded_optimizer,
         lambda scalars: dict(zip(FEATURES, scalars.T, strict=True)),
         _step,
+        gives="value",
     ),
 }

@@ -238,15 +238,13 @@ class Judge:
             self._kept(name, self._judgement([own]))
         )
 
-    def _judgement(self, contenders: Sequence[Contender]) -> Judgement:
+    def _judgement(self, contenders: Sequence[Contender], *, is_search: bool = False) -> Judgement:
+        """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed
-        return Judgement(contenders, config.budget, space=config.space, seed=seed)
-
-    def _search(self, contender: Contender) -> Judgement:
-        """Return the judgement of an untuned contender on the search seeds."""
+        if not is_search:
+            return Judgement(contenders, config.budget, space=config.space, seed=seed)
         budget = Budget(settings=0, seeds=self.settings.evolution.seeds_per_candidate)
-        seed, purpose = self.settings.run.seed, Purpose.EVOLUTION
-        return Judgement([contender], budget, seed=seed, purpose=purpose)
+        return Judgement(contenders, budget, seed=seed, purpose=Purpose.EVOLUTION)
 
     def _kept(self, name: str, judgement: Judgement) -> Scores:
         """Return the scores of a judgement, which the archive keeps under a name."""
@@ -255,7 +253,8 @@ class Judge:
 
     def _scored(self, new: Judged, program: PlainMapping) -> Judged:
         """Train agents with a new program, and return it with its score or the reason for none."""
-        judgement = self._search(Contender(PROGRAM, self._problem, program, group=PROGRAM))
+        own = Contender(PROGRAM, self._problem, program, group=PROGRAM)
+        judgement = self._judgement([own], is_search=True)
         for _ in judgement.steps():
             pass
         scores = judgement.scores()
@@ -264,13 +263,8 @@ class Judge:
             reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"
             return replace(new, reason=reason)
         if len(scores.tasks) > 1:
-            reference = self._kept("reference", self._search(self._rivals[0]))
-            if not reference.pooled:
-                raise ConfigError(
-                    f"tasks: {reference.contenders[0]} is nowhere better than random play, which "
-                    "leaves no scale; train longer or choose other hyperparams"
-                )
-            scores = reference.joined(scores)
+            reference = self._judgement(self._rivals[:1], is_search=True)
+            scores = self._kept("reference", reference).joined(scores)
         found = scores.iqm(PROGRAM)
         return replace(new, score=found.value, interval=found.interval)
 

@@ -66,74 +66,34 @@ def generality(
     return Measurement(str(rule), names, learning_rates, other_keys=other_keys).run()
 
 
-class Trial:
-    """A rule on a task; compiled once for tuning, scoring and random play."""
+def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
+    """Return agents with the rule on a task; compiled once for tuning and scoring.
 
-    def __init__(self, benchmark: Benchmark, task: str, rule: Rule, rates: Sequence[float]):
-        """Build the environment and the learner without compiling them.
-
-        Raises:
-            ConfigError: naming the task, if it cannot be built.
-        """
-        self.benchmark, self.task, self.rates = benchmark, task, rates
-        key = benchmark.key(task, rule.learner)
-        self.key = digest(key, rule.slot, rule.key, *rates)
-        """identifies everything that its scores depend on"""
-        try:
-            bound, meta_params = _bind(benchmark, task, rule)
-        except ConfigError as error:
-            raise ConfigError(f"task {task}: {error}") from None
-        self.hyperparams = bound.hyperparams
-        self.population = Population(
-            bound, bound.hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds
-        )
-
-    def measure(self, check_stop: CheckStop = lambda: None) -> TaskScores:
-        """Tune the learning rate, and return the scores of fresh agents.
-
-        `check_stop` is called between chunks of agents, and raises to stop. The first rate is used
-        if no agent has a score.
-        """
-        benchmark = self.benchmark
-        tuning = self._train(Purpose.TUNING, benchmark.tuning_seeds, self.rates, check_stop)
-        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
-        best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
-        rate = self.rates[best]
-        (scores,) = self._train(Purpose.HELD_OUT, benchmark.seeds, [rate], check_stop)
-        return TaskScores(rate, tuple(files.plain(scores)))
-
-    def _train(
-        self, purpose: Purpose, seeds: int, rates: Sequence[float], check_stop: CheckStop
-    ) -> FloatArray:
-        """Return the scores [rates, seeds] of agents; NaN where one diverged."""
-        settings = [self.hyperparams.replace(learning_rate=rate) for rate in rates]
-        keys = keys_for(self.benchmark.seed(self.task), purpose, seeds)
-        trained = self.population.train(keys, settings, progress=lambda frames: check_stop())
-        return np.asarray(trained.scores)
-
-
-def _bind(benchmark: Benchmark, task: str, rule: Rule) -> tuple[Bound, dict[str, Any]]:
-    """Return the learner with the rule on a task, and the meta-parameters of its slots."""
+    Raises:
+        ConfigError: naming the task, if the environment or the learner cannot be built.
+    """
     settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
-    setup: Any = Setup(
-        rule.learner,
-        from_dict(entry.config, settings["train"]),
-        from_dict(entry.hyperparams, settings["hyperparams"]),
-    )
-    environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
     fixed = benchmark.functions if rule.learner == LEARNER else {}
     functions, meta_params = {}, {}
-    for slot in entry.slots:
-        name = slot.name
-        reference = rule.text if name == rule.slot else fixed.get(name, next(iter(slot.functions)))
-        part, meta_params[name] = resolve.fill(slot, reference)
-        if reference not in slot.functions:
-            where = f"{name} = {reference!r}"
-            check_part(where, part, meta_params[name], setup, environment)
-        functions[name] = of_key(name, part.apply)
-    _, env, params = environment
-    learner = make_learner(setup, env, params, meta_params, **functions)
-    return Bound(task, learner, params, setup.hyperparams), meta_params
+    try:
+        train: Any = from_dict(entry.config, settings["train"])
+        hyperparams: Any = from_dict(entry.hyperparams, settings["hyperparams"])
+        setup: Any = Setup(rule.learner, train, hyperparams)
+        environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
+        for slot in entry.slots:
+            name = slot.name
+            default = fixed.get(name, next(iter(slot.functions)))
+            reference = rule.text if name == rule.slot else default
+            part, meta_params[name] = resolve.fill(slot, reference)
+            if reference not in slot.functions:
+                where = f"{name} = {reference!r}"
+                check_part(where, part, meta_params[name], setup, environment)
+            functions[name] = of_key(name, part.apply)
+        learner = make_learner(setup, *environment[1:], meta_params, **functions)
+    except ConfigError as error:
+        raise ConfigError(f"task {task}: {error}") from None
+    bound = Bound(task, learner, environment[2])
+    return Population(bound, hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds)
 
 
 class Measurement:
@@ -161,18 +121,18 @@ class Measurement:
         self.benchmark = listed.with_other_keys() if other_keys else listed
         self.rule = rule_of(rule)
         count = 4 if self.rule.weights is None else 1  # published optimizers do not use the rate
-        rates = listed.rates(rule, learning_rates, count)
-        self.trials: dict[str, Trial] = {}
+        self.rates = listed.rates(rule, learning_rates, count)
+        self.populations: dict[str, Population] = {}
         self.unable: list[str] = []
         for task in chosen:
             try:
-                self.trials[task] = Trial(self.benchmark, task, self.rule, rates)
+                self.populations[task] = population_of(self.benchmark, task, self.rule)
             except ConfigError:
                 self.unable.append(task)
                 if self.rule.learner == LEARNER or self.unable == chosen:
                     raise
-        self.seen = [task for task in self.trials if listed.tasks[task].env in self.rule.seen]
-        if self.seen == list(self.trials):
+        self.seen = [task for task in self.populations if listed.tasks[task].env in self.rule.seen]
+        if self.seen == list(self.populations):
             raise ConfigError(
                 f"tasks = {', '.join(self.seen)}: {rule} was evolved on all of these, so it would "
                 "have no score; add a task that it has not seen"
@@ -187,15 +147,15 @@ class Measurement:
             check_stop: called between chunks of agents; raises an exception to stop.
         """
         tasks = {}
-        with Progress(self.trials.items(), unit="task", check_stop=check_stop) as bar:
-            for task, trial in bar:
+        with Progress(self.populations, unit="task", check_stop=check_stop) as bar:
+            for task in bar:
                 bar.stage(task)
                 check_stop()
-                file = None if folder is None else folder / f"{task}-{trial.key}.json"
+                file = None if folder is None else folder / f"{task}-{self.key(task)}.json"
                 if file is not None and file.exists():
                     tasks[task] = from_dict(TaskScores, files.read_json(file))
                     continue
-                tasks[task] = trial.measure(check_stop)
+                tasks[task] = self._measure(task, check_stop)
                 if file is not None:
                     files.write_json_atomic(file, to_dict(tasks[task]))
         return Measured(
@@ -210,3 +170,27 @@ class Measurement:
             commit=commit(),
             tasks=tasks,
         )
+
+    def key(self, task: str) -> str:
+        """Return a digest of everything that the scores on a task depend on."""
+        key = self.benchmark.key(task, self.rule.learner)
+        return digest(key, self.rule.slot, self.rule.key, *self.rates)
+
+    def _measure(self, task: str, check_stop: CheckStop) -> TaskScores:
+        """Tune the learning rate, and return the scores of fresh agents.
+
+        The first rate is used if no agent has a score.
+        """
+        population = self.populations[task]
+
+        def train(purpose: Purpose, seeds: int, rates: Sequence[float]) -> FloatArray:
+            settings = [population.hyperparams.replace(learning_rate=rate) for rate in rates]
+            keys = keys_for(self.benchmark.seed(task), purpose, seeds)
+            trained = population.train(keys, settings, progress=lambda frames: check_stop())
+            return np.asarray(trained.scores)
+
+        tuning = train(Purpose.TUNING, self.benchmark.tuning_seeds, self.rates)
+        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
+        best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
+        (scores,) = train(Purpose.HELD_OUT, self.benchmark.seeds, [self.rates[best]])
+        return TaskScores(self.rates[best], tuple(files.plain(scores)))

@@ -29,17 +29,6 @@ evaluation: {seeds: 0, settings: 4, screening_seeds: 2, finalists: 2, selection_
              space: {learning_rate: [0.2, 0.5]}}
 """
 
-TINY_PPO = """
-learner: ppo
-evolve: optimizer
-train: {total_timesteps: 512, num_envs: 2, num_steps: 32, num_minibatches: 1, hidden_sizes: [4]}
-hyperparams: {learning_rate: 0.01}
-component: {hidden_size: 3}
-strategy: {population_size: 4, sigma: 0.02}
-evolution: {generations: 1, validation_seeds: 0, num_devices: 1}
-evaluation: {seeds: 0, space: {}}
-"""
-
 
 def test_other_directories_are_refused(tmp_path, refused):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
@@ -99,20 +88,6 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
     argv += ["--train.total_timesteps", "2000", "--train.num_steps", "100"]
     argv += ["--value_loss", str(folder / name)]
     assert train([*argv, "--run-dir", str(tmp_path / "trained")], description="") == 0
-
-
-@pytest.mark.long
-def test_an_optimizer_becomes_a_formula(tmp_path):
-    pytest.importorskip("pyoperon")
-    run = evolve(tmp_path, TINY_PPO)
-    argv = [str(run), "--evaluations", "3000", "--formulas", "1", "--evaluation.seeds", "0"]
-    assert main(argv, description="") == 0
-    found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
-    best = found["front"][-1]
-    assert best["error"] < 0.1  # evolution has begun at Adam
-    assert "mean_9" in best["expression"]
-    folder = run / "distill/make_optimizer" / f"formula_of_{best['length']}"
-    load(folder, slot="make_optimizer")
 
 
 def test_rules_of_several_tasks_are_refused(tmp_path):

@@ -16,7 +16,7 @@ from metaevo.commands import generality as command
 from metaevo.config import to_dict
 from metaevo.judging.generality import measured, measurement
 from metaevo.judging.generality.measured import Measured, TaskScores, recorded
-from metaevo.judging.generality.measurement import Measurement, Trial
+from metaevo.judging.generality.measurement import Measurement, population_of
 from metaevo.judging.generality.rules import key_of_weights, rule_of
 from metaevo.judging.generality.tasks import Reference, benchmark
 from metaevo.judging.scores import Scores
@@ -146,25 +146,18 @@ def test_interrupted_measurements_continue_and_equal_python(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     found = metaevo.generality("q_learning", tasks="grid").tasks["grid"].scores
     assert not list(tmp_path.iterdir())
-    trained = []
-
-    def measure(self, *arguments):
-        trained.append(self.task)
-        return original(self, *arguments)
-
-    original, folder = Trial.measure, tmp_path / "runs" / "generality" / "q_learning"
-    monkeypatch.setattr(Trial, "measure", measure)
-    before = None
-    for again in (["grid", "grid-wide"], ["grid-wide"]):
-        trained.clear()
+    folder, results = tmp_path / "runs" / "generality" / "q_learning", []
+    for _ in range(2):
         assert main(["generality", "q_learning", "--tasks", "grid", "grid-wide"]) == 0
-        assert trained == again
-        scores = Scores.load(folder / "scores.npz").held_out[0, :, 0].tolist()
-        assert scores == (before or scores)
-        before = scores
+        kept = {file.name: file.stat().st_mtime_ns for file in (folder / "tasks").iterdir()}
+        results.append((Scores.load(folder / "scores.npz").held_out[0, :, 0].tolist(), kept))
         for file in (folder / "tasks").glob("grid-wide-*.json"):
             file.unlink()  # the second time as if the first had been interrupted
+    (scores, first), (again, second) = results
+    assert scores == again
     assert scores[0] == list(found) != scores[1]  # with the keys of another version
+    assert sorted(first) == sorted(second)
+    assert [first[name] == second[name] for name in sorted(first)].count(True) == 1
     row = json.loads(f"{{{(folder / 'row.json').read_text()}}}")["q_learning"]
     assert row["tasks"]["grid"]["scores"] == list(found)
 
@@ -172,10 +165,10 @@ def test_interrupted_measurements_continue_and_equal_python(tmp_path, monkeypatc
 @pytest.mark.usefixtures("tiny")
 def test_kept_results_are_of_the_same_rates_and_keys():
     same, rates, keys = (
-        Measurement("q_learning", ["grid"], given, other_keys=other).trials["grid"]
+        Measurement("q_learning", ["grid"], given, other_keys=other)
         for given, other in ((None, False), ((0.1, 0.2, 0.3, 0.5), False), (None, True))
     )
-    assert len({same.key, rates.key, keys.key}) == 3
+    assert len({same.key("grid"), rates.key("grid"), keys.key("grid")}) == 3
     assert keys.benchmark.seeds == 32
 
 
@@ -222,9 +215,9 @@ def test_code_in_files_is_known_by_its_text(file, reference, slot, tmp_path):
 
 
 def test_a_part_in_a_file_fills_its_slot(tmp_path):
-    bound = Trial(TINY, "cartpole", rule_of("examples/tilted.py"), RATES).population.task
+    bound = population_of(TINY, "cartpole", rule_of("examples/tilted.py")).task
     meta_params = {"value_loss": {"under": 0.5, "over": 0.0, "slope": 1.0}}
-    loss = bound.learner.value_loss(meta_params, Context(bound.hyperparams), 0.0, 2.0, 0.0)
+    loss = bound.learner.value_loss(meta_params, Context(None), 0.0, 2.0, 0.0)
     assert loss == pytest.approx(2 * np.exp(0.5) - 0.2)
     other = tmp_path / "other.py"
     text = Path("examples/tilted.py").read_text(encoding="utf-8")
@@ -236,7 +229,7 @@ def test_a_part_in_a_file_fills_its_slot(tmp_path):
 def test_tasks_that_a_learner_cannot_train_are_left_out():
     for rule in ("dqn", "a2c"):
         found = Measurement(rule, ["cartpole", "pendulum", "grid"])
-        assert (list(found.trials), found.unable) == (["cartpole", "grid"], ["pendulum"])
+        assert (list(found.populations), found.unable) == (["cartpole", "grid"], ["pendulum"])
     with pytest.raises(metaevo.ConfigError, match="task pendulum: "):
         Measurement("dqn", ["pendulum"])
 
