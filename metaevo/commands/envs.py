@@ -35,11 +35,12 @@ def select(patterns: Sequence[str]) -> list[str]:
             for name in names
             if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
         ]
-        try:
-            if not fitting:
+        if not fitting:
+            try:
                 check_name(pattern)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+            raise ConfigError(f"{pattern}: is your own; the list has what metaevo can install")
         chosen += fitting
     return list(dict.fromkeys(chosen))
 

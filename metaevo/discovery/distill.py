@@ -95,7 +95,11 @@ def distill(
             _save(directory, each, before)
         about: PlainDict = {"slot": part.slot, "part": evolved.references[part.slot]}
         about |= {"samples": count, "inputs": list(inputs), **mark(to_dict(settings))}
-        about["front"] = [each.record() for each in front]
+        names = "name", "length", "error", "text"
+        about["front"] = [
+            {**{name: getattr(each, name) for name in names}, **to_dict(each.part)}
+            for each in front
+        ]
         files.write_json_atomic(directory.path / RESULT, about)
         if settings.evaluation.seeds:
             judgement = _judgement(study.learner_problem, meta_params, chosen, settings)

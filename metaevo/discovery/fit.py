@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.plain import PlainDict
-from metaevo.discovery.observe import TARGETS, Observed
+from metaevo.config import ConfigError
+from metaevo.discovery.observe import TARGETS, Observed, Samples
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import Formula
 
@@ -31,8 +30,6 @@ NEGLIGIBLE = 1e-3
 """A term that varies by fewer standard deviations of the target is left out."""
 NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]\d+)?")
 
-Samples = Mapping[str, np.ndarray]
-"""Inputs of formulas by name, [samples] each."""
 Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
 
@@ -58,11 +55,6 @@ class Fitted(NamedTuple):
     def text(self) -> str:
         """The formula with numbers in the place of its constants."""
         return self.part.written(self.part.constants)
-
-    def record(self) -> PlainDict:
-        """Return its entry in distilled.json."""
-        known = {"name": self.name, "length": self.length, "error": self.error, "text": self.text}
-        return {**known, **to_dict(self.part)}
 
 
 def mattering(slot: str, observed: Observed, seed: int) -> dict[str, np.ndarray]:

@@ -36,8 +36,8 @@ SAMPLES = 4000
 OF_ARRAY = 32
 """Recorded parameters of each array; equal numbers give small arrays the weight of large ones."""
 
-Inputs = Mapping[str, Any]
-"""Inputs of formulas by name: numbers, or arrays [samples]."""
+Samples = Mapping[str, np.ndarray]
+"""Inputs of formulas by name, [samples] each."""
 
 
 class Target(NamedTuple):
@@ -47,9 +47,9 @@ class Target(NamedTuple):
     """description"""
     recorded: Callable[[Any, list[np.ndarray]], Part]
     """the same part, which appends the scalars [..., k] that it is given to a list"""
-    inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
+    inputs_of: Callable[[np.ndarray], Samples]
     """from scalars [samples, k] to the inputs of formulas except progress, [samples] each"""
-    value: Callable[[Any, MetaParams, Context, Inputs], jax.Array]
+    value: Callable[[Any, MetaParams, Context, Mapping[str, jax.Array]], jax.Array]
     """the part's output for the inputs of one sample"""
     gives: Literal["value", "slope"] = "slope"
     """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
@@ -60,9 +60,8 @@ class Target(NamedTuple):
 class Observed(NamedTuple):
     """A part in training."""
 
-    inputs: dict[str, np.ndarray]
-    """of formulas, [samples] each"""
-    outputs: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+    inputs: Samples
+    outputs: Callable[[Samples], np.ndarray]
     """returns the target [samples] for any inputs"""
     wanted: np.ndarray
     """[samples] the target"""
@@ -115,7 +114,7 @@ def observe(
         scalars = scalars[np.isfinite(scalars).all(axis=1)]
         scalars = scalars[rng.permutation(len(scalars))[: SAMPLES // TIMES]]
         progress = np.full(len(scalars), updates / population.num_updates, np.float32)
-        found.append(target.inputs_of(scalars) | {"progress": progress})
+        found.append({**target.inputs_of(scalars), "progress": progress})
     own = parts.of(meta_params, part.slot)
 
     def output(inputs: Mapping[str, jax.Array], own: MetaParams) -> jax.Array:
@@ -126,7 +125,7 @@ def observe(
 
     every = jax.jit(jax.vmap(output, in_axes=(0, None)))
 
-    def outputs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    def outputs(inputs: Samples) -> np.ndarray:
         return np.asarray(every(dict(inputs), own))
 
     inputs = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
@@ -164,7 +163,7 @@ def recorded_loss(part: Part, seen: list[np.ndarray]) -> Part:
     return HandWritten(part.slot, loss)
 
 
-def _slope_of(scalars_of: Callable[[Inputs], tuple[Any, ...]]) -> Callable[..., jax.Array]:
+def _slope_of(scalars_of: Callable[..., tuple[Any, ...]]) -> Callable[..., jax.Array]:
     """Return the slope of a loss by its first scalar, at the scalars behind the inputs."""
 
     def slope(part, meta_params, context, inputs):
@@ -174,17 +173,17 @@ def _slope_of(scalars_of: Callable[[Inputs], tuple[Any, ...]]) -> Callable[..., 
     return slope
 
 
-def _errors(scalars: np.ndarray) -> dict[str, np.ndarray]:
+def _errors(scalars: np.ndarray) -> Samples:
     prediction, target, old_prediction = scalars.T
     return {"error": prediction - target, "target": target, "change": prediction - old_prediction}
 
 
-def _predictions(inputs: Inputs) -> tuple[Any, ...]:
+def _predictions(inputs: Mapping[str, jax.Array]) -> tuple[jax.Array, ...]:
     prediction = inputs["error"] + inputs["target"]
     return prediction, inputs["target"], prediction - inputs["change"]
 
 
-def _ratios(scalars: np.ndarray) -> dict[str, np.ndarray]:
+def _ratios(scalars: np.ndarray) -> Samples:
     log_ratio, advantage = scalars.T
     ratio = np.exp(np.clip(log_ratio, -20, 20))
     return {"log_ratio": log_ratio, "ratio": ratio, "advantage": advantage}

@@ -232,8 +232,9 @@ class Judge:
 
         They are trained unless the archive has them.
         """
-        name, archived = f"program_{program}", to_dict(self._programs[program])
-        own = Contender(name, self._problem, read(self._part, archived)[1], group=name)
+        archived, numbers = read(self._part, to_dict(self._programs[program]))
+        name = f"program_{archived.id}"
+        own = Contender(name, self._problem, numbers, group=name)
         return self._kept("hand_written", self._judgement(self._rivals)).joined(
             self._kept(name, self._judgement([own]))
         )
@@ -265,6 +266,9 @@ class Judge:
         if len(scores.tasks) > 1:
             reference = self._judgement(self._rivals[:1], is_search=True)
             scores = self._kept("reference", reference).joined(scores)
+            if not scores.pooled:
+                reason = "the hand-written reference is nowhere better than random play: no scale"
+                return replace(new, reason=reason)
         found = scores.iqm(PROGRAM)
         return replace(new, score=found.value, interval=found.interval)
 

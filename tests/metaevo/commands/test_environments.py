@@ -32,7 +32,9 @@ def test_names_suites_and_patterns():
     assert "navix/DoorKey-8x8" in command.select(["navix/DoorKey*"])
 
 
-@pytest.mark.parametrize("name", ["nothing*", "brax/antt", "pgx/2048"])
+@pytest.mark.parametrize(
+    "name", ["nothing*", "brax/antt", "pgx/2048", "examples/corridor.py:Corridor"]
+)
 def test_unknown_names_are_refused_in_one_line(refused, name):
     refused(command.main, [name], description=None)
 

@@ -2,19 +2,21 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 import metaevo
 from metaevo.commands.distill import main
-from metaevo.commands.train import main as train
-from metaevo.config import ConfigError, dump_yaml, parse_yaml
+from metaevo.config import ConfigError, dump_yaml, parse_yaml, to_dict
 from metaevo.discovery import distill
-from metaevo.parts import LearnedOptimizer
-from metaevo.parts.classes import part_class
+from metaevo.parts import LearnedOptimizer, saved
+from metaevo.parts.classes import make_parts, part_class
 from metaevo.parts.part import LEARNED, Parts
-from metaevo.parts.resolve import load
-from tests.metaevo.evolving import evolve, settings_of
+from metaevo.parts.resolve import fill, load
+from metaevo.runs.run_directory import RunDirectory
+from purerl.parts.losses import VALUE_LOSS
+from tests.metaevo.evolving import settings_of
 
 TINY = """
 evolve: value_loss
@@ -53,7 +55,13 @@ def test_parts_that_can_be_distilled(tmp_path):
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    return evolve(tmp_path_factory.mktemp("distill"), TINY)
+    """The directory of a run whose part is the first of its evolution."""
+    settings = settings_of(parse_yaml(TINY, "TINY"))
+    parts = make_parts(settings.evolve, settings.component, settings.learner)
+    run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
+    run.write_config(to_dict(settings), {})
+    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
+    return run.path
 
 
 @pytest.mark.long
@@ -83,11 +91,8 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
     assert main(argv, description="") == 0
     assert (folder / "scores.npz").stat().st_mtime_ns == before  # nothing is judged again
 
-    name = formulas[-1].replace(" ", "_")
-    argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
-    argv += ["--train.total_timesteps", "2000", "--train.num_steps", "100"]
-    argv += ["--value_loss", str(folder / name)]
-    assert train([*argv, "--run-dir", str(tmp_path / "trained")], description="") == 0
+    slot = str(folder / formulas[-1].replace(" ", "_"))
+    assert fill(VALUE_LOSS, slot).part.text(meta_params) == texts[-1]
 
 
 def test_rules_of_several_tasks_are_refused(tmp_path):
