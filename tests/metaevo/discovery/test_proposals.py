@@ -59,15 +59,6 @@ def test_a_bad_line_has_a_reason_of_one_line(line, reason, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_proposal_is_a_program_with_its_constants():
-    line = {"expression": "tanh(error) * c", "constants": {"c": 3}, "name": "a", "thought": "?"}
-    found, meta_params = read(PART, json.dumps(line).encode())
-    assert (found.reason, found.name) == (None, "a")
-    codes, constants = PART.compiled("tanh(error) * 3.0")
-    np.testing.assert_array_equal(meta_params["codes"], [codes])
-    np.testing.assert_array_equal(meta_params["constants"], [constants])
-
-
 # --- Settings and archive -------------------------------------------------------------------------
 
 
