@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 from metaevo.config import ConfigError, code, exit_on_config_error, files
 from metaevo.config.command_line import Parser
 from metaevo.judging.generality.measured import UNSEEN, Measured, recorded
-from metaevo.judging.generality.measurement import Measurement, measure_references
+from metaevo.judging.generality.measurement import Measurement
 from metaevo.judging.generality.tasks import benchmark
 from metaevo.parts import zoo
 from metaevo.reports.numbers import MISSING, estimate
@@ -25,7 +24,7 @@ NOTE = (
 
 @exit_on_config_error()
 def main(argv: list[str], *, description: str | None) -> int:
-    """Parse a command line, measure, print and draw, return the exit code.
+    """Parse a command line, measure and print, return the exit code.
 
     Returns:
         0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.
@@ -39,22 +38,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--other-keys", action="store_true", help="measure with other random keys and 32 agents"
     )
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/generality/NAME")
-    parser.add_argument(
-        "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
-    )
     code.add_flag(parser)
     args = parser.parse_args(argv)
     code.use(args.code)
-    is_measured = args.tasks or args.learning_rates or args.other_keys
-    if args.references is not None:
-        if args.rule or is_measured:
-            raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
-        folder = args.output or ROOT / "references"
-        work = partial(measure_references, folder / "tasks", args.references)
-        return work_in(folder, "tasks", work)
     if args.rule is None:
-        if is_measured or args.output:
+        if args.tasks or args.learning_rates or args.other_keys:
             raise ConfigError("RULE: must be a name, a file or a directory, see --help")
         print(table(recorded()).text())
         print("\nTo measure another rule: metaevo generality RULE")
@@ -63,14 +51,13 @@ def main(argv: list[str], *, description: str | None) -> int:
         args.rule, args.tasks, args.learning_rates, other_keys=args.other_keys
     )
     name = measurement.rule.name.removeprefix(zoo.PREFIX)
-    folder = args.output or ROOT / f"{name}{'-other-keys' * args.other_keys}"
+    folder = ROOT / f"{name}{'-other-keys' * args.other_keys}"
 
     def measure(check_stop: Callable[[], None]) -> None:
         measured = measurement.run(folder / "tasks", check_stop)
         check_stop()
         measured.scores.save(folder / "scores.npz")
         files.write_text_atomic(folder / "row.json", measured.line())
-        measured.draw(folder)
         records = measured.table()
         print(Table("", list(records[0]), [list(each.values()) for each in records]).text())
         is_whole = {*measured.tasks, *measured.unable} == {*benchmark().tasks}

@@ -1,7 +1,6 @@
 """Command line of `metaevo judge`: proposals on standard input, answers on standard output."""
 
 import json
-import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -10,7 +9,6 @@ from metaevo.config import ConfigError, exit_on_config_error, files, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals import PROGRAM, Judge, raw_settings
-from metaevo.reports.numbers import number
 from metaevo.studies.evolve_settings import experiment_class
 
 
@@ -25,7 +23,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument("--state", type=Path, metavar="DIR", help="directory of the archive")
 
     def defaults(args: Namespace, overrides: PlainDict) -> PlainDict:
-        del overrides
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
         return raw_settings(args.slot, args.tasks)
@@ -35,24 +32,16 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, PROGRAM), defaults
     )
-    judge = Judge(None, to_dict(settings), state=args.state)
     language = settings.component
-    print(
-        f"an expression is the {language.gives} of {language.slot}; inputs: "
-        f"{', '.join(language.names)}",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.isatty():
-        print("reading proposals, one JSON object a line", file=sys.stderr)
-    for line in sys.stdin.buffer:
-        (answer,) = judge.submit([line.rstrip(b"\n")])
-        try:
+    with Judge(None, to_dict(settings), state=args.state) as judge:
+        print(
+            f"an expression is the {language.gives} of {language.slot}; inputs: "
+            f"{', '.join(language.names)}",
+            file=sys.stderr,
+            flush=True,
+        )
+        for line in sys.stdin.buffer:
+            (answer,) = judge.submit([line.rstrip(b"\n")])
             print(json.dumps(files.plain(answer.record()), allow_nan=False), flush=True)
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
-            raise files.unwritable("standard output", error) from None
-    valid = [each for each in judge.archive if each.score is not None]
-    best = f", the best with a score of {number(valid[0].score)}" if valid else ""
-    print(f"{len(judge.archive)} programs in the archive{best}", file=sys.stderr)
+        print(f"{len(judge.archive)} programs in the archive", file=sys.stderr)
     return 0

@@ -3,6 +3,7 @@
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
 from metaevo.parts import zoo
+from metaevo.reports.page import Table
 
 
 @exit_on_config_error()
@@ -12,22 +13,13 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument("action", nargs="?", choices=("list", "show"), default="list")
     parser.add_argument("name", nargs="?", metavar="NAME", help="an entry")
     args = parser.parse_args(argv)
-    if args.action == "show":
-        if args.name is None:
-            raise ConfigError("zoo show: needs the name of an entry")
+    if (args.action == "show") != (args.name is not None):
+        raise ConfigError("zoo: must be `metaevo zoo list` or `metaevo zoo show NAME`")
+    if args.name is not None:
         print(files.read(zoo.find(args.name).path / zoo.README).decode().rstrip())
-    elif args.name is not None:
-        raise ConfigError(f"zoo list takes no name; one entry: metaevo zoo show {args.name}")
-    else:
-        print(listing())
-    return 0
-
-
-def listing() -> str:
-    """Return a line for every entry."""
+        return 0
     entries = [zoo.find(name) for name in zoo.names()]
-    width = max(len(each.name) for each in entries)
-    slots = max(len(each.card["slot"]) for each in entries)
-    lines = [f"{each.name:{width}}  {each.card['slot']:{slots}}  {each.card['title']}"
-             for each in entries]  # fmt: skip
-    return "\n".join([*lines, "", "To show an entry: metaevo zoo show NAME"])
+    rows = [[each.name, each.card["slot"], each.card["title"]] for each in entries]
+    print(Table("", ["name", "slot", "rule"], rows).text())
+    print("\nTo show an entry: metaevo zoo show NAME")
+    return 0

@@ -1,24 +1,18 @@
-"""Distill a learned part into formulas, with the results in RUN/distill.
-
-Record trainings that use the learned part, fit formulas of increasing length to its outputs, and
-judge them together with the learned part and the hand-written ones.
-"""
+"""Distill a learned part into formulas, with the results in RUN/distill: observe, fit, judge."""
 
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.discovery import regression
-from metaevo.discovery.records import record
-from metaevo.discovery.regression import Fitted
-from metaevo.discovery.targets import TARGETS
+from metaevo.discovery import fit
+from metaevo.discovery.fit import Fitted
+from metaevo.discovery.observe import TARGETS, observe
 from metaevo.evolution.problem import Contender
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
@@ -38,27 +32,21 @@ from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
 
 RESULT = "distilled.json"
-FIGURE = "scores.png"
-
-
-class Search(NamedTuple):
-    """Sizes of the search."""
-
-    evaluations: int
-    """number of formula evaluations"""
-    formulas: int
-    """maximum number of formulas to judge"""
+FEWEST = 100
+"""samples to fit"""
 
 
 def distill(
     before: EvolveSettings,
     settings: EvolveSettings,
     run_dir: Path,
+    *,
     slot: str | None,
     name: str | None,
-    search: Search,
+    evaluations: int,
+    formulas: int,
 ) -> int:
-    """Find formulas for an evolved part, and judge them.
+    """Find formulas for an evolved part, and judge them with the hand-written functions.
 
     Args:
         before: settings of the run; its trainings are recorded.
@@ -66,7 +54,8 @@ def distill(
         run_dir: of the run.
         slot: of the part; required if the run evolved several.
         name: of the directory in `run_dir/distill`; by default the slot's.
-        search: sizes of the search.
+        evaluations: number of formulas that the search tries.
+        formulas: maximum number of formulas to judge.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -74,59 +63,69 @@ def distill(
     Raises:
         ConfigError: if the settings or the directory are invalid.
     """
-    regression.require()
+    fit.require()
     if before.tasks:
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
     evolved, meta_params = resolve.parts_of(run_dir)
     part = part_to_distill(run_dir, evolved, slot)
-    problem = settings.build(run_dir)
-    study = Study(problem, settings)
+    judged = settings.build(run_dir)
+    study = Study(judged, settings)
     if settings.evaluation.seeds:
         study.check()
-    directory = RunDirectory(run_dir / "distill" / (name or part.slot))
+    directory, seed = RunDirectory(run_dir / "distill" / (name or part.slot)), before.run.seed
 
     def work(check_stop: Callable[[], None]) -> None:
-        trained = before.build(run_dir)
-        target, seed = TARGETS[part.slot], before.run.seed
-        _say("recording trainings")
-        records = record(trained, meta_params, part, target, seed=seed, check_stop=check_stop)
-        count = len(records.wanted)
-        if count < 100 or not np.ptp(records.wanted):
+        print("recording trainings", file=sys.stderr, flush=True)
+        problem = before.build(run_dir)
+        observed = observe(problem, meta_params, part, seed=seed, check_stop=check_stop)
+        what, count = TARGETS[part.slot].what, len(observed.wanted)
+        if count < FEWEST or not np.ptp(observed.wanted):
             raise ConfigError(
-                f"{run_dir}: nothing that could be fitted: of {target.what} {count} finite samples "
-                "in its trainings, or all the same"
+                f"{run_dir}: nothing that could be fitted: of {what} {count} finite samples in its "
+                "trainings, or all the same"
             )
-        arrays: PlainDict = {**records.inputs, "wanted": records.wanted}
+        arrays: PlainDict = {**observed.inputs, "wanted": observed.wanted}
         with files.replacing(directory.path / "records.npz") as file:
             np.savez(file, **arrays)
-        inputs = regression.mattering(target, records, seed)
-        _say(f"searching for formulas of {', '.join(inputs)}")
-        front = regression.search(
-            part.slot, target, inputs, records.wanted, seed=seed, evaluations=search.evaluations
-        )
-        formulas = regression.thinned(front, search.formulas)
+        inputs = fit.mattering(part.slot, observed, seed)
+        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        wanted = observed.wanted
+        front = fit.search(part.slot, inputs, wanted, seed=seed, evaluations=evaluations)
+        chosen, scores = fit.thinned(front, formulas), None
         check_stop()
-        for each in formulas:
+        for each in chosen:
             _save(directory, each, before)
         about: PlainDict = {"slot": part.slot, "part": reference_to(part)}
         about |= {"samples": count, "inputs": list(inputs), **mark(to_dict(settings))}
-        about["front"] = [each.record() for each in front]
+        names = "name", "length", "error", "text"
+        about["front"] = [
+            {**{name: getattr(each, name) for name in names}, **to_dict(each.part)}
+            for each in front
+        ]
         files.write_json_atomic(directory.path / RESULT, about)
-        scores = None
         if settings.evaluation.seeds:
-            judgement = _judgement(problem, meta_params, formulas, settings)
+            judgement = _judgement(judged, meta_params, chosen, settings)
             scores = run(judgement, directory.scores_path, "judging", check_stop=check_stop)
-        subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
-        sections = _sections(part.slot, formulas if scores else front, scores, directory.figures)
-        for section in sections:
-            if isinstance(section, page.Table):
-                print(f"\n{section.text()}")
+        note = (
+            f"A formula is {what}. A length is the number of numbers, names, operators and "
+            "functions. error: the share of the variance in trainings that is not explained."
+        )
+        found = [_table(chosen if scores else front, scores, note)]
+        found += [tables.contenders(scores)] if scores else []
+        for table in found:
+            print(f"\n{table.text()}")
+        sections: list[page.Section] = [*found]
+        if scores is not None:
+            path = scores.plot(directory.figures / "scores.png")
+            sections.append(page.Image("", path, "Scores on held-out seeds with 95% intervals."))
         sections.append(page.KeyValues("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
+        subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
         page.write_report(directory.report_path, title, subtitle, sections)
         print(f"report: {directory.report_path}")
 
-    return judge_in(directory, settings, {"distill": search._asdict()}, work)
+    resolved = {"distill": {"evaluations": evaluations, "formulas": formulas}}
+    return judge_in(directory, settings, resolved, work)
 
 
 def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
@@ -135,10 +134,13 @@ def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
     Raises:
         ConfigError: if there is none, or several.
     """
-    parts = [each for each in evolved.by_slot.values() if each.slot in TARGETS]
-    networks = [each for each in parts if isinstance(each, LearnedOptimizer)]
-    known = {each.slot: each for each in parts if each.slot != "make_optimizer" or each in networks}
-    if any(each.memory_size for each in networks) or not known:
+    known = {
+        each.slot: each
+        for each in evolved.by_slot.values()
+        if (isinstance(each, LearnedOptimizer) and not each.memory_size)
+        or (each.slot in TARGETS and each.slot != "make_optimizer")
+    }
+    if not known:
         raise ConfigError(
             f"{run_dir} has evolved {', '.join(evolved.by_slot)}: only value and policy losses and "
             "optimizers that are networks without memory (optimizer) are distilled"
@@ -146,10 +148,6 @@ def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
     if slot not in known and (slot or len(known) > 1):
         raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
     return known[slot or next(iter(known))]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> None:
@@ -178,25 +176,15 @@ def _judgement(
     return Judgement(contenders, config.budget, space=config.space, seed=settings.run.seed)
 
 
-def _sections(
-    slot: str, formulas: list[Fitted], scores: Scores | None, figures: Path
-) -> list[page.Section]:
-    """Return the tables of a report, and the figure and the verdicts of a judgement."""
-    note = (
-        f"A formula is {TARGETS[slot].what}. A length is the number of numbers, names, operators "
-    )
-    note += "and functions. error: the share of the variance in trainings that is not explained."
-    columns = ["length", "error", "formula"]
-    rows: list[list[object]] = [[each.length, each.error, each.text] for each in formulas]
-    if scores is None:
-        return [page.Table("Formulas", columns, rows, note=note)]
-    columns[2:2] = [f"difference from {LEARNED}", "verdict"]
-    for each, row in zip(formulas, rows, strict=True):
-        change, judged = scores.difference(each.name, LEARNED), scores.verdict(each.name)
-        row[2:2] = [estimate(change.value, *change.interval, sign=True), judged.word]
-    path = scores.plot(figures / FIGURE)
-    return [
-        page.Table("Formulas", columns, rows, note=note),
-        tables.contenders(scores),
-        page.Image("", path, "Scores on held-out seeds with 95% intervals."),
-    ]
+def _table(formulas: list[Fitted], scores: Scores | None, note: str) -> page.Table:
+    """Return the formulas, with their differences from the learned part if they were judged."""
+    columns, rows = ["length", "error", "formula"], []
+    if scores is not None:
+        columns[2:2] = [f"difference from {LEARNED}", "verdict"]
+    for each in formulas:
+        row: list[object] = [each.length, each.error, each.text]
+        if scores is not None:
+            change, verdict = scores.difference(each.name, LEARNED), scores.verdict(each.name)
+            row[2:2] = [estimate(change.value, *change.interval, sign=True), verdict.word]
+        rows.append(row)
+    return page.Table("Formulas", columns, rows, note=note)

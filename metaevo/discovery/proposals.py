@@ -7,49 +7,81 @@ is judged untuned on a few search seeds; the best one of the archive then is jud
 part: tuned, against the tuned hand-written functions.
 """
 
-import codecs
-import functools
-import shutil
+import contextlib
+import hashlib
 import tempfile
-import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NotRequired, Self
 
-import jax
 import numpy as np
 from typing_extensions import TypedDict
 
-from metaevo.config import ConfigError, files, from_dict, load_yaml, merge, presets, to_dict
+from metaevo.config import (
+    ConfigError,
+    changed_keys,
+    files,
+    from_dict,
+    load_yaml,
+    merge,
+    presets,
+    show,
+    to_dict,
+)
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.discovery.archive import Archive, Judged, Label
 from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import behaviour
+from metaevo.judging.verdict import Verdict
 from metaevo.parts.program import Program
-from metaevo.runs.progress import Progress
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.statistics import Interval
 from metaevo.studies.evolve_settings import experiment_class
 
 Given = str | bytes | PlainMapping
 PROGRAM = "program"
 DEFAULTS: PlainDict = {"evolution": {"seeds_per_candidate": 16}}
-MAX_LINE = 2**16
-"""Maximum number of bytes of a line."""
-POINTS = 1024
-"""Inputs on which duplicates compute the same; enough to tell thresholds 2% apart."""
-_is_same = jax.jit(behaviour.is_same)
 
 
 class _Line(TypedDict):
     expression: Text
     constants: NotRequired[dict[str, Number] | None]
-    name: NotRequired[Label]
-    parent: NotRequired[Label]
+    name: NotRequired[str | int | None]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A proposal, and what is known about it."""
+
+    name: str | int | None = None
+    expression: str | None = None
+    constants: dict[str, float] = field(default_factory=dict)
+    text: str | None = None
+    """the program, with numbers in the place of named constants"""
+    id: str = ""
+    """digest of `text`; empty if the proposal is no program"""
+    reason: str | None = None
+    """why agents cannot be trained with it; None if they can"""
+    score: float | None = None
+    """interquartile mean over search seeds, higher is better; with several tasks, 0 is random play
+    and 1 the hand-written reference"""
+    interval: Interval | None = None
+    """95% bootstrap interval of the score"""
+    verdict: Verdict | None = field(default=None, repr=False)
+    """against tuned hand-written functions on held-out seeds, if it was once the best"""
+
+    @property
+    def valid(self) -> bool:
+        """Whether agents can be trained with it."""
+        return self.reason is None
+
+    def record(self) -> PlainDict:
+        """Return the answer as a line of `metaevo judge` has it."""
+        return {"valid": self.valid, **to_dict(self)}
 
 
 def read(language: Program, given: Given) -> tuple[Judged, PlainMapping]:
@@ -62,23 +94,26 @@ def read(language: Program, given: Given) -> tuple[Judged, PlainMapping]:
     """
     proposal = Judged()
     try:
-        data: Any = {"expression": given} if isinstance(given, str) else given
-        if isinstance(data, bytes):
-            if len(data) > MAX_LINE:
-                raise ConfigError(f"line: must have at most {MAX_LINE} bytes")
-            data = files.parse_line(data.removeprefix(codecs.BOM_UTF8), "line")
+        data: Any = files.parse_line(given, "line") if isinstance(given, bytes) else given
+        data = {"expression": data} if isinstance(given, str) else data
         line = check(_Line, data, "proposal")
-        label, parent, numbers = line.get("name"), line.get("parent"), line.get("constants") or {}
-        proposal = Judged(label, parent, line["expression"], numbers)
-        codes, constants = language.read(line["expression"], numbers)
+        expression, numbers = line["expression"], line.get("constants") or {}
+        proposal = Judged(line.get("name"), expression, numbers)
+        codes, constants = language.read(expression, numbers)
     except ValueError as error:
         return replace(proposal, reason=str(error)), {}
     program = {"codes": codes[np.newaxis], "constants": constants[np.newaxis]}
-    return replace(proposal, text=language.text(program)), program
+    text = language.text(program)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return replace(proposal, text=text, id=digest), program
 
 
 class Judge:
     """Scores proposed expressions by training, and archives them.
+
+    The archive is a locked directory. `judge.json` has the settings that scores depend on;
+    `archive.jsonl` has a line for each program, appended when it is trained, and once more with its
+    verdict: the last line with an id counts.
 
     Examples:
         >>> with metaevo.Judge("value_loss", "tasks.yaml", state="runs/judge") as judge:
@@ -103,7 +138,7 @@ class Judge:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
-        settings = from_dict(experiment_class(raw), raw)
+        settings = from_dict(experiment_class(raw, None), raw)
         self.settings, self._part = settings, settings.component
         if self._part.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
@@ -111,25 +146,46 @@ class Judge:
         try:
             self._rivals = self._problem.contenders(config.contenders, config.own)
             if config.seeds:
-                self._tuned(self._rivals)
+                self._judgement(self._rivals)
         except ConfigError as error:
             raise ConfigError(f"evaluation.{error}") from None
-        if state is None:
-            state = tempfile.mkdtemp()
-            weakref.finalize(self, shutil.rmtree, state, ignore_errors=True)
-        about = {
+        self._programs: dict[str, Judged] = {}
+        with contextlib.ExitStack() as stack:
+            folder = state or stack.enter_context(tempfile.TemporaryDirectory())
+            self._folder = files.make_folder(folder)
+            stack.enter_context(RunDirectory(self._folder).locked())
+            self._open(settings)
+            self._lock: contextlib.ExitStack | None = stack.pop_all()
+
+    def _open(self, settings: Any) -> None:
+        """Check that the archive has these settings, or begin one, and read its programs."""
+        about = settings.judged_on() | {
             "component": to_dict(self._part),
-            "evaluation": to_dict(replace(config, unseen={})),
+            "evaluation": to_dict(replace(settings.evaluation, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},
         }
-        self._archive = Archive(Path(state), settings.judged_on() | about)
-        self._fingerprint = jax.jit(functools.partial(self._part.fingerprint, points=POINTS))
-        programs = range(len(self._archive.programs))
-        self._outputs = [self._fingerprint(self._program(each)) for each in programs]
+        about, path = files.plain(about), self._folder / "judge.json"
+        if not path.exists():
+            files.write_json_atomic(path, about)
+        for key, (before, now) in changed_keys(files.read_json(path, dict), about).items():
+            raise ConfigError(
+                f"{self._folder}: is an archive with {key} = {show(before)}, not {show(now)}; "
+                "name another directory"
+            )
+        self._path = self._folder / "archive.jsonl"
+        lines = files.read(self._path).split(b"\n")[:-1] if self._path.exists() else []
+        for number, line in enumerate(lines, start=1):
+            try:
+                program = from_dict(Judged, files.parse_line(line, "line"))
+            except ConfigError as error:
+                raise ConfigError(f"{self._path}, line {number}: {error}") from None
+            self._programs[program.id] = program
 
     def close(self) -> None:
         """Unlock the archive, so that another judge can continue it; this one is at its end."""
-        self._archive.close()
+        if self._lock is not None:
+            self._lock.close()
+        self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -140,78 +196,65 @@ class Judge:
     @property
     def archive(self) -> list[Judged]:
         """All programs that were trained, the best one first; those without a score at the end."""
-        return self._archive.ranked()
+        programs = self._programs.values()
+        return sorted(programs, key=lambda each: (each.score is None, -(each.score or 0.0)))
 
     def submit(self, proposals: Iterable[Given]) -> list[Judged]:
         """Judge proposals, and return the answers in the same order.
 
         Args:
-            proposals: expressions; or mappings with `expression` and optionally `constants`,
-                `name` and `parent`; or these as a line of JSON, in bytes.
+            proposals: expressions; or mappings with `expression` and optionally `constants` and
+                `name`; or these as a line of JSON, in bytes.
 
         Raises:
             ValueError: if the judge is closed.
         """
-        if not self._archive.close.alive:
+        if self._lock is None:
             raise ValueError("submit: the judge is closed, and another may have its archive")
-        given = list(proposals)
-        bar = Progress(given, desc="training programs", leave=False, disable=len(given) < 2)
-        found = [self._score(*read(self._part, each)) for each in bar]
+        found = []
+        for proposal, program in (read(self._part, each) for each in proposals):
+            if proposal.valid and proposal.id not in self._programs:
+                self._write(self._scored(proposal, program))
+            found.append(proposal)
         best = next(iter(self.archive), Judged())
         if self.settings.evaluation.seeds and best.score is not None and best.verdict is None:
-            assert best.id is not None
             scores = self.scores(best.id)
             if scores.pooled:  # else the tuned reference is nowhere better than random play
-                self._archive.write(replace(best, verdict=scores.verdict()))
-        return [self._answer(each) for each in found]
+                self._write(replace(best, verdict=scores.verdict()))
+        return [
+            replace(self._programs[each.id], name=each.name) if each.valid else each
+            for each in found
+        ]
 
-    def scores(self, program: int) -> Scores:
+    def scores(self, program: str) -> Scores:
         """Return the held-out scores of a program, by its id, and of tuned hand-written functions.
 
         They are trained unless the archive has them.
         """
-        name = f"program_{program}"
-        own = Contender(name, self._problem, self._program(program), group=name)
-        return self._kept("hand_written", self._tuned(self._rivals)).joined(
-            self._kept(name, self._tuned([own]))
+        archived, numbers = read(self._part, to_dict(self._programs[program]))
+        name = f"program_{archived.id}"
+        own = Contender(name, self._problem, numbers, group=name)
+        return self._kept("hand_written", self._judgement(self._rivals)).joined(
+            self._kept(name, self._judgement([own]))
         )
 
-    def _tuned(self, contenders: Sequence[Contender]) -> Judgement:
+    def _judgement(self, contenders: Sequence[Contender], *, is_search: bool = False) -> Judgement:
+        """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed
-        return Judgement(contenders, config.budget, space=config.space, seed=seed)
-
-    def _untuned(self, contender: Contender) -> Judgement:
+        if not is_search:
+            return Judgement(contenders, config.budget, space=config.space, seed=seed)
         budget = Budget(settings=0, seeds=self.settings.evolution.seeds_per_candidate)
-        seed, purpose = self.settings.run.seed, Purpose.EVOLUTION
-        return Judgement([contender], budget, seed=seed, purpose=purpose)
+        return Judgement(contenders, budget, seed=seed, purpose=Purpose.EVOLUTION)
 
     def _kept(self, name: str, judgement: Judgement) -> Scores:
         """Return the scores of a judgement, which the archive keeps under a name."""
-        path = self._archive.folder / f"{name}.npz"
+        path = self._folder / f"{name}.npz"
         return run(judgement, path, f"judging {name}", check_stop=lambda: None)
-
-    def _score(self, proposal: Judged, program: PlainMapping) -> Judged:
-        """Return a proposal with the id of the program that computes the same, once it is scored.
-
-        A new one is trained and archived.
-        """
-        if not proposal.valid:
-            return proposal
-        own = self._fingerprint(program)
-        if not behaviour.is_valid(own):
-            reason = "expression: its output (of a loss, the slope) is 0 everywhere"
-            return replace(proposal, reason=reason)
-        for number, each in enumerate(self._outputs):
-            if _is_same(each, own):
-                return replace(proposal, id=number)
-        new = replace(proposal, id=len(self._outputs))
-        self._archive.write(self._scored(new, program))
-        self._outputs.append(own)
-        return new
 
     def _scored(self, new: Judged, program: PlainMapping) -> Judged:
         """Train agents with a new program, and return it with its score or the reason for none."""
-        judgement = self._untuned(Contender(PROGRAM, self._problem, program, group=PROGRAM))
+        own = Contender(PROGRAM, self._problem, program, group=PROGRAM)
+        judgement = self._judgement([own], is_search=True)
         for _ in judgement.steps():
             pass
         scores = judgement.scores()
@@ -220,31 +263,21 @@ class Judge:
             reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"
             return replace(new, reason=reason)
         if len(scores.tasks) > 1:
-            reference = self._kept("reference", self._untuned(self._rivals[0]))
-            if not reference.pooled:
-                raise ConfigError(
-                    f"tasks: {reference.contenders[0]} is nowhere better than random play, which "
-                    "leaves no scale; train longer or choose other hyperparams"
-                )
-            scores = reference.joined(scores)
+            reference = self._judgement(self._rivals[:1], is_search=True)
+            scores = self._kept("reference", reference).joined(scores)
+            if not scores.pooled:
+                reason = "the hand-written reference is nowhere better than random play: no scale"
+                return replace(new, reason=reason)
         found = scores.iqm(PROGRAM)
         return replace(new, score=found.value, interval=found.interval)
 
-    def _answer(self, proposal: Judged) -> Judged:
-        """Return a proposal with what the archive has about its program."""
-        if proposal.id is None:
-            return proposal
-        program = self._archive.programs[proposal.id]
-        own = {key: getattr(proposal, key) for key in ("name", "parent", "expression", "constants")}
-        duplicate_of = None if program.text == proposal.text else program.id
-        rank = None if program.score is None else 1 + self.archive.index(program)
-        return replace(program, **own, duplicate_of=duplicate_of, rank=rank)
-
-    def _program(self, number: int) -> PlainMapping:
-        proposal, found = read(self._part, to_dict(self._archive.programs[number]))
-        if not proposal.valid:
-            raise ConfigError(f"archive: id = {number}: {proposal.reason}")
-        return found
+    def _write(self, program: Judged) -> None:
+        """Write a new program, or one that has changed."""
+        try:
+            files.append_line(self._path, files.plain(to_dict(program)))
+        except OSError as error:
+            raise files.unwritable(self._path, error) from None
+        self._programs[program.id] = program
 
 
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:

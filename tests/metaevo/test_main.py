@@ -53,7 +53,7 @@ def test_a_closed_pipe_is_silent(argv):
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_table_is_printed_in_any_encoding(encoding):
     """rich draws the line below a table's head."""
-    done = run("generality", PYTHONIOENCODING=encoding)
+    done = run("zoo", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, "")
     line = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" if encoding == "utf-8" else "?"
     assert 4 * line in done.stdout

@@ -4,7 +4,6 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -12,13 +11,20 @@ from metaevo import statistics
 from metaevo.config import files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
-from metaevo.judging.generality.trial import TaskScores
 from metaevo.judging.scores import Scores
 from metaevo.statistics import Estimate
 
 UNSEEN, ADDED = "unseen", "added"
-RANGE = -0.5, 2.0
-"""Range of the scores in a figure."""
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """The scores of a rule on a task."""
+
+    learning_rate: float
+    """tuned"""
+    scores: tuple[float | None, ...]
+    """[seeds] of the agents; None where one diverged"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,34 +100,6 @@ class Measured:
             for name, each in self.tasks.items()
         ]
         return [statistics.flat_record(each) for each in records]
-
-    def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the score of every task and its agents.
-
-        Args:
-            folder: directory for the figure; created if it does not exist.
-
-        Returns:
-            the PNG file.
-        """
-        from metaevo.reports import plots  # matplotlib takes a second
-
-        figure = plots.new_figure(1.2 + 0.3 * len(self.tasks), plots.NARROW)
-        axes = figure.subplots()
-        plots.style_axes(axes, f"score of {self.rule}: 0 random play, 1 tuned PPO", "", grid="x")
-        low, high = np.transpose(np.array(self.scores.scale))[..., np.newaxis]
-        scaled = np.clip((self.scores.held_out[0, :, 0] - low) / (high - low), *RANGE)
-        for at, (name, agents) in enumerate(zip(self.tasks, scaled, strict=True)):
-            value, interval = self.scores.on([name]).iqm(self.rule)
-            axes.plot(agents, np.full(len(agents), at), "|", color=plots.GREY, alpha=0.8)
-            axes.plot(np.clip(interval, *RANGE), [at, at], color=plots.LEARNED, linewidth=3)
-            axes.plot(np.clip(value, *RANGE), at, "o", color=plots.LEARNED)
-        for end in (0.0, 1.0):
-            axes.axvline(end, color=plots.INK, linewidth=1, linestyle=":")
-        axes.set_yticks(range(len(self.tasks)), list(self.tasks))
-        axes.set_ylim(len(self.tasks) - 0.5, -0.5)
-        axes.set_xlim(*RANGE)
-        return [plots.save_figure(figure, files.make_folder(folder) / "scores.png")]
 
     def line(self) -> str:
         """Return the rule as a line of rows.json."""

@@ -1,22 +1,32 @@
 """Measure how general a rule is: `metaevo.generality`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, files, to_dict
+import numpy as np
+
+from metaevo import statistics
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
-from metaevo.judging.generality.measured import Measured
-from metaevo.judging.generality.rules import rule_of
-from metaevo.judging.generality.tasks import LEARNER, Reference, benchmark
-from metaevo.judging.generality.trial import Trial
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.judging.generality.measured import Measured, TaskScores
+from metaevo.judging.generality.rules import Rule, rule_of
+from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
+from metaevo.parts import learners, resolve
+from metaevo.parts.part import of_key
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
-from metaevo.statistics import compare
+from metaevo.statistics import FloatArray
+from metaevo.tasks.arguments import Setup
+from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
+from metaevo.tasks.bound import Bound
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
 
-PPO = "adam"
-"""PPO's default rule."""
+CheckStop = Callable[[], None]
+"""Called between chunks of agents; raises an exception to stop."""
 
 
 def generality(
@@ -56,6 +66,36 @@ def generality(
     return Measurement(str(rule), names, learning_rates, other_keys=other_keys).run()
 
 
+def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
+    """Return agents with the rule on a task; compiled once for tuning and scoring.
+
+    Raises:
+        ConfigError: naming the task, if the environment or the learner cannot be built.
+    """
+    settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
+    fixed = benchmark.functions if rule.learner == LEARNER else {}
+    functions, meta_params = {}, {}
+    try:
+        train: Any = from_dict(entry.config, settings["train"])
+        hyperparams: Any = from_dict(entry.hyperparams, settings["hyperparams"])
+        setup: Any = Setup(rule.learner, train, hyperparams)
+        environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
+        for slot in entry.slots:
+            name = slot.name
+            default = fixed.get(name, next(iter(slot.functions)))
+            reference = rule.text if name == rule.slot else default
+            part, meta_params[name] = resolve.fill(slot, reference)
+            if reference not in slot.functions:
+                where = f"{name} = {reference!r}"
+                check_part(where, part, meta_params[name], setup, environment)
+            functions[name] = of_key(name, part.apply)
+        learner = make_learner(setup, *environment[1:], meta_params, **functions)
+    except ConfigError as error:
+        raise ConfigError(f"task {task}: {error}") from None
+    bound = Bound(task, learner, environment[2])
+    return Population(bound, hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds)
+
+
 class Measurement:
     """A rule and the tasks to measure it on."""
 
@@ -81,26 +121,24 @@ class Measurement:
         self.benchmark = listed.with_other_keys() if other_keys else listed
         self.rule = rule_of(rule)
         count = 4 if self.rule.weights is None else 1  # published optimizers do not use the rate
-        rates = listed.rates(rule, learning_rates, count)
-        self.trials: dict[str, Trial] = {}
+        self.rates = listed.rates(rule, learning_rates, count)
+        self.populations: dict[str, Population] = {}
         self.unable: list[str] = []
         for task in chosen:
             try:
-                self.trials[task] = Trial(self.benchmark, task, self.rule, rates)
+                self.populations[task] = population_of(self.benchmark, task, self.rule)
             except ConfigError:
                 self.unable.append(task)
                 if self.rule.learner == LEARNER or self.unable == chosen:
                     raise
-        self.seen = [task for task in self.trials if listed.tasks[task].env in self.rule.seen]
-        if self.seen == list(self.trials):
+        self.seen = [task for task in self.populations if listed.tasks[task].env in self.rule.seen]
+        if self.seen == list(self.populations):
             raise ConfigError(
                 f"tasks = {', '.join(self.seen)}: {rule} was evolved on all of these, so it would "
                 "have no score; add a task that it has not seen"
             )
 
-    def run(
-        self, folder: Path | None = None, check_stop: Callable[[], None] = lambda: None
-    ) -> Measured:
+    def run(self, folder: Path | None = None, check_stop: CheckStop = lambda: None) -> Measured:
         """Measure the rule on every task.
 
         Args:
@@ -108,9 +146,18 @@ class Measurement:
                 no files are written.
             check_stop: called between chunks of agents; raises an exception to stop.
         """
-        names = _steps(list(self.trials), check_stop)
-        tasks = {name: self.trials[name].measure(folder, check_stop) for name in names}
-        weights = self.rule.weights
+        tasks = {}
+        with Progress(self.populations, unit="task", check_stop=check_stop) as bar:
+            for task in bar:
+                bar.stage(task)
+                check_stop()
+                file = None if folder is None else folder / f"{task}-{self.key(task)}.json"
+                if file is not None and file.exists():
+                    tasks[task] = from_dict(TaskScores, files.read_json(file))
+                    continue
+                tasks[task] = self._measure(task, check_stop)
+                if file is not None:
+                    files.write_json_atomic(file, to_dict(tasks[task]))
         return Measured(
             rule=self.rule.name,
             slot=self.rule.slot,
@@ -119,39 +166,31 @@ class Measurement:
             seeds=self.benchmark.seeds,
             seen=tuple(self.seen),
             unable=tuple(self.unable),
-            weights=None if weights is None else weights.source(),
+            weights=self.rule.weights,
             commit=commit(),
             tasks=tasks,
         )
 
+    def key(self, task: str) -> str:
+        """Return a digest of everything that the scores on a task depend on."""
+        key = self.benchmark.key(task, self.rule.learner)
+        return digest(key, self.rule.slot, self.rule.key, *self.rates)
 
-def measure_references(folder: Path, save: Path, check_stop: Callable[[], None]) -> None:
-    """Measure random play and tuned PPO on every task, and write them to a file.
+    def _measure(self, task: str, check_stop: CheckStop) -> TaskScores:
+        """Tune the learning rate, and return the scores of fresh agents.
 
-    Finished tasks are kept in a folder, so that an interrupted measurement continues.
+        The first rate is used if no agent has a score.
+        """
+        population = self.populations[task]
 
-    Raises:
-        ConfigError: if PPO is not significantly better than random play on a task, which leaves no
-            scale.
-    """
-    listed, rule = benchmark(), rule_of(PPO)
-    tasks: dict[str, Reference] = {}
-    for name in _steps(list(listed.tasks), check_stop):
-        trial = Trial(listed, name, rule, listed.rates(PPO))
-        tasks[name] = trial.reference(folder, check_stop)
-    comparisons = {name: compare(each.tuned, each.random) for name, each in tasks.items()}
-    if flat := [name for name, each in comparisons.items() if each.conclusion != "better"]:
-        raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")
-    command = "metaevo generality --references metaevo/judging/generality/references.json"
-    about = {"version": listed.version, "command": command, "commit": commit()}
-    files.write_json_atomic(save, {**about, "tasks": to_dict(tasks)})
+        def train(purpose: Purpose, seeds: int, rates: Sequence[float]) -> FloatArray:
+            settings = [population.hyperparams.replace(learning_rate=rate) for rate in rates]
+            keys = keys_for(self.benchmark.seed(task), purpose, seeds)
+            trained = population.train(keys, settings, progress=lambda frames: check_stop())
+            return np.asarray(trained.scores)
 
-
-def _steps(tasks: list[str], check_stop: Callable[[], None]) -> Iterator[str]:
-    """Yield the names of tasks, with a progress bar."""
-    with Progress(total=len(tasks), unit="task", check_stop=check_stop) as bar:
-        for task in tasks:
-            bar.stage(task)
-            check_stop()
-            yield task
-            bar.update(1)
+        tuning = train(Purpose.TUNING, self.benchmark.tuning_seeds, self.rates)
+        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
+        best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
+        (scores,) = train(Purpose.HELD_OUT, self.benchmark.seeds, [self.rates[best]])
+        return TaskScores(self.rates[best], tuple(files.plain(scores)))

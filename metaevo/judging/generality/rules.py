@@ -1,17 +1,15 @@
-"""Rules to benchmark, by name: hand-written functions, zoo entries and evolved parts."""
+"""Rules to benchmark: what `metaevo.parts.resolve` puts into a slot, and whole learners."""
 
-import inspect
 import os
-from pathlib import Path
 from typing import NamedTuple
 
-from metaevo.config import ConfigError, code, files, show, to_dict
+from metaevo.config import ConfigError, code, show, to_dict
 from metaevo.config.hints import of_path, of_value
+from metaevo.config.plain import PlainDict
 from metaevo.config.references import short_name
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, published, resolve, seen, zoo
 from metaevo.parts.part import Filling, HandWritten
-from metaevo.parts.published import Published
 from metaevo.tasks import arguments
 from purerl.custom import is_custom
 from purerl.types import LearnerEntry, Slot
@@ -35,7 +33,7 @@ class Rule(NamedTuple):
     """environments that the rule was evolved on"""
     learner: str = LEARNER
     """name of the learner that trains"""
-    weights: Published | None = None
+    weights: PlainDict | None = None
     """where it comes from, if its authors have published it"""
 
 
@@ -51,50 +49,44 @@ def rule_of(text: str) -> Rule:
         ConfigError: if there is no such rule, or no learner has its slot.
     """
     slots: dict[str, tuple[str, Slot]] = {}
+    functions: dict[str, tuple[str, Slot]] = {}
     for learner in (LEARNER, *learners.LEARNERS):  # PPO trains with a rule if it has the slot
         for slot in learners.find(learner).slots:
-            slots.setdefault(slot.name, (learner, slot))
-    for learner, slot in slots.values():
-        if text in slot.functions:
-            return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
+            home = slots.setdefault(slot.name, (learner, slot))
+            functions = dict.fromkeys(home[1].functions, home) | functions
+    if text in functions:
+        learner, slot = functions[text]
+        return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
     is_learner = is_custom(text) and isinstance(code.load("rule", text), LearnerEntry)
     if text in learners.LEARNERS or is_learner:
-        return Rule(text, short_name(text), WHOLE, _key_of_learner(text), learner=text)
+        name = short_name(text)
+        source = code.digest_of(text) if is_learner else code.digest(b"")
+        return Rule(text, name, WHOLE, digest(WHOLE, name, source), learner=text)
     weights = published.find(text) if published.is_file_name(text) else None
     if not (weights or zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
-        functions = [name for _, slot in slots.values() for name in slot.functions]
-        entries = [zoo.PREFIX + name for name in zoo.names()]
-        hint = of_value(text, [*functions, *learners.LEARNERS, *entries]) or of_path(text)
+        names = [*functions, *learners.LEARNERS]
+        hint = of_value(text, [*names, *(zoo.PREFIX + name for name in zoo.names())])
         raise ConfigError(
             f"rule = {show(text)}: must be the directory of a run, zoo:NAME, a part's file "
             "(FILE.py), a file of published weights, a learner (FILE.py:NAME), or one of "
-            f"{', '.join([*functions, *learners.LEARNERS])}{hint}"
+            f"{', '.join(names)}{hint or of_path(text)}"
         )
     filling = resolve.part_of(text)
     if filling.part.slot not in slots:
         allowed = ", ".join(slots)
         raise ConfigError(f"{text}: fills {filling.part.slot}; the benchmark has: {allowed}")
     learner, slot = slots[filling.part.slot]
-    resolve.fill(slot, text)
     environments = seen.environments(seen.by_rule(text))
     if weights:
-        key = key_of_weights(weights)
-        return Rule(text, weights.name, slot.name, key, environments, learner, weights)
+        key, where = key_of_weights(weights), weights.source()
+        return Rule(text, weights.name, slot.name, key, environments, learner, where)
     name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
     return Rule(text, name, slot.name, _key_of_part(text, filling), environments, learner)
 
 
-def key_of_weights(rule: Published) -> str:
+def key_of_weights(rule: published.Published) -> str:
     """Return the key of a published rule, for which its file is not needed."""
-    return digest(str([to_dict(rule.part()), rule.sha256]))
-
-
-def _key_of_learner(text: str) -> str:
-    """Return the key of a learner: of its name, and of its file if it is none of purerl's."""
-    entry, source = learners.find(text), b""
-    if text not in learners.LEARNERS:
-        source = files.read(Path(inspect.getfile(inspect.unwrap(entry.make))))
-    return digest(str([WHOLE, short_name(text), code.digest(source)]))
+    return digest(to_dict(rule.part()), rule.sha256)
 
 
 def _key_of_part(text: str, filling: Filling) -> str:
@@ -104,4 +96,4 @@ def _key_of_part(text: str, filling: Filling) -> str:
         return digest(f"{part.slot} {text}")
     weights = arguments.digest(meta_params)[:16]
     source = code.digest_of(text) if code.is_name(text) else None
-    return digest(str([type(part).__name__, to_dict(part), weights, source]))
+    return digest(type(part).__name__, to_dict(part), weights, source)

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-from annotated_types import Gt, Len
+from typing import Any, NamedTuple
 
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
 from metaevo.config.hints import of_value
@@ -17,13 +15,8 @@ from metaevo.parts import learners
 
 FOLDER = Path(__file__).parent
 LEARNER = "ppo"
-SHARED = "hidden_sizes", "normalize_observations", "normalize_rewards"
-"""Settings of the tasks that hold for every learner that has them; a discount, too."""
 DEFAULT = "default"
 """Key in `learning_rates` for rules without an entry."""
-
-Family = Literal["control", "grids", "arcade"]
-Horizon = Literal["short", "medium", "long", "very long"]
 FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
 """Of the tasks of version 1."""
 OTHER_KEYS, MORE_SEEDS = 100, 32
@@ -36,44 +29,38 @@ CORE = 1
 class TaskSpec:
     """A task of the benchmark."""
 
-    family: Family
-    horizon: Horizon
+    family: str
+    horizon: str
+    """of training, see `Benchmark.frames`"""
     env: str
     env_params: PlainDict = field(default_factory=dict)
     train: PlainDict = field(default_factory=dict)
     """changes of the section train that all tasks share"""
     hyperparams: PlainDict = field(default_factory=dict)
-    since: Annotated[int, Gt(0)] = CORE
+    since: int = CORE
     """the version of the list that added it; part of its random keys"""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """The two ends of a task's scale."""
 
     key: str
     """digest of the task, see `Benchmark.key`"""
-    learning_rates: tuple[float, ...]
-    """that PPO was tuned over"""
-    learning_rate: float
-    """the best one"""
-    tuning: tuple[float | None, ...]
-    """mean score of each learning rate; None where no agent has one"""
-    random: Annotated[tuple[float, ...], Len(2)]
+    random: list[float]
     """scores of agents that never learn"""
-    tuned: Annotated[tuple[float, ...], Len(2)]
-    """scores of agents that PPO trains at its best learning rate"""
+    tuned: list[float]
+    """scores of agents that PPO trains at the best of the default learning rates"""
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """Everything that scores depend on; tasks may be added, in a new version."""
 
-    version: Annotated[int, Gt(0)]
+    version: int
     """the latest `since` of the tasks"""
-    seeds: Annotated[int, Gt(1)]
+    seeds: int
     """number of scored agents per task"""
-    tuning_seeds: Annotated[int, Gt(0)]
+    tuning_seeds: int
     """number of agents per learning rate in tuning"""
     learning_rates: dict[str, tuple[float, ...]]
     """learning rates to tune over, by name of the rule"""
@@ -92,20 +79,24 @@ class Benchmark:
     """replaces a task's version in its random keys"""
 
     def settings(self, task: str, learner: str = LEARNER) -> PlainDict:
-        """Return the settings of a training on a task, without the rule, as plain data."""
+        """Return the settings of a training on a task, without the rule, as plain data.
+
+        The network, the normalisation and the discount of a task hold for every learner that has
+        them.
+        """
         spec = self.tasks[task]
-        frames = {"total_timesteps": self.frames[spec.horizon]}
         train = merge(self.train, spec.train)
         hyperparams = merge(self.hyperparams, spec.hyperparams)
         if learner != LEARNER:
             entry, own = learners.find(learner), self.learners.get(learner, {})
-            train = own.get("train", {}) | _with_fields(entry.config, train, SHARED)
+            shared = "hidden_sizes", "normalize_observations", "normalize_rewards"
+            train = own.get("train", {}) | _with_fields(entry.config, train, shared)
             discount = _with_fields(entry.hyperparams, hyperparams, ("gamma",))
             hyperparams = own.get("hyperparams", {}) | discount
         return {
             "learner": learner,
             "task": {"env": spec.env, "env_params": spec.env_params},
-            "train": {**train, **frames},
+            "train": {**train, "total_timesteps": self.frames[spec.horizon]},
             "hyperparams": hyperparams,
         }
 
@@ -131,7 +122,7 @@ class Benchmark:
     def key(self, task: str, learner: str = LEARNER) -> str:
         """Return a digest of everything in the benchmark that trainings on a task depend on."""
         settings = self.settings(task, learner)
-        return digest(str([self.seed(task), self.seeds, self.tuning_seeds, settings]))
+        return digest(self.seed(task), self.seeds, self.tuning_seeds, settings)
 
     def with_other_keys(self) -> "Benchmark":
         """Return the benchmark with other random keys and more agents, for a second measurement."""
@@ -141,21 +132,18 @@ class Benchmark:
         """Return tasks by their names, in the order of the list; by default all.
 
         Raises:
-            ConfigError: if a task is unknown, or has no reference with its settings.
+            ConfigError: if a task is unknown.
         """
         for name in names or ():
             if name not in self.tasks:
                 known, hint = ", ".join(self.tasks), of_value(name, self.tasks)
                 raise ConfigError(f"tasks: {name!r} is not in the list{hint}; it has: {known}")
-        found = [name for name in self.tasks if not names or name in names]
-        for name in found:
-            if name not in self.references or self.references[name].key != self.key(name):
-                raise ConfigError(f"{name}: the references are of another list of tasks")
-        return found
+        return [name for name in self.tasks if not names or name in names]
 
 
-def digest(text: str) -> str:
-    """Hash a text to 16 characters."""
+def digest(*about: Any) -> str:
+    """Hash plain data, or a single text, to 16 characters."""
+    text = about[0] if len(about) == 1 else str(list(about))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -168,5 +156,6 @@ def _with_fields(cls: type, settings: PlainDict, names: Sequence[str]) -> PlainD
 @functools.cache
 def benchmark() -> Benchmark:
     """Return the benchmark in this version of metaevo."""
-    references = files.read_json(FOLDER / "references.json")["tasks"]
-    return from_dict(Benchmark, {**load_yaml(FOLDER / "tasks.yaml"), "references": references})
+    rows = files.read_json(FOLDER / "references.json")["tasks"].items()
+    ends = {name: {key: row[key] for key in Reference._fields} for name, row in rows}
+    return from_dict(Benchmark, {**load_yaml(FOLDER / "tasks.yaml"), "references": ends})

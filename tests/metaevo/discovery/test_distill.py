@@ -2,19 +2,21 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 import metaevo
 from metaevo.commands.distill import main
-from metaevo.commands.train import main as train
-from metaevo.config import ConfigError, dump_yaml, parse_yaml
+from metaevo.config import ConfigError, dump_yaml, parse_yaml, to_dict
 from metaevo.discovery import distill
-from metaevo.parts import LearnedOptimizer
+from metaevo.parts import LearnedOptimizer, saved
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import LEARNED, Parts
-from metaevo.parts.resolve import load
-from tests.metaevo.evolving import evolve, settings_of
+from metaevo.parts.resolve import fill, load
+from metaevo.runs.run_directory import RunDirectory
+from purerl.parts.losses import VALUE_LOSS
+from tests.metaevo.evolving import settings_of
 
 TINY = """
 evolve: value_loss
@@ -29,33 +31,12 @@ evaluation: {seeds: 0, settings: 4, screening_seeds: 2, finalists: 2, selection_
              space: {learning_rate: [0.2, 0.5]}}
 """
 
-TINY_PPO = """
-learner: ppo
-evolve: optimizer
-train: {total_timesteps: 512, num_envs: 2, num_steps: 32, num_minibatches: 1, hidden_sizes: [4]}
-hyperparams: {learning_rate: 0.01}
-component: {hidden_size: 3}
-strategy: {population_size: 4, sigma: 0.02}
-evolution: {generations: 1, validation_seeds: 0, num_devices: 1}
-evaluation: {seeds: 0, space: {}}
-"""
 
-
-def refused(capsys, *argv):
-    """The one line with which the command refuses its arguments."""
-    with pytest.raises(SystemExit) as caught:
-        main([str(each) for each in argv], description="")
-    assert caught.value.code == 2
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if not x.startswith("results")]
-    assert line.startswith("error: ")
-    return line
-
-
-def test_other_directories_are_refused(tmp_path, capsys):
+def test_other_directories_are_refused(tmp_path, refused):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
-    for argv in ([], [tmp_path / "nothing"], [tmp_path]):
-        refused(capsys, *argv)
+    for argv in ([], [str(tmp_path / "nothing")], [str(tmp_path)]):
+        refused(main, argv, description="")
 
 
 def test_parts_that_can_be_distilled(tmp_path):
@@ -74,7 +55,13 @@ def test_parts_that_can_be_distilled(tmp_path):
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    return evolve(tmp_path_factory.mktemp("distill"), TINY)
+    """The directory of a run whose part is the first of its evolution."""
+    settings = settings_of(parse_yaml(TINY, "TINY"))
+    parts = settings.build().parts
+    run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
+    run.write_config(to_dict(settings), {})
+    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
+    return run.path
 
 
 @pytest.mark.long
@@ -104,25 +91,8 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
     assert main(argv, description="") == 0
     assert (folder / "scores.npz").stat().st_mtime_ns == before  # nothing is judged again
 
-    name = formulas[-1].replace(" ", "_")
-    argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
-    argv += ["--train.total_timesteps", "2000", "--train.num_steps", "100"]
-    argv += ["--value_loss", str(folder / name)]
-    assert train([*argv, "--run-dir", str(tmp_path / "trained")], description="") == 0
-
-
-@pytest.mark.long
-def test_an_optimizer_becomes_a_formula(tmp_path):
-    pytest.importorskip("pyoperon")
-    run = evolve(tmp_path, TINY_PPO)
-    argv = [str(run), "--evaluations", "3000", "--formulas", "1", "--evaluation.seeds", "0"]
-    assert main(argv, description="") == 0
-    found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
-    best = found["front"][-1]
-    assert best["error"] < 0.1  # evolution has begun at Adam
-    assert "mean_9" in best["expression"]
-    folder = run / "distill/make_optimizer" / f"formula_of_{best['length']}"
-    load(folder, slot="make_optimizer")
+    slot = str(folder / formulas[-1].replace(" ", "_"))
+    assert fill(VALUE_LOSS, slot).part.text(meta_params) == texts[-1]
 
 
 def test_rules_of_several_tasks_are_refused(tmp_path):
@@ -132,15 +102,18 @@ def test_rules_of_several_tasks_are_refused(tmp_path):
     tasks = {"near": {"env": "GridWorld", "env_params": {"size": 2}}, "far": {"env": "GridWorld"}}
     settings = settings_of({**raw, "tasks": tasks})
     with pytest.raises(ConfigError, match="several tasks"):
-        distill.distill(settings, settings, tmp_path, None, None, distill.Search(1, 1))
+        distill.distill(
+            settings, settings, tmp_path, slot=None, name=None, evaluations=1, formulas=1
+        )
 
 
 @pytest.mark.long
-def test_invalid_options_are_refused(evolved, capsys):
+def test_invalid_options_are_refused(evolved, refused):
     pytest.importorskip("pyoperon")
     for flag, value in {
-        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": 0
+        "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": "0"
     }.items():  # fmt: skip
-        assert flag.removeprefix("--") in refused(capsys, evolved, flag, value)
+        message = refused(main, [str(evolved), flag, value], description="")
+        assert flag.removeprefix("--") in message
     (evolved / "meta_params.npz").unlink()
-    assert "holds no evolved part" in refused(capsys, evolved)
+    assert "holds no evolved part" in refused(main, [str(evolved)], description="")

@@ -1,4 +1,4 @@
-"""Symbolic regression: formulas for a learned part, each the nearest of its length.
+"""Fit formulas to a learned part by symbolic regression, each the nearest of its length.
 
 The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-II (Deb et al.
 2002) for error and length.
@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.plain import PlainDict
-from metaevo.discovery.records import Records
-from metaevo.discovery.targets import Target
+from metaevo.config import ConfigError
+from metaevo.discovery.observe import TARGETS, Observed, Samples
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import Formula
 
@@ -40,9 +38,13 @@ class Fitted(NamedTuple):
     """A formula of the front."""
 
     part: Formula
-    length: int
     error: float
     """the fraction of the target's variance that it does not explain"""
+
+    @property
+    def length(self) -> int:
+        """Number of numbers, names, operators and functions."""
+        return self.part.length
 
     @property
     def name(self) -> str:
@@ -54,22 +56,17 @@ class Fitted(NamedTuple):
         """The formula with numbers in the place of its constants."""
         return self.part.written(self.part.constants)
 
-    def record(self) -> PlainDict:
-        """Return its entry in distilled.json."""
-        known = {"name": self.name, "length": self.length, "error": self.error, "text": self.text}
-        return {**known, **to_dict(self.part)}
 
-
-def mattering(target: Target, records: Records, seed: int) -> dict[str, np.ndarray]:
+def mattering(slot: str, observed: Observed, seed: int) -> dict[str, np.ndarray]:
     """Return the inputs of formulas on which the target depends in recorded trainings.
 
     An input is left out if shuffling its samples hardly changes the target.
     """
-    inputs, wanted = records.inputs, records.wanted
-    known = parse(target.known or "0", list(inputs), {}).names  # which is looked at anyway
+    inputs, outputs, wanted = observed
+    known = parse(TARGETS[slot].known or "0", list(inputs), {}).names  # which is looked at anyway
     rng, found = np.random.default_rng(seed), {}
     for name, each in inputs.items():
-        changed = records.outputs({**inputs, name: rng.permutation(each)}) - wanted
+        changed = outputs({**inputs, name: rng.permutation(each)}) - wanted
         matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(wanted)
         if (matters and np.ptp(each)) or name in known:
             found[name] = each
@@ -93,33 +90,26 @@ def require() -> Any:
 
 
 def search(
-    slot: str,
-    target: Target,
-    inputs: Mapping[str, np.ndarray],
-    wanted: np.ndarray,
-    *,
-    seed: int,
-    evaluations: int,
+    slot: str, inputs: Samples, wanted: np.ndarray, *, seed: int, evaluations: int
 ) -> list[Fitted]:
     """Return formulas of growing length, each with a smaller error than the ones before.
 
-    They are of the `inputs`, [samples] by name; `evaluations` is the total number of candidates.
+    They are fitted to `wanted` [samples]; `evaluations` is the total number of candidates.
     """
-    wanted = wanted.astype(np.float64)
-    rest = wanted - evaluated(target.known, inputs) if target.known else wanted
+    wanted, known = wanted.astype(np.float64), TARGETS[slot].known
+    rest = wanted - evaluated(known, inputs) if known else wanted
     mean = float(np.mean(rest))
     every = [{"": mean} if mean else {}, *_sums(inputs, rest, seed=seed, evaluations=evaluations)]
     found = []
     for terms in every:
-        part = _formula(slot, target, terms)
+        part = _formula(slot, terms)
         left = evaluated(part.expression, inputs, part.constants) - wanted
-        error = np.mean(np.square(left)) / max(np.var(wanted), 1e-30)
-        found.append(Fitted(part, part.length, float(error)))
+        found.append(Fitted(part, float(np.mean(np.square(left)) / max(np.var(wanted), 1e-30))))
     return front(found)
 
 
 def evaluated(
-    text: str, inputs: Mapping[str, np.ndarray], constants: Mapping[str, float] | None = None
+    text: str, inputs: Samples, constants: Mapping[str, float] | None = None
 ) -> np.ndarray:
     """Return the value of a formula for inputs [samples] by name."""
     numbers = constants or {}
@@ -127,9 +117,7 @@ def evaluated(
     return np.asarray(found, np.float64)
 
 
-def _sums(
-    inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
-) -> Iterator[Terms]:
+def _sums(inputs: Samples, wanted: np.ndarray, *, seed: int, evaluations: int) -> Iterator[Terms]:
     """Yield the formulas that Operon finds for `wanted` [samples], without negligible terms."""
     make_regressor, least = require(), NEGLIGIBLE * float(np.std(wanted))
     table = np.stack(list(inputs.values()), axis=1).astype(np.float64)
@@ -161,9 +149,8 @@ def front(formulas: Iterable[Fitted]) -> list[Fitted]:
     """Return the formulas with no equally good formula of at most their length, shortest first."""
     found: list[Fitted] = []
     for each in sorted(formulas, key=lambda each: (each.length, each.error)):
-        if np.isfinite(each.error) and (
-            not found or each.error < (1 - GAIN) * found[-1].error - 1e-9
-        ):
+        best = found[-1].error if found else np.inf
+        if np.isfinite(each.error) and not each.error >= (1 - GAIN) * best - 1e-9:
             found.append(each)
     return found
 
@@ -250,7 +237,7 @@ def text_of(terms: Terms) -> str:
     return " ".join(words).replace("* 1 / ", "/ ").removeprefix("+ ") or "0.0"
 
 
-def _formula(slot: str, target: Target, terms: Terms) -> Formula:
+def _formula(slot: str, terms: Terms) -> Formula:
     """Return a formula with named constants for all numbers but 0 and 1."""
     constants: dict[str, float] = {}
 
@@ -261,6 +248,7 @@ def _formula(slot: str, target: Target, terms: Terms) -> Formula:
         constants[name] = value
         return name
 
+    target = TARGETS[slot]
     text = f"{text_of(terms) if terms or not target.known else ''}{target.known}"
     tree = ast.parse(NUMBER.sub(named, text.strip()), mode="eval")
     return Formula(slot, ast.unparse(tree), constants, gives=target.gives)

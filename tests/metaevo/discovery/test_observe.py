@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.discovery import records, targets
-from metaevo.discovery.records import record
-from metaevo.discovery.targets import TARGETS
+from metaevo.discovery import observe
 from purerl.types import Context
 from tests.metaevo.evolving import settings_of
 
@@ -26,19 +24,19 @@ PPO = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return settings_of(PPO).build()
+def observed(monkeypatch, raw, change=lambda meta_params: meta_params):
+    """2 agents of a problem, recorded twice."""
+    monkeypatch.setattr(observe, "AGENTS", 2)
+    monkeypatch.setattr(observe, "TIMES", 2)
+    problem = settings_of(raw).build()
+    (part,) = problem.parts.by_slot.values()
+    meta_params = change(part.init(jax.random.key(0)))
+    return observe.observe(problem, meta_params, part, seed=0, check_stop=lambda: None)
 
 
 @pytest.mark.long
-def test_all_inputs_of_a_loss_are_recorded(problem, monkeypatch):
-    monkeypatch.setattr(records, "AGENTS", 2)
-    monkeypatch.setattr(records, "TIMES", 2)
-    (part,) = problem.parts.by_slot.values()
-    meta_params = part.init(jax.random.key(0))
-    target = TARGETS["policy_loss"]
-    found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
+def test_all_inputs_of_a_loss_are_recorded(monkeypatch):
+    found = observed(monkeypatch, PPO)
     log_ratio, advantage = found.inputs["log_ratio"], found.inputs["advantage"]
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(log_ratio) == 2 * 2 * 2 * 16
@@ -50,11 +48,11 @@ def test_all_inputs_of_a_loss_are_recorded(problem, monkeypatch):
     np.testing.assert_allclose(found.wanted, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_recording_does_not_change_the_loss(problem):
-    (part,) = problem.parts.by_slot.values()
+def test_recording_does_not_change_the_loss():
+    (part,) = settings_of(PPO).build().parts.by_slot.values()
     meta_params = part.init(jax.random.key(0))
     seen = []
-    listened = targets.recorded_loss(part, seen).apply
+    listened = observe.recorded_loss(part, seen).apply
     scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 
     def slope(function):
@@ -69,17 +67,12 @@ def test_recording_does_not_change_the_loss(problem):
 
 @pytest.mark.long
 def test_optimizer_inputs_are_recorded_for_every_array(monkeypatch):
-    monkeypatch.setattr(records, "AGENTS", 2)
-    monkeypatch.setattr(records, "TIMES", 2)
-    monkeypatch.setattr(targets, "OF_ARRAY", 3)
-    raw = PPO | {"evolve": "optimizer", "component": {}}
-    problem = settings_of(raw).build()
-    (part,) = problem.parts.by_slot.values()
-    meta_params = part.init(jax.random.key(0))
-    bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
-    meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
-    target = TARGETS["make_optimizer"]
-    found = record(problem, meta_params, part, target, seed=0, check_stop=lambda: None)
+    def larger(meta_params):
+        bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
+        return meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
+
+    monkeypatch.setattr(observe, "OF_ARRAY", 3)
+    found = observed(monkeypatch, PPO | {"evolve": "optimizer", "component": {}}, larger)
     # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
     inputs = found.inputs
     assert len(found.wanted) == 2 * 2 * 4 * 21
