@@ -1,7 +1,6 @@
 """The table of a comparison, and one page with the table and Plotly's figures."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import cycle
@@ -16,7 +15,7 @@ from metaevo.comparison.seed_run import AXES, direction
 from metaevo.config import files
 from metaevo.reports import page as report
 from metaevo.reports import plots
-from metaevo.reports.numbers import MISSING, counted, estimate, p_value
+from metaevo.reports.numbers import MISSING, counted, estimate
 from metaevo.reports.page import Table
 from metaevo.statistics import Estimate
 
@@ -52,7 +51,7 @@ def quantity(result: RunComparison) -> str:
 _FORMATS: dict[str, Callable[..., str]] = {
     "difference": partial(estimate, sign=True),
     "probability_of_improvement": partial(estimate, decimals=2),
-    "p": p_value,
+    "p": lambda p: "< 0.001" if p < 0.001 else f"{p:.3f}",
 }
 """Formats of columns; others have the default."""
 _NAMES = {"iqm": "IQM", "probability_of_improvement": "P(better)"}
@@ -175,23 +174,17 @@ def _style(figure: go.Figure, height: float) -> None:
 # --- Page ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Plots:
-    """Figures under headings; the first one brings Plotly's program along."""
-
-    figures: Mapping[str, go.Figure]
-
-    def html(self) -> str:
-        config = {
-            "displaylogo": False,
-            "modeBarButtons": [["toImage", "resetScale2d"]],
-            "responsive": True,
-        }
-        return "".join(
-            f"<h2>{escape(heading)}</h2>\n"
-            f"{figure.to_html(full_html=False, include_plotlyjs=not at, config=config)}\n"
-            for at, (heading, figure) in enumerate(self.figures.items())
-        )
+def _html(figures: Mapping[str, go.Figure]) -> list[report.Html]:
+    """Return figures under headings; the first one brings Plotly's program along."""
+    config = {
+        "displaylogo": False,
+        "modeBarButtons": [["toImage", "resetScale2d"]],
+        "responsive": True,
+    }
+    return [
+        report.Html(heading, figure.to_html(config, include_plotlyjs=not at, full_html=False))
+        for at, (heading, figure) in enumerate(figures.items())
+    ]
 
 
 def save(result: RunComparison, path: Path) -> Path:
@@ -202,7 +195,7 @@ def save(result: RunComparison, path: Path) -> Path:
     """
     figures = {} if is_held_out(result.metric) else {"Curves": draw_curves(result)}
     figures["Groups"] = draw_scores(result)
-    sections: list[report.Section] = [table(result), _Plots(figures)]
+    sections: list[report.Section] = [table(result), *_html(figures)]
     if result.notes:
         sections.append(report.Text("Notes", result.notes))
     seeds = counted(sum(len(each.curves) for each in result.groups), "seed")

@@ -20,6 +20,7 @@ from metaevo.discovery.records import record
 from metaevo.discovery.regression import Fitted
 from metaevo.discovery.targets import TARGETS
 from metaevo.evolution.problem import Contender
+from metaevo.judging import tables
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve, saved
@@ -29,7 +30,6 @@ from metaevo.reports import page
 from metaevo.reports.numbers import estimate
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import tables
 from metaevo.studies.changed import judge_in
 from metaevo.studies.learner import LearnerStudy, problem_of
 from metaevo.studies.settings import EvolveSettings, judged_on
@@ -116,12 +116,9 @@ def distill(
             scores = run(judgement, directory.scores_path, "judging", check_stop=check_stop)
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
         sections = _sections(part.slot, formulas if scores else front, scores, directory.figures)
-        for section in sections:
-            if isinstance(section, page.Table):
-                print(f"\n{section.text()}")
-        sections.append(page.KeyValues("Settings", to_dict(settings)))
+        sections.append(page.folded("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
-        page.write_report(directory.report_path, title, subtitle, sections)
+        page.write_report(directory.report_path, title, subtitle, sections, show=True)
         print(f"report: {directory.report_path}")
 
     return judge_in(directory, settings, judged_on, {"distill": search._asdict()}, work)

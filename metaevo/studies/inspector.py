@@ -1,5 +1,6 @@
 """Draws and describes learned parts."""
 
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -24,36 +25,24 @@ class PartInspector:
     def __init__(self, problem: LearnerProblem, seed: int):
         """Bind the parts on the first task; training starts later."""
         self.problem, self.seed = problem, seed
-        self._targets: np.ndarray | None = None
 
     def found(self, meta_params: MetaParams) -> dict[str, Evolved]:
         """Return the evolved parts by their slots."""
         meta_params, parts = jax.device_get(meta_params), self.problem.parts
-        bound = self.problem.bound[0]
+        learner, bound = learners.find(self.problem.learner), self.problem.bound[0]
+        updates, hyperparams = bound.learner.config.num_updates, bound.hyperparams
         return {
-            slot: Evolved(
-                part,
-                parts.of(meta_params, slot),
-                learners.find(self.problem.learner),
-                bound.hyperparams,
-                self.value_targets,
-                bound.learner.config.num_updates,
-            )
+            slot: Evolved(part, parts.of(meta_params, slot), learner, hyperparams,
+                          lambda: self._value_targets, updates)
             for slot, part in parts.by_slot.items()
-        }
+        }  # fmt: skip
 
-    def value_targets(self) -> np.ndarray:
-        """Train a few agents half-way with hand-written parts; later calls reuse the result.
+    @cached_property
+    def _value_targets(self) -> np.ndarray:
+        """Predictions and targets [2, samples] of agents trained half-way with hand-written parts.
 
-        Returns:
-            [2, samples] predictions and targets of agents that did not diverge; a single error of
-            one if all diverged.
+        Without the agents that diverged; a single error of one if all did.
         """
-        if self._targets is None:
-            self._targets = self._observe()
-        return self._targets
-
-    def _observe(self) -> np.ndarray:
         task, hyperparams = self.problem.experiment.reference(), self.problem.bound[0].hyperparams
         population = Population(task, hyperparams, None, self.problem.weights, agents=AGENTS)
         untrained = population.init(keys_for(self.seed, Purpose.ILLUSTRATION, AGENTS))

@@ -149,7 +149,5 @@ class PartsStudy(Study):
 
     def findings(self, meta_params: MetaParams) -> list[str]:
         """Return sentences that describe the evolved parts."""
-        sentences: list[str] = []
-        for found in self._inspector.found(meta_params).values():
-            sentences += parts.findings(found, parts.observe(found))
-        return sentences
+        found = self._inspector.found(meta_params).values()
+        return [sentence for each in found for sentence in each.part.findings(each)]

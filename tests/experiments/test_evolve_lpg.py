@@ -25,7 +25,7 @@ def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
     scores = metaevo.Scores.load(run_dir / "scores.npz")
     assert scores.contenders == ("learned", "a2c")
     figures = {path.name for path in (run_dir / "figures").iterdir()}
-    assert figures >= {"credit.png", "targets.png", "predictions.png", "scores.png"}
+    assert figures >= {"credit.png", "scores.png"}
     assert (run_dir / "report.html").is_file()
 
     update_rule, meta_params = metaevo.load(run_dir)

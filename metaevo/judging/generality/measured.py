@@ -106,7 +106,7 @@ class Measured:
         """
         from metaevo.reports import plots  # matplotlib takes a second
 
-        figure = plots.new_figure(1.2 + 0.3 * len(self.tasks), plots.NARROW)
+        figure = plots.new_figure(1.2 + 0.3 * len(self.tasks))
         axes = figure.subplots()
         plots.style_axes(axes, f"score of {self.rule}: 0 random play, 1 tuned PPO", "", grid="x")
         low, high = np.transpose(np.array(self.scores.scale))[..., np.newaxis]

@@ -13,10 +13,10 @@ from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
+from metaevo.judging import tables
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.parts.resolve import load
 from metaevo.runs.signals import StopRequestedError
-from metaevo.studies import tables, verdict
 from metaevo.studies.evaluation import resized
 from tests.metaevo import evolving
 
@@ -93,9 +93,9 @@ def test_the_table_and_the_verdict_of_unseen_tasks_agree():
         scores = planted(gains, [[-500, -100], [0, 3]])
         row = tables.by_task(scores, "Unseen tasks", is_unseen=True).rows[-1]
         assert row[-1].startswith(f"{word}: ")
-        banner = verdict.banner(scores, is_unseen=True)
-        assert banner.word == f"{word} on 2 unseen tasks".upper()
-        assert len(banner.paragraphs[0].split()) <= 25
+        verdict = tables.verdict(scores, is_unseen=True)
+        assert verdict.heading == f"{word.capitalize()} on 2 unseen tasks"
+        assert len(verdict.paragraphs[0].split()) <= 25
     seen = tables.by_task(planted([-0.01, 0.0], [[-500, -100], [0, 3]]), "", is_unseen=False)
     assert not seen.rows[-1][-1].startswith("not worse: ")
 
@@ -108,7 +108,7 @@ def test_a_task_without_a_scale_is_left_out():
     assert scores.pooled == ("t0",)
     assert scores.iqm("learned").value == pytest.approx(1.4, abs=0.05)
     scores = replace(scores, scale=np.array([flat, flat]))
-    assert verdict.banner(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
+    assert tables.verdict(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
 
 
 def test_each_judgement_has_seeds_and_ranges_of_its_own():
