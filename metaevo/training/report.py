@@ -34,7 +34,7 @@ CSV, CURVES, VALUE_MAP, FILM = (
 )  # fmt: skip
 CAPTIONS = {
     CURVES: "Learning curves: mean return of finished episodes, with 95% bootstrap interval over "
-    "agents.",
+    "agents. At the beginning only short episodes can have finished.",
     VALUE_MAP: "Means over the agents: highest action value of each state with the greedy actions, "
     "and visits.",
     FILM: "An episode of the first agent.",
@@ -188,12 +188,7 @@ def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
 def _write_report(
     run: Run[TrainSettings], population: Population, rows: list[PlainDict], diverged: int
 ) -> None:
-    directory, settings, captions = run.directory, run.settings, dict(CAPTIONS)
-    if population.task.complete_from:
-        captions[CURVES] += (
-            f" Before step {population.task.complete_from:,} the longest episodes cannot have "
-            "ended, so the mean covers short ones only."
-        )
+    directory, settings = run.directory, run.settings
     table = page.Table(
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
@@ -204,7 +199,7 @@ def _write_report(
         "a finished episode there has no score.",
     )
     quick = [page.Text("Quick look", [NOTE], "quick")] if settings.run.quick else []
-    images = page.images(directory.figures, captions)
+    images = page.images(directory.figures, CAPTIONS)
     page.write_report(
         directory.report_path,
         f"Training {title_of(settings)} on {population.task.name}",

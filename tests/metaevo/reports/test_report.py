@@ -10,7 +10,7 @@ from metaevo.parts import learners
 from metaevo.parts.part import Evolved, HandWritten
 from metaevo.reports import animation, numbers, page, parts, plots
 from purerl import ppo
-from purerl.parts import losses
+from purerl.parts import losses, optimizers, schedules, update_rules
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
@@ -30,7 +30,9 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
     assert "<script>" not in html
     assert html.count(str(escape(HOSTILE))) >= 12
     scores = Scores.of({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
-    assert scores.plot(tmp_path / "s.png").read_bytes().startswith(PNG)
+    front = [{"length": 3, "score": 1.25, "generations": 1, "program": FORMULA}]
+    for path in (scores.plot(tmp_path / "s.png"), plots.plot_front(front, tmp_path / "f.png")):
+        assert path.read_bytes().startswith(PNG)
     printed = page.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
     assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
 
@@ -96,9 +98,9 @@ def test_a_film_has_a_picture_for_every_point(tmp_path):
         plots.plot_panels([panel], folder / "loss.png")
         Image.new("RGB", (90, 60), (80 * index, 0, 0)).save(folder / "own.png")
 
-    for path in animation.animate(draw, [0, 3, 6], generations(6), tmp_path):
+    for path in animation.animate(draw, [0, 6], generations(6), tmp_path):
         with Image.open(path) as film:
-            assert film.n_frames == 3
+            assert film.n_frames == 2
     assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
     assert animation.animate(lambda *_: None, [0, 1], generations(6), tmp_path) == []
     assert animation.animate(draw, [0], generations(6), tmp_path) == []
@@ -124,8 +126,20 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
     np.testing.assert_allclose(end[-1] / end[0], -2, rtol=1e-3)
 
 
-def test_a_loss_that_ignores_time_has_one_curve():
-    panels = parts.policy_loss(evolved("policy_loss", losses.clipped_surrogate))
+@pytest.mark.parametrize(
+    ("slot", "function", "names"),
+    [
+        ("policy_loss", losses.clipped_surrogate, ["clipped_surrogate", "dpo"]),
+        ("update_rule", update_rules.a2c, ["a2c"]),
+        ("make_optimizer", optimizers.adam, ["adam"]),
+        ("schedule", schedules.linear, ["constant", "linear", "cosine"]),
+    ],
+)
+def test_a_function_that_ignores_time_has_one_curve(slot, function, names):
+    panels = parts.PICTURES[slot].panels(evolved(slot, function))
+    same = "linear" if slot == "schedule" else names[0]
     for panel in panels:
-        assert [*panel.curves] == ["learned", "clipped_surrogate", "dpo"]
-        np.testing.assert_array_equal(*(panel.curves[name][1] for name in [*panel.curves][:2]))
+        assert [*panel.curves] == ["learned", *names]
+        np.testing.assert_array_equal(panel.curves["learned"][1], panel.curves[same][1])
+    if slot == "schedule":
+        assert {panel.ylabel for panel in panels} == {"clip_epsilon", "entropy_coef"}
