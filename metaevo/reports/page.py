@@ -115,23 +115,22 @@ class Image:
     heading: str
     path: str | Path
     caption: str = ""
-
-    @cached_property
-    def _data(self) -> bytes:
-        return files.read(Path(self.path))
+    wide: bool = False
+    """not next to another one"""
 
     @property
     def kind(self) -> str:
-        """Format; ValueError if the file is neither, or cannot be read."""
-        for magic, kind in _KINDS.items():
-            if self._data.startswith(magic):
-                return kind
-        raise ValueError(f"{self.path} is not a PNG or GIF file")
+        """Class in the style sheet."""
+        return "wide" if self.wide else "half"
 
     @property
     def source(self) -> str:
-        """The file as a data URI."""
-        return f"data:image/{self.kind};base64,{base64.b64encode(self._data).decode()}"
+        """The file as a data URI; ValueError if it is neither format, or cannot be read."""
+        data = files.read(Path(self.path))
+        for magic, kind in _KINDS.items():
+            if data.startswith(magic):
+                return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        raise ValueError(f"{self.path} is not a PNG or GIF file")
 
 
 @dataclass(frozen=True)
@@ -158,13 +157,22 @@ def about(saved: PlainMapping) -> list[Table]:
     return [folded("Settings", saved["config"]), folded("Environment", environment)]
 
 
-def images(folder: Path, captions: Mapping[str, str]) -> list[Image]:
-    """Return the figures in a folder, those with a caption first and in their order."""
+def images(folder: Path, captions: Mapping[str, str], *, wide: Collection[str] = ()) -> list[Image]:
+    """Return the figures in a folder, those with a caption first and in their order.
+
+    Films and those with a name in `wide` are as wide as the page.
+    """
     found = [path.name for kind in ("png", "gif") for path in sorted(folder.glob(f"*.{kind}"))]
     names = [name for name in captions if name in found]
     names += [name for name in found if name not in captions]
+    headings = {name: Path(name).stem.replace("_", " ").capitalize() for name in names}
     return [
-        Image(Path(name).stem.replace("_", " ").capitalize(), folder / name, captions.get(name, ""))
+        Image(
+            headings[name],
+            folder / name,
+            captions.get(name, ""),
+            wide=name in wide or name.endswith(".gif"),
+        )
         for name in names
     ]
 

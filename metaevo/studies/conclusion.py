@@ -105,9 +105,9 @@ def write_report(
     if others:
         rows = [list(row.values()) for row in others]
         sections.append(page.Table("Other results of the strategy", list(others[0]), rows))
-    captions = {**study.captions, **CAPTIONS}
     films = {path.name: FILM for path in directory.figures.glob("*.gif")}
-    sections += page.images(directory.figures, {**captions, **films})
+    captions = {**study.captions, **films, **CAPTIONS}
+    sections += page.images(directory.figures, captions, wide=[FRONT])
     titles = {SCORES: "Tuned settings", UNSEEN: "Tuned settings on unseen tasks"}
     for name, each in scores.items():
         sections += tables.tuned_settings(each, titles[name])

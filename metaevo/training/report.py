@@ -199,7 +199,7 @@ def _write_report(
         "a finished episode there has no score.",
     )
     quick = [page.Text("Quick look", [NOTE], "quick")] if settings.run.quick else []
-    images = page.images(directory.figures, CAPTIONS)
+    images = page.images(directory.figures, CAPTIONS, wide=[VALUE_MAP])
     page.write_report(
         directory.report_path,
         f"Training {title_of(settings)} on {population.task.name}",

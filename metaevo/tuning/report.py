@@ -32,7 +32,8 @@ def write_sweep_report(
         sections.append(_conclusion(confirmed))
     if confirmed is not None:
         sections.append(_confirmation(confirmed))
-    sections += [_best_trials(trials, objective), *page.images(run.figures, figures.CAPTIONS)]
+    images = page.images(run.figures, figures.CAPTIONS, wide=figures.CAPTIONS)
+    sections += [_best_trials(trials, objective), *images]
     where = [str(config["task"]["env"])] if "task" in config else []
     what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
     page.write_report(
