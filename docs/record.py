@@ -6,20 +6,17 @@ python docs/record.py runs/evolve_value_loss/NAME docs/results/q_learning.json
 import json
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from metaevo.config import from_dict
 from metaevo.config.plain import PlainDict
-from metaevo.judging import figure
+from metaevo.judging import tables
 from metaevo.judging.scores import Scores
-from metaevo.reports.numbers import cells, estimate
+from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies import tables
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.verdict import NOT_WORSE
 
 
 def of_run(path: Path) -> PlainDict:
@@ -28,7 +25,7 @@ def of_run(path: Path) -> PlainDict:
     saved, found = run.read_config(), {SCORES: run.scores_path, UNSEEN: run.unseen_path}
     scores = {name: Scores.load(file) for name, file in found.items() if file.exists()}
     judged = next(iter(scores.values()))
-    verdict = judged.verdict(margin=0.0 if SCORES in scores else NOT_WORSE)
+    verdict = judged.verdict(margin=0.0 if SCORES in scores else tables.NOT_WORSE)
     about = saved["environment"]
     git = about["git"] or {"commit": "unknown", "dirty": False}
     return {
@@ -69,26 +66,15 @@ def _tables(path: Path, config: PlainDict, scores: dict[str, Scores]) -> list[Ta
     if own is not None and len(own.tasks) > 1:
         shown.append(tables.by_task(own, f"Own tasks, {own.seeds} seeds each", is_unseen=False))
     elif own is not None:
-        shown.append(_contenders(own))
+        shown.append(tables.contenders(own, heading=f"{own.seeds} held-out seeds"))
     if unseen is not None:
         title = f"Unseen tasks, {unseen.seeds} seeds each"
         shown.append(tables.by_task(unseen, title, is_unseen=True))
     return shown
 
 
-def _contenders(scores: Scores) -> Table:
-    """Return the table of contenders, with their tuned settings on the only task."""
-    table = tables.contenders(scores, f"{scores.seeds} held-out seeds")
-    if not scores.tried:
-        return table
-    tuned = figure.rows(scores, scores.tasks[0])
-    rows = [[*row, tuned[row[0]].winner if row[0] in tuned else ""] for row in table.rows]
-    return replace(table, columns=[*table.columns, "tuned to"], rows=rows)
-
-
 def _plain(table: Table) -> PlainDict:
-    columns = [cells(column) for column in zip(*table.rows, strict=True)]
-    rows = [list(row) for row in zip(*columns, strict=True)]
+    rows = [list(row) for row in table.texts]
     return {"title": table.heading, "columns": list(table.columns), "rows": rows}
 
 

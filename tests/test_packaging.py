@@ -118,7 +118,7 @@ def test_a_wheel_contains_all_files_of_the_command(wheel: Path):
     sources = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
-        for suffix in ("py", "js", "txt", "json", "npz", "png", "yaml")
+        for suffix in ("py", "html", "txt", "json", "npz", "png", "yaml")
         for path in (ROOT / package).rglob(f"*.{suffix}")
     }
     assert presets | sources <= names

@@ -1,7 +1,6 @@
 """The table of a comparison, and one page with the table and Plotly's figures."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 from itertools import cycle
 from pathlib import Path
@@ -14,7 +13,7 @@ from metaevo.comparison.curves import is_held_out
 from metaevo.config import files
 from metaevo.reports import page as report
 from metaevo.reports import plots
-from metaevo.reports.numbers import MISSING, counted, estimate, p_value
+from metaevo.reports.numbers import MISSING, counted, estimate
 from metaevo.reports.page import Table
 from metaevo.statistics import Estimate
 
@@ -56,7 +55,9 @@ def _cell(name: str, value: object) -> object:
         return estimate(value.value, *value.interval, sign=name == "difference", decimals=decimals)
     if value is None:
         return MISSING
-    return p_value(value) if name == "p" and isinstance(value, float) else value
+    if name == "p" and isinstance(value, float):
+        return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return value
 
 
 def terminal(result: RunComparison) -> str:
@@ -141,20 +142,17 @@ def _style(figure: go.Figure, height: float) -> None:
 # --- Page ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Plots:
-    """Figures under headings; the first one brings Plotly's program along."""
-
-    figures: Mapping[str, go.Figure]
-
-    def html(self) -> str:
-        buttons = ["toImage", "resetScale2d"]
-        options = {"displaylogo": False, "modeBarButtons": [buttons], "responsive": True}
-        return "".join(
-            f"<h2>{escape(heading)}</h2>\n"
-            f"{figure.to_html(full_html=False, include_plotlyjs=not at, config=options)}\n"
-            for at, (heading, figure) in enumerate(self.figures.items())
-        )
+def _html(figures: Mapping[str, go.Figure]) -> list[report.Html]:
+    """Return figures under headings; the first one brings Plotly's program along."""
+    config = {
+        "displaylogo": False,
+        "modeBarButtons": [["toImage", "resetScale2d"]],
+        "responsive": True,
+    }
+    return [
+        report.Html(heading, figure.to_html(config, include_plotlyjs=not at, full_html=False))
+        for at, (heading, figure) in enumerate(figures.items())
+    ]
 
 
 def save(result: RunComparison, path: Path) -> Path:
@@ -167,7 +165,7 @@ def save(result: RunComparison, path: Path) -> Path:
     if not is_held_out(result.metric):
         figures = {f"Curves {task}": draw_curves(result, task) for task in result.tasks}
     figures["Groups"] = draw_scores(result)
-    sections: list[report.Section] = [table(result), _Plots(figures)]
+    sections: list[report.Section] = [table(result), *_html(figures)]
     if result.notes:
         sections.append(report.Text("Notes", result.notes))
     seeds = counted(sum(len(each.curves) for each in result.groups), "seed")

@@ -14,6 +14,7 @@ from metaevo.discovery import fit
 from metaevo.discovery.fit import Fitted
 from metaevo.discovery.observe import TARGETS, observe
 from metaevo.evolution.problem import Contender
+from metaevo.judging import tables
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve, saved
@@ -24,7 +25,6 @@ from metaevo.reports import page
 from metaevo.reports.numbers import estimate
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import tables
 from metaevo.studies.changed import judge_in
 from metaevo.studies.evolve_settings import EvolveSettings
 from metaevo.studies.study import Study
@@ -112,16 +112,14 @@ def distill(
         )
         found = [_table(chosen if scores else front, scores, note)]
         found += [tables.contenders(scores)] if scores else []
-        for table in found:
-            print(f"\n{table.text()}")
         sections: list[page.Section] = [*found]
         if scores is not None:
             path = scores.plot(directory.figures / "scores.png")
             sections.append(page.Image("", path, "Scores on held-out seeds with 95% intervals."))
-        sections.append(page.KeyValues("Settings", to_dict(settings)))
+        sections.append(page.folded("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
-        page.write_report(directory.report_path, title, subtitle, sections)
+        page.write_report(directory.report_path, title, subtitle, sections, show=True)
         print(f"report: {directory.report_path}")
 
     resolved = {"distill": {"evaluations": evaluations, "formulas": formulas}}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError, files
-from metaevo.judging import figure, resampling
+from metaevo.judging import figure, resampling, tables
 from metaevo.judging.resampling import Curve, Tuning, View, interval
 from metaevo.judging.verdict import Verdict, judged
 from metaevo.statistics.intervals import Estimate
@@ -350,13 +350,12 @@ class Scores:
         return found
 
     def table(self, task: str | None = None) -> str:
-        """Return a Markdown table of all contenders."""
-        return figure.table(figure.rows(self, task))
+        """Return a table of all contenders, on a task or over all of them, for the terminal."""
+        return tables.contenders(self, task, "").text()
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the scores, and how they depend on the number of settings; returns `path`."""
-        is_scaled = self.scale is not None and task is None
-        return figure.plot(figure.rows(self, task), Path(path), "scaled " * is_scaled + "score")
+        return figure.plot(self, Path(path), task)
 
     def plot_curves(self, path: str | os.PathLike) -> Path:
         """Draw the learning curves of the winners, if there are any; returns `path`."""

@@ -1,12 +1,12 @@
 """Pictures of tabular agents: values, the greedy policy, visits."""
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from metaevo.reports.plots import INK, new_figure, save_figure
+from metaevo.reports import plots
 from purerl.envs import grid
 from purerl.types import Environment
 
@@ -19,6 +19,7 @@ MOVES: dict[str, tuple[Move, ...]] = {
     "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
 }
 """Changes of (row, column) by each action, by environment."""
+ARROW = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
 
 
 class GridMap(NamedTuple):
@@ -42,9 +43,7 @@ def grid_map(env: Environment, num_states: int) -> GridMap | None:
     return GridMap(tuple(shape), MOVES.get(env.name, ()))
 
 
-def plot_value_map(
-    q: np.ndarray, visits: np.ndarray, cells: GridMap, path: str | Path, *, title: str = ""
-) -> Path:
+def plot_value_map(q: np.ndarray, visits: np.ndarray, cells: GridMap, path: str | Path) -> Path:
     """Draw max Q of every state with its greedy actions as arrows, and the visits; return the path.
 
     Args:
@@ -53,41 +52,28 @@ def plot_value_map(
             visits (walls, unreachable states) stay blank.
         cells: the grid.
         path: output path of the PNG.
-        title: title above the figure.
     """
-    rows, cols = cells.shape
-    seen = visits.sum(axis=1) > 0
-    figure = new_figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
-    left, right = figure.subplots(1, 2)
-    values = np.where(seen, q.max(axis=1), np.nan).reshape(rows, cols)
-    _map(left, values, "highest action value, greedy actions")
-    counts = np.where(seen, visits.sum(axis=1), np.nan).reshape(rows, cols)
-    _map(right, np.log10(counts), "visits, log10")
+    figure = plots.new_figure(4.6 if cells.shape[0] <= 1.3 * cells.shape[1] else 6.0, 9.0)
+    panels = figure.subplots(1, 2)
+    counts = visits.sum(axis=1)
+    seen = counts > 0
+    shown = {
+        "highest action value, greedy actions": np.where(seen, q.max(axis=1), np.nan),
+        "visits, log10": np.log10(np.where(seen, counts, np.nan)),
+    }
+    for axes, (title, values) in zip(panels, shown.items(), strict=True):
+        axes.set_facecolor("#E8E8E8")
+        image = axes.imshow(values.reshape(cells.shape), cmap="viridis")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(title, fontsize=11, color=plots.INK)
+        figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
     for cell in np.flatnonzero(seen):
-        row, col = divmod(int(cell), cols)
-        best = np.flatnonzero(np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0))
-        if len(best) == q.shape[1]:  # untrained: the agent has no preference
+        row, col = divmod(int(cell), cells.shape[1])
+        is_best = np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0)
+        if is_best.all():  # untrained: the agent has no preference
             continue
-        for action in best:
-            if action < len(cells.moves):
-                _arrow(left, row, col, cells.moves[action])
-    return save_figure(figure, path)
-
-
-def _map(axes: Axes, values: np.ndarray, label: str) -> None:
-    axes.set_facecolor("#E8E8E8")
-    image = axes.imshow(values, cmap="viridis")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_color(INK)
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
-    bar.outline.set_visible(False)
-    axes.set_title(label, fontsize=11, color=INK)
-
-
-def _arrow(axes: Axes, row: int, col: int, move: Move) -> None:
-    down, right = move
-    style = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    start, end = (col - 0.28 * right, row - 0.28 * down), (col + 0.28 * right, row + 0.28 * down)
-    axes.annotate("", xy=end, xytext=start, arrowprops=style)
+        for down, right in itertools.compress(cells.moves, is_best):
+            start = col - 0.28 * right, row - 0.28 * down
+            end = col + 0.28 * right, row + 0.28 * down
+            panels[0].annotate("", xy=end, xytext=start, arrowprops=ARROW)
+    return plots.save_figure(figure, path)

@@ -116,7 +116,7 @@ class Found:
         """
         figures = files.make_folder(folder)
         if len(self.metrics):
-            plot_fitness(self.metrics, figures / "fitness.png")
+            plot_fitness({"": self.metrics}, figures / "fitness.png")
         self.study.draw(self.meta_params, figures)
         return sorted(figures.glob("*.png"))
 

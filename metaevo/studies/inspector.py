@@ -1,5 +1,6 @@
 """Draws and describes learned parts."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ class PartInspector:
         self.captions: dict[str, str] = {}
         for part in problem.parts.by_slot.values():
             self.captions |= parts.captions(part)
-        self._targets: np.ndarray | None = None
 
     def draw(self, meta_params: MetaParams, folder: Path) -> None:
         """Draw every evolved part."""
@@ -40,37 +40,26 @@ class PartInspector:
         """Return sentences that describe the evolved parts."""
         sentences: list[str] = []
         for found in self._found(meta_params):
-            sentences += parts.findings(found, parts.observe(found))
+            sentences += found.part.findings(found)
         return sentences
 
     def _found(self, meta_params: MetaParams) -> list[Evolved]:
         """Return the evolved parts."""
         meta_params, evolved = jax.device_get(meta_params), self.problem.parts
-        bound = self.problem.bound[0]
+        learner, bound = learners.find(self.problem.learner), self.problem.bound[0]
+        updates, hyperparams = bound.learner.config.num_updates, bound.hyperparams
         return [
-            Evolved(
-                part,
-                evolved.of(meta_params, slot),
-                learners.find(self.problem.learner),
-                bound.hyperparams,
-                self.value_targets,
-                bound.learner.config.num_updates,
-            )
+            Evolved(part, evolved.of(meta_params, slot), learner, hyperparams,
+                    lambda: self._value_targets, updates)
             for slot, part in evolved.by_slot.items()
-        ]
+        ]  # fmt: skip
 
-    def value_targets(self) -> np.ndarray:
-        """Train a few agents half-way with hand-written parts; later calls reuse the result.
+    @cached_property
+    def _value_targets(self) -> np.ndarray:
+        """Predictions and targets [2, samples] of agents trained half-way with hand-written parts.
 
-        Returns:
-            [2, samples] predictions and targets of agents that did not diverge; a single error of
-            one if all diverged.
+        Without the agents that diverged; a single error of one if all did.
         """
-        if self._targets is None:
-            self._targets = self._observe()
-        return self._targets
-
-    def _observe(self) -> np.ndarray:
         task, hyperparams = self.problem.experiment.reference(), self.problem.bound[0].hyperparams
         population = Population(task, hyperparams, None, self.problem.weights, agents=AGENTS)
         untrained = population.init(keys_for(self.seed, Purpose.ILLUSTRATION, AGENTS))

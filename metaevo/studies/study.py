@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import class_source, digest, other_code
@@ -20,13 +21,12 @@ from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve, saved
 from metaevo.parts.part import LEARNED
-from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
+from metaevo.reports.plots import Panel, plot_numbers, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evolve_settings import EvolveSettings
 from metaevo.studies.inspector import PartInspector
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.tables import evolved_numbers
 from metaevo.tasks.memory import check_agents, check_training
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
@@ -141,8 +141,13 @@ class Study:
         self.draw_frame(meta_params, figures)
         if self._metrics:
             records = RunDirectory(figures.parent).read_metrics("generation")
+            generation = read_column(records, "generation").astype(int)
+            panels = [
+                Panel({"": (generation, read_column(records, name))}, "generation", name)
+                for name in self._metrics
+            ]
             if len(records):
-                plot_metrics(records, self._metrics, figures / METRICS)
+                plot_panels(panels, figures / METRICS)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the figures that the report animates over the generations, at most a second each.
@@ -214,3 +219,18 @@ class Study:
             for name, judgement in self.judgements(learned).items()
             if name == UNSEEN or not only_unseen
         }
+
+
+def evolved_numbers(meta_params: MetaParams, most: int) -> dict[str, float]:
+    """Return the numbers in a tree of arrays by name; none if there are more than `most`."""
+    leaves = jax.tree_util.tree_leaves_with_path(meta_params)
+    arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
+              for path, leaf in leaves]  # fmt: skip
+    real = all(np.issubdtype(each.dtype, np.number) for _, each in arrays)
+    if not real or not 0 < sum(each.size for _, each in arrays) <= most:
+        return {}
+    return {
+        name + (f"[{', '.join(map(str, index))}]" if index else ""): float(value)
+        for name, array in arrays
+        for index, value in np.ndenumerate(array)
+    }

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from metaevo.evolution import devices
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
@@ -27,18 +26,6 @@ class Bound(NamedTuple):
     """distributions of traced settings by name, see `metaevo.tasks.sampling`"""
     scale: Scale | None = None
     """at the full length and without draws"""
-
-    @property
-    def complete_from(self) -> int | None:
-        """Environment steps after which even the longest episodes can have ended.
-
-        Before that, the mean return of finished episodes only covers short episodes. None if
-        episodes have no limit.
-        """
-        limit = getattr(self.env_params, "max_steps_in_episode", None)
-        # Tabular learners have a single environment and no such setting.
-        num_envs = getattr(self.learner.config, "num_envs", 1)
-        return None if limit is None else int(np.max(limit)) * num_envs
 
 
 def train(

@@ -1,7 +1,6 @@
 """End of a training run: learning curves, episodes of the policies, figures, the report."""
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -21,7 +20,7 @@ from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.tasks.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
-from metaevo.training.settings import PlayConfig, TrainSettings, title_of
+from metaevo.training.settings import TrainSettings, title_of
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
@@ -35,7 +34,7 @@ CSV, CURVES, VALUE_MAP, FILM = (
 )  # fmt: skip
 CAPTIONS = {
     CURVES: "Learning curves: mean return of finished episodes, with 95% bootstrap interval over "
-    "agents.",
+    "agents. At the beginning only short episodes can have finished.",
     VALUE_MAP: "Means over the agents: highest action value of each state with the greedy actions, "
     "and visits.",
     FILM: "An episode of the first agent.",
@@ -115,33 +114,25 @@ def _play(
 
     keys = keys_for(settings.run.seed, Purpose.PLAYING, settings.seeds)
     row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
-    again = min(config.gymnasium, settings.seeds)
-    total = settings.seeds + again
+    again = range(min(config.gymnasium, settings.seeds))
+    total = settings.seeds + len(again)
     with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
         found = {name: row_map({"policy": policies, "key": keys}, bar.update)}
-        if again:
-            scores = []
-            for index in range(again):
-                policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
-                scores.append(_play_in_gymnasium(task, policy, config, index))
-                bar.update()
-            found[f"{name} in Gymnasium"] = np.array(scores)
+        scores = []
+        for agent in again:
+            policy = jax.tree.map(lambda leaf: leaf[agent], policies)  # noqa: B023
+            seed = agent * config.episodes
+            try:
+                returns = evaluate_in_gymnasium(
+                    task.learner, policy, task.name, seed=seed, **options
+                )
+            except ValueError as error:  # observations of another size
+                raise ConfigError(f"evaluation.gymnasium: {error}") from error
+            scores.append(float(returns.mean()))
+            bar.update()
+    if scores:
+        found[f"{name} in Gymnasium"] = np.array(scores)
     return found
-
-
-def _play_in_gymnasium(task: Bound, policy: PyTree, config: PlayConfig, agent: int) -> float:
-    try:
-        returns = evaluate_in_gymnasium(
-            task.learner,
-            policy,
-            task.name,
-            seed=agent * config.episodes,
-            num_episodes=config.episodes,
-            greedy=config.greedy,
-        )
-    except ValueError as error:  # observations of another size
-        raise ConfigError(f"evaluation.gymnasium: {error}") from error
-    return float(returns.mean())
 
 
 def _write_curves(path: Path, result: TrainingResult) -> None:
@@ -157,41 +148,31 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
-    settings, figures = run.settings, run.directory.figures
-    plots.plot_learning_curves(
-        {title_of(settings): result.returns},
-        result.steps,
-        figures / CURVES,
-        complete_from=task.complete_from,
-    )
-    if hasattr(result.policies, "visits"):
-        q = np.mean(result.policies.q, axis=0)
+    settings, figures, policies = run.settings, run.directory.figures, result.policies
+    curves = {title_of(settings): result.returns}
+    plots.plot_learning_curves(curves, result.steps, figures / CURVES)
+    if hasattr(policies, "visits"):
+        q, visits = np.mean(policies.q, axis=0), np.sum(policies.visits, axis=0)
         grid = value_maps.grid_map(task.learner.env, len(q))
         if grid is not None:
-            visits = np.sum(result.policies.visits, axis=0)
             value_maps.plot_value_map(q, visits, grid, figures / VALUE_MAP)
     if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
-        _film(figures / FILM, settings, task, result.policies)
-
-
-def _film(path: Path, settings: TrainSettings, task: Bound, policies: PyTree) -> None:
-    policy = jax.tree.map(lambda leaf: leaf[0], policies)
-    (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
-    options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
-    try:
-        frames = record_episode(task.learner, policy, key, task.env_params, **options)
-    except Exception as error:  # a user's `render` may raise anything
-        warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
-        return
-    with replacing(path) as file:
-        save_gif(file, frames, frames_per_second(task.learner.env))
+        policy = jax.tree.map(lambda leaf: leaf[0], policies)
+        (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
+        options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
+        try:
+            frames = record_episode(task.learner, policy, key, task.env_params, **options)
+        except Exception as error:  # a user's `render` may raise anything
+            warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
+            return
+        with replacing(figures / FILM) as file:
+            save_gif(file, frames, frames_per_second(task.learner.env))
 
 
 def _write_report(
     run: Run[TrainSettings], population: Population, rows: list[PlainDict], diverged: int
 ) -> None:
     directory, settings = run.directory, run.settings
-    saved, title = directory.read_config(), title_of(settings)
     table = page.Table(
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
@@ -201,33 +182,20 @@ def _write_report(
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
-    quick = [page.Text("A quick look", NOTE)] if settings.run.quick else []
-    print(f"\n{table.text()}\n")
-    if quick:
-        print(page.wrapped(NOTE) + "\n")
+    quick = [page.Text("Quick look", [NOTE], "quick")] if settings.run.quick else []
+    images = page.images(directory.figures, CAPTIONS, wide=[VALUE_MAP])
     page.write_report(
         directory.report_path,
-        f"Training {title} on {population.task.name}",
+        f"Training {title_of(settings)} on {population.task.name}",
         f"{settings.seeds} agents, {population.frames:,} steps each",
-        [
-            *quick,
-            table,
-            *_images(directory.figures),
-            page.KeyValues("Settings", saved["config"]),
-            page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
-        ],
+        [*quick, table, *images, *page.about(directory.read_config())],
+        show=True,
     )
 
 
 def _cells(row: PlainDict) -> list[object]:
     known = row["scores"][np.isfinite(row["scores"])]
-    interval = row["interval"] if len(known) else None
-    extremes = [known.min(), known.max()] if len(known) else [None, None]
+    interval, extremes = None, [None, None]
+    if len(known):
+        interval, extremes = row["interval"], [known.min(), known.max()]
     return [row["name"], row["seeds"], row["mean"], row["iqm"], interval, *extremes]
-
-
-def _images(figures: Path) -> Iterator[page.Image]:
-    for name, caption in CAPTIONS.items():
-        if (figures / name).exists():
-            heading = Path(name).stem.replace("_", " ").capitalize()
-            yield page.Image(heading, figures / name, caption)

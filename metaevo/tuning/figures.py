@@ -1,9 +1,8 @@
 """The figures of a sweep, which Optuna draws: history, importance, slice, contour, rungs."""
 
-import math
 import warnings
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -26,10 +25,13 @@ CAPTIONS = {
 }
 MOST_SETTINGS = 4
 """Most important settings that a contour plot shows against each other."""
+WIDTH = 9.0  # inches
 
 
 def draw(study: optuna.Study, directory: Path) -> None:
     """Draw the figures that the finished trials allow into a directory."""
+    from matplotlib import pyplot
+
     trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))  # copies
     short = short_names({name for trial in trials for name in trial.params})
     for trial in trials:  # short names fit on an axis
@@ -39,42 +41,33 @@ def draw(study: optuna.Study, directory: Path) -> None:
     study.add_trials(trials)
     complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
     important = list(importance(study))[:MOST_SETTINGS]
+    has_rungs = any(len(trial.intermediate_values) > 1 for trial in trials)
     visual = optuna.visualization.matplotlib
     mpl.use("agg")  # no window, whatever the display
-    plots_of: dict[str, tuple[bool, Callable[[], object]]] = {
-        "optimisation_history": (complete > 0, lambda: visual.plot_optimization_history(study)),
-        "parameter_importance": (
-            len(important) > 1,
-            lambda: visual.plot_param_importances(study),
-        ),
-        "slice": (complete > 1, lambda: visual.plot_slice(study)),
-        "contour": (len(important) > 1, lambda: visual.plot_contour(study, params=important)),
-        "rungs": (
-            any(len(trial.intermediate_values) > 1 for trial in trials),
-            lambda: visual.plot_intermediate_values(study),
-        ),
-    }
-    for name, (is_possible, plot) in plots_of.items():
-        if is_possible:
-            _save(plot, directory / f"{name}.png")
-
-
-def _save(plot: Callable[[], object], path: Path) -> None:
-    from matplotlib import pyplot
-
     # Optuna changes pyplot's style for good, warns that it is experimental, and about layouts.
     with mpl.rc_context({}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        axes = np.ravel(np.asarray(plot(), dtype=object))
-        figure = axes[0].figure
-        figure.suptitle("")  # a report has its own heading
-        if len(axes) > 1:
-            figure.set_layout_engine("constrained")
-        rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
-        figure.set_size_inches(plots.WIDTH, max(4.5, 2.4 * rows))
-        if path.stem == "rungs" and axes[0].get_legend() is not None:
-            axes[0].get_legend().remove()  # one line per trial
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
-            figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
-    pyplot.close(figure)
+        drawn: dict[str, Any] = {}
+        if complete:
+            drawn["optimisation_history"] = visual.plot_optimization_history(study)
+        if complete > 1:
+            drawn["slice"] = visual.plot_slice(study)
+        if len(important) > 1:
+            drawn["parameter_importance"] = visual.plot_param_importances(study)
+            drawn["contour"] = visual.plot_contour(study, params=important)
+        if has_rungs:
+            drawn["rungs"] = visual.plot_intermediate_values(study)
+        for name, axes in drawn.items():
+            shape = np.shape(axes)
+            first = np.ravel(np.asarray(axes, dtype=object))[0]
+            figure = first.figure
+            figure.suptitle("")  # a report has its own heading
+            if shape:
+                figure.set_layout_engine("constrained")
+            figure.set_size_inches(WIDTH, max(4.5, 2.4 * shape[0] if len(shape) > 1 else 0.0))
+            if first.get_legend() is not None and name == "rungs":
+                first.get_legend().remove()  # one line per trial
+            directory.mkdir(parents=True, exist_ok=True)
+            with files.replacing(directory / f"{name}.png") as file:
+                figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
+            pyplot.close(figure)

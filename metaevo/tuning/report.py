@@ -1,17 +1,15 @@
 """The report of a sweep: the winner, its scores on fresh seeds, and all figures."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from metaevo.config.plain import PlainDict
-from metaevo.reports import page as report
-from metaevo.reports.numbers import cell, number
+from metaevo.reports import page
+from metaevo.reports.numbers import cell, estimate
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning import figures
 from metaevo.tuning.objective import Objective
-from metaevo.tuning.results import BEST, TRIALS
 from metaevo.tuning.study import Study, Trial
 
 SHOWN_TRIALS = 10
@@ -27,55 +25,55 @@ def write_sweep_report(
     trials, saved = study.trials(), run.read_config()
     config = saved["config"]
     figures.draw(study.optuna_study, run.figures)
-    shown: list[report.Text | report.Table] = []
+    sections: list[page.Section] = []
     if is_quick(config):
-        shown.append(report.Text("A quick look", NOTE))
+        sections.append(page.Text("Quick look", [NOTE], "quick"))
+    elif confirmed is not None:
+        sections.append(_conclusion(confirmed))
     if confirmed is not None:
-        if not is_quick(config):  # a quick look has no conclusion
-            shown.append(report.Text("Conclusion", _conclusion(confirmed)))
-        shown.append(_confirmation_table(confirmed))
-    shown.append(_trials_table(trials, objective))
-    for each in shown:
-        text = each.text() if isinstance(each, report.Table) else str(each.paragraphs)
-        print(f"\n{report.wrapped(text) if isinstance(each, report.Text) else text}")
-    sections: list[report.Section] = [*shown]
-    for name, caption in figures.CAPTIONS.items():
-        if (run.figures / name).exists():
-            heading = Path(name).stem.replace("_", " ").capitalize()
-            sections.append(report.Image(heading, run.figures / name, caption))
-    sections.append(report.KeyValues("Settings", config))
-    sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+        sections.append(_confirmation(confirmed))
+    images = page.images(run.figures, figures.CAPTIONS, wide=figures.CAPTIONS)
+    sections += [_best_trials(trials, objective), *images]
     where = [str(config["task"]["env"])] if "task" in config else []
-    subtitle = ", ".join([*where, f"{len(trials)} trials"])
     what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
-    title = f"Sweep over settings of {', '.join(what) or 'a function'}"
-    report.write_report(run.report_path, title, subtitle, sections)
-
-
-def _conclusion(result: PlainDict) -> str:
-    """Return in words whether the winner is better than the settings before, on fresh seeds."""
-    winner, before = result["variants"]
-    return (
-        f"{result['conclusion'].capitalize()}: the {winner['name']} {number(winner['iqm'])}, the "
-        f"{before['name']} {number(before['iqm'])} (interquartile mean over {winner['seeds']} "
-        f"fresh seeds, which both share); {report.difference(result)}. In the search trial "
-        f"{result['best_trial']} had {number(result['search_value'])}; its mean on fresh seeds is "
-        f"{number(winner['mean'])}: the best of many noisy trials tends to look better than it is. "
-        f"{BEST} holds its settings, {TRIALS} every trial."
+    page.write_report(
+        run.report_path,
+        f"Sweep over settings of {', '.join(what) or 'a function'}",
+        ", ".join([*where, f"{len(trials)} trials"]),
+        [*sections, *page.about(saved)],
+        show=True,
     )
 
 
-def _confirmation_table(result: PlainDict) -> report.Table:
+def _conclusion(result: PlainDict) -> page.Text:
+    """Return whether the winner is better than the settings before, on fresh seeds."""
+    word, (winner, before) = result["conclusion"], result["variants"]
+    change = estimate(result["difference"], *result["difference_interval"], sign=True)
+    sentence = (
+        f"The {winner['name']} against the {before['name']}, on {winner['seeds']} fresh seeds: "
+        f"{change} (95% interval)."
+    )
+    return page.Text(word.capitalize(), [sentence], word)
+
+
+def _confirmation(result: PlainDict) -> page.Table:
     rows = []
     for row in result["variants"]:
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
         numbers = [row[key] for key in ("name", "iqm", "interval", "mean", "diverged")]
         rows.append([*numbers, settings])
-    columns = ["fresh seeds", "IQM", "95% interval", "mean", "diverged", "settings"]
-    return report.Table("Confirmation on fresh seeds", columns, rows, highlight=[0])
+    rows[0].insert(4, result["search_value"])
+    rows[1].insert(4, None)
+    columns = ["fresh seeds", "IQM", "95% interval", "mean", "in the search", "diverged"]
+    note = (
+        "IQM: interquartile mean. The best of many noisy trials tends to look better in the search "
+        "than it is. A conclusion needs a rank test in addition to the interval."
+    )
+    heading = "Confirmation on fresh seeds"
+    return page.Table(heading, [*columns, "settings"], rows, note=note, highlight=[0])
 
 
-def _trials_table(trials: list[Trial], objective: Objective[Any]) -> report.Table:
+def _best_trials(trials: list[Trial], objective: Objective[Any]) -> page.Table:
     complete = [trial for trial in trials if trial.outcome == "complete"]
     complete.sort(key=lambda trial: -(trial.value or 0.0))
     names = list(objective.space.entries)
@@ -91,4 +89,4 @@ def _trials_table(trials: list[Trial], objective: Objective[Any]) -> report.Tabl
         f"{config.sampler}, scheduler {config.scheduler}."
     )
     columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
-    return report.Table("Best trials of the search", columns, rows, note=note)
+    return page.Table("Best trials of the search", columns, rows, note=note)

@@ -42,25 +42,18 @@ def renderer(env: Environment) -> Renderer | None:
     `render(state, params)` that returns uint8 [height, width, 3]. Gymnax's classic control and
     MinAtar are drawn here, because their own `render` returns matplotlib figures.
     """
-    draw = _own_renderer(env)
-    if draw is not None or not hasattr(env, "env"):
-        return draw
-    draw_inner = renderer(env.env)
-    if draw_inner is None or not hasattr(env, "inner"):
-        return draw_inner
-    return lambda state, params: draw_inner(state, env.inner(params))
-
-
-def _own_renderer(env: Environment) -> Renderer | None:
     method = getattr(type(env), "render", None)
     if method is not None and not method.__module__.startswith("gymnax."):
         return lambda state, params: _checked(env.name, env.render(state, params))
-    if not type(env).__module__.startswith("gymnax."):
-        return None
-    if env.name.endswith("-MinAtar"):
+    if type(env).__module__.startswith("gymnax."):
+        if not env.name.endswith("-MinAtar"):
+            return _CLASSIC_CONTROL.get(env.name)
         observe = jax.jit(env.get_obs)
         return lambda state, params: planes(np.asarray(observe(state, params)))
-    return _CLASSIC_CONTROL.get(env.name)
+    draw = renderer(env.env) if hasattr(env, "env") else None
+    if draw is None or not hasattr(env, "inner"):
+        return draw
+    return lambda state, params: draw(state, env.inner(params))
 
 
 def _checked(name: str, picture: Any) -> np.ndarray:
@@ -84,9 +77,6 @@ def _cart_pole(state: PyTree, params: PyTree) -> np.ndarray:
     canvas = Canvas(-reach, reach, -0.7 * reach)
     ground, length = -0.35 * reach, 2 * float(params.length)
     canvas.line([(-reach, ground), (reach, ground)], SOFT, 2)
-    for edge in (-1, 1):
-        end = edge * float(params.x_threshold)
-        canvas.line([(end, ground - 0.05 * reach), (end, ground + 0.05 * reach)], SOFT, 2)
     canvas.box((x, ground), 44, 22, BODY)
     tip = (x + length * math.sin(angle), ground + length * math.cos(angle))
     canvas.line([(x, ground), tip], POLE, 7)

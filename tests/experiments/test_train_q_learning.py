@@ -5,9 +5,7 @@ import json
 import pytest
 
 from metaevo.commands import train as training
-from metaevo.tasks.bound import Bound
 from metaevo.training.report import FILM, VALUE_MAP
-from purerl import dqn, envs, q_learning
 
 SETTINGS = (
     "--learner q_learning --seeds 2 --task.env GridWorld --task.env_params.size 3 "
@@ -20,14 +18,6 @@ def train(line, path):
     """Train; return the rows of its evaluation."""
     assert training.main([*line.split(), "--run-dir", str(path)], description=None) == 0
     return json.loads((path / "evaluation.json").read_text())["variants"]
-
-
-def test_learning_curves_are_complete_after_the_longest_episode():
-    env, env_params = envs.make("GridWorld", observations="index", max_steps_in_episode=9)
-    alone = q_learning.QLearning(q_learning.Config(), env)
-    assert Bound("GridWorld", alone, env_params).complete_from == 9
-    ten = dqn.DQN(dqn.Config(num_envs=10), env)
-    assert Bound("GridWorld", ten, env_params).complete_from == 9 * 10
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError
 from metaevo.evolution import genetic as gp
 from metaevo.evolution import growth, postfix
 from metaevo.evolution.checks import check_evolution
@@ -16,9 +16,6 @@ from metaevo.evolution.problem import Evaluation, MetaProblem, Programs
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import interpreter
 from metaevo.parts.program_text import text
-from metaevo.reports import plots
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import strategy_results
 from tests.metaevo.toy import Quadratic, assert_same, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
@@ -97,18 +94,6 @@ def test_the_front_has_better_programs_the_longer_they_are(this, ended):
 def test_blocks_can_be_divided(this, ended):
     divided, _ = run(this, 7, 33)
     assert_same(divided, ended)
-
-
-def test_the_report_shows_the_front(tmp_path):
-    directory = RunDirectory(tmp_path)
-    assert strategy_results.tables(directory) == []
-    row = {"length": 3, "score": 1.25, "generations": 4, "program": "x + x"}
-    files.write_json_atomic(directory.others_path, [row, row | {"length": 5, "score": 2.0}])
-    (front,) = strategy_results.tables(directory)
-    assert len(front.rows) == 2
-    with plots.collected() as figures:
-        strategy_results.draw(directory, directory.figures)
-    assert [*figures] == [strategy_results.FRONT]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.judging.judge import Judgement
+from metaevo.judging.judge import Judgement, run
+from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
@@ -86,6 +87,8 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     steps = first.steps()
     assert [next(steps), next(steps)] == [1, 2]
     first.save(path)
+    with pytest.raises(UnfinishedError):
+        metaevo.Scores.load(path)
     trained = []
     resumed = metaevo.judge(rivals, BUDGET, space=SPACE, path=path, progress=trained.append)
     np.testing.assert_array_equal(resumed.held_out, whole.held_out)
@@ -98,6 +101,11 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     for wrong in (other, rivals[0]._replace(name="other")):
         with pytest.raises(ConfigError, match="other contenders or settings"):
             metaevo.judge([wrong, *rivals[1:]], BUDGET, space=SPACE, path=path)
+    # the end of a run replaces the judgement of an evolution that went on
+    anew = Judgement([other, *rivals[1:]], BUDGET, space=SPACE)
+    again = run(anew, path, "judging", check_stop=lambda: None)
+    assert not np.array_equal(again.held_out[0], whole.held_out[0])
+    np.testing.assert_array_equal(again.held_out[1:], whole.held_out[1:])
 
 
 @pytest.mark.long

@@ -1,51 +1,145 @@
-"""Reports: escaped text, damaged images, tables."""
+"""Reports: escaped text, damaged images, tables, numbers, figures, films."""
 
-import html
-
+import numpy as np
 import pytest
+from markupsafe import escape
+from PIL import Image
 
-from metaevo.reports import page as report
+from metaevo.judging.scores import Scores
+from metaevo.parts import learners
+from metaevo.parts.part import Evolved, HandWritten
+from metaevo.reports import animation, numbers, page, parts, plots
+from purerl import ppo
+from purerl.parts import losses, optimizers, schedules, update_rules
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
+FORMULA = r"$\frac{$ costs $1"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.fixture
-def png(tmp_path):
-    path = tmp_path / "figure.png"
-    path.write_bytes(PNG)
-    return path
-
-
-def test_hostile_text_is_shown_not_interpreted(tmp_path, png):
+def test_hostile_text_is_shown_not_interpreted(tmp_path):
+    (tmp_path / "figure.png").write_bytes(PNG)
     sections = [
-        report.Text(HOSTILE, HOSTILE),
-        report.Table(HOSTILE, [HOSTILE], [[HOSTILE]], note=HOSTILE),
-        report.Image(HOSTILE, png, HOSTILE),
-        report.KeyValues(HOSTILE, {HOSTILE: HOSTILE, "deep": {HOSTILE: [HOSTILE]}}),
+        page.Text(HOSTILE, [HOSTILE]),
+        page.Table(HOSTILE, [HOSTILE], [[HOSTILE]], note=HOSTILE),
+        page.Image(HOSTILE, tmp_path / "figure.png", HOSTILE),
+        page.folded(HOSTILE, {HOSTILE: HOSTILE, "deep": {HOSTILE: [HOSTILE]}}),
     ]
-    path = report.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
-    page = path.read_text(encoding="utf-8")
-    assert "<script>" not in page
-    assert page.count(html.escape(HOSTILE)) >= 12
+    path = page.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
+    html = path.read_text(encoding="utf-8")
+    assert "<script>" not in html
+    assert html.count(str(escape(HOSTILE))) >= 12
+    scores = Scores.of({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
+    front = [{"length": 3, "score": 1.25, "generations": 1, "program": FORMULA}]
+    for path in (scores.plot(tmp_path / "s.png"), plots.plot_front(front, tmp_path / "f.png")):
+        assert path.read_bytes().startswith(PNG)
+    printed = page.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
+    assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
 
 
 def test_a_report_that_fails_leaves_the_old_one(tmp_path):
-    path = report.write_report(tmp_path / "r.html", "old", "", [])
+    path = page.write_report(tmp_path / "r.html", "old", "", [])
     before = path.read_bytes()
-    broken = tmp_path / "broken.png"
-    broken.write_bytes(b"not a figure")
-    for image in (broken, tmp_path / "missing.png"):
+    (tmp_path / "broken.png").write_bytes(b"not a figure")
+    for name in ("broken.png", "missing.png"):
         with pytest.raises(ValueError, match=r"\.png"):
-            report.write_report(path, "new", "", [report.Image("", image)])
+            page.write_report(path, "new", "", [page.Image("", tmp_path / name)])
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["broken.png", "r.html"]
+    with pytest.raises(ValueError, match="row 1 has 3 cells for 2 columns"):
+        page.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
 
 
-def test_rows_must_fit_the_columns_and_names_cannot_steer_the_terminal():
-    table = report.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
-    for call in (table.text, table.html):
-        with pytest.raises(ValueError, match="row 1 has 3 cells for 2 columns"):
-            call()
-    printed = report.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
-    assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
+def test_the_terminal_shows_the_first_section_last(tmp_path, capsys):
+    table = page.Table("Scores", ["name", "score"], [["a", 1.5], ["b", 10.25]], highlight=[1])
+    sections = [page.Text("Better", ["It is."], "better"), table, page.folded("Rest", {"x": 1})]
+    page.write_report(tmp_path / "r.html", "", "", sections, show=True)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    assert lines[0] == ["Scores"]
+    assert lines[3:] == [["a", "1.50"], [">", "b", "10.25"], ["Better:", "It", "is."]]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.123, 0.1, 0.15), "+0.123 [+0.100, +0.150]"),
+        ((-12345.6, -20000, 3000), "-12,346 [-20,000, +3,000]"),
+        ((-0.01, -5.0, 4.0), "0.0 [-5.0, +4.0]"),
+        ((2.0, 2.0, 2.0), "+2.000 [+2.000, +2.000]"),
+        ((1.0, -np.inf, 2.0), "+1.000 [-inf, +2.000]"),
+    ],
+)
+def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expected):
+    assert numbers.estimate(*values, sign=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([1, 2000, None], ["1", "2,000", "-"]),
+        ([0.5, 123.456], ["0.50", "123.46"]),
+        ([(1.0, 2.5), None], ["[1.000, 2.500]", "-"]),
+        ([1e-7, 1.0, float("nan")], ["1e-07", "1.000", "nan"]),
+        ([True, "text"], ["yes", "text"]),
+    ],
+)
+def test_the_floats_of_a_column_share_their_decimals(column, expected):
+    assert numbers.cells(column) == expected
+
+
+def generations(count):
+    record = {"fitness_mean": 1.0, "fitness_low": 0.5, "fitness_high": 1.5, "fitness_best": 2.0}
+    return [{"kind": "generation", "generation": g, **record} for g in range(count)]
+
+
+def test_a_film_has_a_picture_for_every_point(tmp_path):
+    def draw(index, folder):
+        panel = plots.Panel({"learned": (np.arange(5), np.arange(5) * (index + 1))})
+        plots.plot_panels([panel], folder / "loss.png")
+        Image.new("RGB", (90, 60), (80 * index, 0, 0)).save(folder / "own.png")
+
+    for path in animation.animate(draw, [0, 6], generations(6), tmp_path):
+        with Image.open(path) as film:
+            assert film.n_frames == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
+    assert animation.animate(lambda *_: None, [0, 1], generations(6), tmp_path) == []
+    assert animation.animate(draw, [0], generations(6), tmp_path) == []
+
+
+def evolved(slot, function):
+    errors = np.random.default_rng(0).normal(size=(2, 500)).astype(np.float32)
+    learner = learners.find("ppo")
+    return Evolved(HandWritten(slot, function), None, learner, ppo.Hyperparams(), lambda: errors)
+
+
+def test_the_picture_of_a_loss_shows_its_slope_over_training():
+    def loss(meta_params, context, prediction, target, old_prediction):
+        return (1.0 + context.progress * (prediction > target)) * (prediction - target) ** 2
+
+    _, below = parts.value_loss(evolved("value_loss", loss))
+    assert [*below.curves] == [
+        *(f"learned at {percent}%" for percent in (0, 25, 50, 75, 100)), "squared", "huber",
+    ]  # fmt: skip
+    _, start = below.curves["learned at 0%"]
+    np.testing.assert_allclose(start, below.curves["squared"][1], rtol=1e-3)
+    end = below.curves["learned at 100%"][1]
+    np.testing.assert_allclose(end[-1] / end[0], -2, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("slot", "function", "names"),
+    [
+        ("policy_loss", losses.clipped_surrogate, ["clipped_surrogate", "dpo"]),
+        ("update_rule", update_rules.a2c, ["a2c"]),
+        ("make_optimizer", optimizers.adam, ["adam"]),
+        ("schedule", schedules.linear, ["constant", "linear", "cosine"]),
+    ],
+)
+def test_a_function_that_ignores_time_has_one_curve(slot, function, names):
+    panels = parts.PICTURES[slot].panels(evolved(slot, function))
+    same = "linear" if slot == "schedule" else names[0]
+    for panel in panels:
+        assert [*panel.curves] == ["learned", *names]
+        np.testing.assert_array_equal(panel.curves["learned"][1], panel.curves[same][1])
+    if slot == "schedule":
+        assert {panel.ylabel for panel in panels} == {"clip_epsilon", "entropy_coef"}

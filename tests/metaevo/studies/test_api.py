@@ -97,6 +97,8 @@ def test_the_result_of_any_problem_is_judged(through):
     assert scores.verdict().word == "better"
     found = -np.sum((through.meta_params["x"] - OPTIMUM) ** 2)
     assert scores.iqm("learned").value == pytest.approx(found, rel=1e-4)
+    with pytest.raises(ConfigError, match="space: learned trains no learner"):
+        metaevo.judge([through, start], space={"x": [1, 2]})
 
 
 def test_it_finds_the_optimum_and_leaves_a_run(through):

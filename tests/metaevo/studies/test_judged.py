@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import record
 
-import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
-from metaevo.judging.scores import Scores, UnfinishedError
-from metaevo.parts.resolve import load
-from metaevo.runs.signals import StopRequestedError
-from metaevo.studies import tables, verdict
+from metaevo.judging import tables
+from metaevo.judging.scores import Scores
 from metaevo.studies.evaluation import resized
 from tests.metaevo import evolving
 
@@ -93,9 +90,9 @@ def test_the_table_and_the_verdict_of_unseen_tasks_agree():
         scores = planted(gains, [[-500, -100], [0, 3]])
         row = tables.by_task(scores, "Unseen tasks", is_unseen=True).rows[-1]
         assert row[-1].startswith(f"{word}: ")
-        banner = verdict.banner(scores, is_unseen=True)
-        assert banner.word == f"{word} on 2 unseen tasks".upper()
-        assert len(banner.paragraphs[0].split()) <= 25
+        verdict = tables.verdict(scores, is_unseen=True)
+        assert verdict.heading == f"{word.capitalize()} on 2 unseen tasks"
+        assert len(verdict.paragraphs[0].split()) <= 25
     seen = tables.by_task(planted([-0.01, 0.0], [[-500, -100], [0, 3]]), "", is_unseen=False)
     assert not seen.rows[-1][-1].startswith("not worse: ")
 
@@ -108,7 +105,7 @@ def test_a_task_without_a_scale_is_left_out():
     assert scores.pooled == ("t0",)
     assert scores.iqm("learned").value == pytest.approx(1.4, abs=0.05)
     scores = replace(scores, scale=np.array([flat, flat]))
-    assert verdict.banner(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
+    assert tables.verdict(scores).paragraphs[0].startswith("No verdict: on none of t0, t1")
 
 
 def test_each_judgement_has_seeds_and_ranges_of_its_own():
@@ -144,6 +141,15 @@ def test_a_run_ends_with_judgements(evolved):
     assert figures >= {"scores.png", "learning_curves.png"}
     assert (evolved / "report.html").is_file()
 
+    recorded = record.of_run(evolved)  # for the documentation
+    assert recorded["verdict"] == own.verdict().word
+    contenders, tasks = recorded["tables"]
+    assert [row[0] for row in contenders["rows"]] == list(names)
+    winner = own.winner("squared")
+    rate = f"learning_rate {own.settings[1, winner, 0]:.3g}" if winner else "untuned"
+    assert contenders["rows"][1][-1].startswith(rate)
+    assert [row[0] for row in tasks["rows"]] == ["GridWorld", "corridor", "all, scaled"]
+
 
 @pytest.mark.long
 def test_an_evolution_that_goes_on_is_judged_anew(evolved, tmp_path):
@@ -157,49 +163,6 @@ def test_an_evolution_that_goes_on_is_judged_anew(evolved, tmp_path):
     now = Scores.load(path / "scores.npz")
     assert not np.array_equal(now.held_out[0], before.held_out[0])
     np.testing.assert_array_equal(now.held_out[1], before.held_out[1])  # of squared error
-
-
-@pytest.mark.long
-def test_a_run_is_recorded_for_the_documentation(evolved):
-    """docs/record.py: the contenders with their tuned settings, and the unseen tasks."""
-    found = record.of_run(evolved)
-    scores = Scores.load(evolved / "scores.npz")
-    assert found["verdict"] == scores.verdict().word
-    own, unseen = found["tables"]
-    assert [row[0] for row in own["rows"]] == list(scores.contenders)
-    winner = scores.winner("squared")
-    rate = f"learning_rate {scores.settings[1, winner, 0]:.3g}" if winner else "untuned"
-    assert own["rows"][1][-1].startswith(rate)
-    assert [row[0] for row in unseen["rows"]] == ["GridWorld", "corridor", "all, scaled"]
-
-
-@pytest.mark.long
-def test_a_step_that_is_finished_is_kept(evolved, tmp_path):
-    """A stop within the second step; then the first one is not taken again."""
-    study, (_, found) = study_of(), load(evolved)
-    file, calls = tmp_path / "unseen.npz", []
-
-    def stop():
-        calls.append(file.exists())
-        if file.exists():
-            raise StopRequestedError
-
-    judge = {"only_unseen": True, "check_stop": stop}
-    with pytest.raises(StopRequestedError):
-        study.compare({"learned": found}, tmp_path, **judge)
-    with pytest.raises(UnfinishedError):
-        Scores.load(file)
-    interrupted = len(calls)
-    resumed = study.compare({"learned": found}, tmp_path, only_unseen=True,
-                            check_stop=lambda: calls.append(0))["unseen"]  # fmt: skip
-    whole = study.compare({"learned": found}, tmp_path / "whole", only_unseen=True,
-                          check_stop=lambda: None)["unseen"]  # fmt: skip
-    np.testing.assert_array_equal(resumed.held_out, whole.held_out)
-    np.testing.assert_array_equal(resumed.screening, whole.screening)
-    assert interrupted > 1
-    other = {"learned": [{**each, "bias": each["bias"] + 1} for each in found]}
-    changed = study.compare(other, tmp_path, only_unseen=True, check_stop=lambda: None)["unseen"]
-    assert not np.array_equal(changed.held_out[0], whole.held_out[0])  # it began again
 
 
 @pytest.mark.long
@@ -250,24 +213,3 @@ def test_a_smaller_judgement_needs_no_more_trainings():
     assert resized(full, "none") == {**full, "seeds": 0, "unseen": {}}
     assert resized(full, "full") == full
     assert resized({"seeds": 3}, "quick") == {"seeds": 3}  # other studies have fewer settings
-
-
-@pytest.mark.long
-def test_the_api_judges_points_of_any_problem():
-    class Quadratic(metaevo.MetaProblem):
-        def init(self, key):
-            return np.zeros(2, np.float32)
-
-        def evaluate(self, key, meta_params, task):
-            return metaevo.Evaluation(-((meta_params - 1.0) ** 2).sum(), {})
-
-    problem = Quadratic()
-    rivals = [
-        metaevo.Contender(name, problem, np.full(2, value, np.float32), group)
-        for name, value, group in (("found", 0.9, "found"), ("zero", 0.0, ""))
-    ]
-    scores = metaevo.judge(rivals, metaevo.Budget(seeds=16))
-    assert scores.verdict().word == "better"
-    assert scores.iqm("zero").value == pytest.approx(-2.0)
-    with pytest.raises(ConfigError, match="space: found trains no learner"):
-        metaevo.judge(rivals, space={"x": [1, 2]})

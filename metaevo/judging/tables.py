@@ -1,0 +1,134 @@
+"""Tables and verdicts of a judgement, for a report and for the terminal."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from metaevo.judging.verdict import Verdict
+from metaevo.reports.numbers import counted, estimate
+from metaevo.reports.page import Table, Text
+
+if TYPE_CHECKING:
+    from metaevo.judging.scores import Scores
+
+NOT_WORSE = 0.1
+"""On unseen tasks a rule is not worse if it loses less than this, on the scale from 0 (random play)
+to 1 (the tuned reference)."""
+
+
+def margin_of(scores: "Scores", *, is_unseen: bool) -> float:
+    """Return the loss below which a contender is not worse; scores without a scale have none."""
+    return NOT_WORSE if is_unseen and scores.scale is not None else 0.0
+
+
+def verdict_of(
+    scores: "Scores", task: str | None = None, *, is_unseen: bool = False
+) -> Verdict | str:
+    """Return the verdict on a task or over all, or the reason why there is none."""
+    margin = 0.0 if task else margin_of(scores, is_unseen=is_unseen)
+    try:
+        return scores.verdict(task=task, margin=margin)
+    except ValueError as error:
+        return f"No verdict: {error}."
+
+
+def verdict(scores: "Scores", *, is_unseen: bool = False) -> Text:
+    """Return the verdict over all tasks as a coloured box."""
+    found = verdict_of(scores, is_unseen=is_unseen)
+    on = "" if len(scores.tasks) == 1 else f" on {len(scores.pooled)} tasks of the evolution"
+    if is_unseen:
+        on = f" on {counted(len(scores.pooled), 'unseen task')}"
+    if isinstance(found, str):
+        return Text(f"Undecided{on}", [found], "undecided")
+    box = found.word if found.word in ("better", "worse") else "undecided"
+    return Text(f"{found.word.capitalize()}{on}", [str(found)], box)
+
+
+def names_of(scores: "Scores") -> list[str]:
+    """Return the discoveries, of which each may be several evolutions, and then the baselines."""
+    alone = {group: name for name, group in zip(scores.contenders, scores.groups, strict=True)
+             if scores.groups.count(group) == 1}  # fmt: skip
+    return [*(alone.get(group, group) for group in scores.discoveries), *scores.baselines]
+
+
+def contenders(
+    scores: "Scores", task: str | None = None, heading: str = "Held-out comparison"
+) -> Table:
+    """Return a table of all contenders on one task, or over all tasks.
+
+    Several evolutions of a discovery have one row. The tuned settings are shown of one task.
+    """
+    names = names_of(scores)
+    found = verdict_of(scores, task)
+    best = None if isinstance(found, str) else found.baseline
+    is_tuned = bool(scores.tried) and (task is not None or len(scores.tasks) == 1)
+    columns, rows = ["contender", "IQM", "95% interval"], []
+    columns += [f"difference from {best}"] * (best is not None)
+    columns += [f"with half of {scores.tried} settings"] * bool(scores.tried)
+    columns += ["tuned to"] * is_tuned
+    for name in names:
+        cells: list[object] = [name, *scores.iqm(name, task)]
+        if best is not None:
+            change = scores.difference(name, best, task)
+            shown = estimate(change.value, *change.interval, sign=True)
+            cells.append("" if name == best else shown)
+        if scores.tried:
+            cells.append(float(scores.expected(name, task).half))
+        if is_tuned:
+            cells.append(setting_of(scores, name, task) if name in scores.contenders else "")
+        rows.append(cells)
+    note = (
+        f"IQM: interquartile mean over {scores.seeds} held-out seeds"
+        + (" of the setting that won the tuning" if scores.tried else "")
+        + ". The intervals carry the luck of tuning and of seeds."
+    )
+    return Table(heading, columns, rows, note=note, highlight=[0])
+
+
+def by_task(scores: "Scores", heading: str, *, is_unseen: bool) -> Table:
+    """Return the scores of contenders by task; the last row pools all tasks, scaled."""
+    names, rows = names_of(scores), []
+    is_pooled = len(scores.tasks) > 1 and bool(scores.pooled)
+    for task in (*scores.tasks, *[None] * is_pooled):
+        cells = [task or ("all" if scores.scale is None else "all, scaled")]
+        for name in names:
+            score = scores.iqm(name, task)
+            cells.append(estimate(score.value, *score.interval))
+        judged = verdict_of(scores, task, is_unseen=is_unseen)
+        if isinstance(judged, str):
+            cells.append(judged)
+        else:
+            difference = estimate(judged.difference, *judged.interval, sign=True)
+            cells.append(f"{judged.word}: {difference} against {judged.baseline}")
+        rows.append(cells)
+    note = "Interquartile mean, with its 95% interval."
+    if scores.scale is not None:
+        note += " Scaled: 0 is the mean of random play, 1 of the tuned reference, on other seeds."
+    if left_out := [task for task in scores.tasks if task not in scores.pooled]:
+        note += (
+            f" Left out of all: {', '.join(left_out)}, where the tuned reference is not better "
+            "than random play."
+        )
+    last = [len(rows) - 1] if is_pooled else []
+    return Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
+
+
+def tuned_settings(scores: "Scores", heading: str) -> list[Table]:
+    """Return the tuned settings of all contenders on each task, folded; none without tuning."""
+    rows = [
+        [task, name, setting_of(scores, name, task)]
+        for task in scores.tasks
+        for name in scores.contenders
+    ]
+    table = Table(heading, ["task", "contender", "tuned to"], rows, folded=True)
+    return [table] if scores.tried else []
+
+
+def setting_of(scores: "Scores", name: str, task: str | None) -> str:
+    """Return the setting that a contender would use on a task, as text."""
+    setting = scores.winner(name, task)
+    if not setting or scores.settings is None:
+        return f"setting {setting}" if setting else "untuned"
+    values = scores.settings[scores.contenders.index(name), setting]
+    pairs = zip(scores.hyperparams, values, strict=True)
+    return ", ".join(f"{key} {value:.3g}" for key, value in pairs if np.isfinite(value))

@@ -1,0 +1,297 @@
+"""Pictures of evolved parts: one for each slot, next to hand-written functions, and the part's own.
+
+The picture shows the function of the slot on a grid of its arguments. A learned function that looks
+at time has a curve for every quarter of training.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import cumulative_trapezoid
+
+from metaevo.parts.part import LEARNED, Evolved, Part
+from metaevo.reports.plots import Panel, plot_panels
+from purerl.parts import losses, optimizers, schedules, update_rules
+from purerl.types import PREDICTION_SIZE, Context, MetaParams, PyTree, Trajectory
+
+PERCENTS = 0, 25, 50, 75, 100
+"""of training that are done"""
+POINTS = 401
+MOMENTA = -0.6, 0.0, 0.6
+"""Means of the gradients before, in units of their root mean square."""
+GRADIENTS_BEFORE, REWARD_STEPS = 40, 16
+SIZE = 1e-2
+"""The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
+GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
+"""in units of SIZE"""
+SAME = 0.005
+"""A hyperparam that changes relatively less than this is the same."""
+
+Curve = Callable[[Callable[..., Any], MetaParams, Context], PyTree]
+"""`(function, meta_params, context) -> curves` of a slot's function, a tree of arrays."""
+
+
+class Picture(NamedTuple):
+    """The picture of a slot."""
+
+    file: str
+    caption: str
+    panels: Callable[[Evolved], list[Panel]]
+    layout: Mapping[str, Any]
+    """of `plot_panels`"""
+
+
+def curves_of(
+    found: Evolved, curve: Curve, others: Mapping[str, Callable[..., Any]]
+) -> dict[str, Any]:
+    """Return curves by name: of the learned function, at several times, and of hand-written ones.
+
+    A learned function whose curve does not depend on the progress of training has one.
+    """
+
+    def at(function: Callable[..., Any], meta_params: MetaParams, progress: jax.Array) -> PyTree:
+        return curve(function, meta_params, Context(found.hyperparams, progress, found.num_updates))
+
+    learned = jax.vmap(partial(at, found.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
+    times = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), learned)
+             for i in range(len(PERCENTS))]  # fmt: skip
+    equal = partial(np.array_equal, equal_nan=True)
+    if all(jax.tree.all(jax.tree.map(equal, times[0], each)) for each in times):
+        named = {LEARNED: times[0]}
+    else:
+        labels = (f"{LEARNED} at {percent}%" for percent in PERCENTS)
+        named = dict(zip(labels, times, strict=True))
+    start = jnp.float32(0)
+    return named | {
+        name: jax.tree.map(np.asarray, at(function, None, start))
+        for name, function in others.items()
+    }
+
+
+def value_loss(found: Evolved) -> list[Panel]:
+    """Draw the loss and its derivative against the error, at errors that occur.
+
+    The loss is the integral of its derivative, all that a learner uses: the value of a loss that is
+    given by its slope is inexact where the slope jumps. Each loss has its minimum at 0 and its
+    maximum at 1, and its derivative the same factor: shapes compare, and tuning chooses the scale.
+    """
+    predictions, targets = found.value_targets()
+    observed = predictions - targets
+    limit = float(np.quantile(np.abs(observed), 0.99)) or 1.0
+    error = np.linspace(-limit, limit, POINTS, dtype=np.float32)
+    target = np.full(POINTS, np.median(targets), np.float32)
+
+    def slopes(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, 0, 0))
+        return slope(meta_params, context, target + error, target, target + error)
+
+    above, below = {}, {}
+    known = {"squared": losses.squared, "huber": losses.huber}
+    for name, slope in curves_of(found, slopes, known).items():
+        loss = cumulative_trapezoid(slope, error, initial=0.0)
+        loss = loss - loss.min()
+        above[name] = error, loss / (loss.max() or 1.0)
+        below[name] = error, slope / (loss.max() or 1.0)
+    label = "error: prediction - target"
+    return [
+        Panel(above, "", "loss, drawn equally high", cross=0.0, behind=observed),
+        Panel(below, label, "slope of the curve above", cross=0.0, behind=observed),
+    ]
+
+
+def policy_loss(found: Evolved) -> list[Panel]:
+    """Draw the drift and the objective's derivative against the ratio, at two advantages.
+
+    Drifts are zero at ratio 1: a constant in a loss has no gradient.
+    """
+    log_ratio = np.linspace(-np.log(2), np.log(2), POINTS, dtype=np.float32)
+    ratio = np.exp(log_ratio)
+    above: list[Panel] = []
+    below: list[Panel] = []
+    for advantage in (1.0, -1.0):
+
+        def slopes(
+            function: Callable[..., Any],
+            meta_params: MetaParams,
+            context: Context,
+            advantage: float = advantage,
+        ) -> PyTree:
+            slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
+            return slope(meta_params, context, log_ratio, jnp.float32(advantage))
+
+        known = {"clipped_surrogate": losses.clipped_surrogate, "dpo": losses.dpo}
+        drifts, derivatives = {}, {}
+        for name, slope in curves_of(found, slopes, known).items():
+            loss = cumulative_trapezoid(slope, log_ratio, initial=0.0)
+            drift = loss - np.interp(0.0, log_ratio, loss) + (ratio - 1.0) * advantage
+            drifts[name], derivatives[name] = (ratio, drift), (ratio, -slope / ratio)
+        title, first = f"advantage {advantage:+g}", not above
+        label = "∂ objective / ∂ ratio" if first else ""
+        above.append(Panel(drifts, "", "drift" if first else "", title, cross=1.0))
+        below.append(Panel(derivatives, "ratio: new / old probability", label, cross=1.0))
+    return above + below
+
+
+def make_optimizer(found: Evolved) -> list[Panel]:
+    """Draw the next step against the gradient, in learning rates, for each head and momentum.
+
+    Gradients are not clipped, and the learning rate is constant.
+    """
+    heads = {"value": "action_head"}
+    if found.learner.slot("policy_loss"):
+        heads = {"policy": "policy_head", "value": "value_head"}
+    hyperparams = found.hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
+
+    def steps(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+        context = context.replace(hyperparams=hyperparams)
+        return _steps(function, meta_params, context, tuple(heads.values()))
+
+    curves = curves_of(found, steps, {"adam": optimizers.adam})
+    rate = float(hyperparams.learning_rate)
+    return [
+        Panel(
+            {name: (GRADIENTS, each[head]["kernel"][at] / rate) for name, each in curves.items()},
+            "gradient" if key == "value" else "",
+            "" if at else f"step ({key})",
+            f"momentum {momentum:g}" if key == next(iter(heads)) else "",
+            cross=0.0,
+        )
+        for key, head in heads.items()
+        for at, momentum in enumerate(MOMENTA)
+    ]
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _steps(
+    function: Callable[..., Any], meta_params: MetaParams, context: Context, names: tuple[str, ...]
+) -> Any:
+    """Return an optimizer's steps; compiled once for all meta-parameters."""
+    params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
+    signs = (-1.0) ** jnp.arange(GRADIENTS_BEFORE)
+    optimizer = function(meta_params, context)
+
+    def step(state: Any, gradient: jax.Array) -> tuple[Any, PyTree]:
+        gradients = jax.tree.map(lambda leaf: SIZE * gradient * jnp.ones_like(leaf), params)
+        updates, state = optimizer.update(gradients, state, params, **context.extra_args())
+        return state, updates
+
+    def after(momentum: jax.Array) -> PyTree:
+        before = momentum + jnp.sqrt(1.0 - momentum**2) * signs
+        state, _ = jax.lax.scan(step, optimizer.init(params), before)
+        return step(state, jnp.asarray(GRADIENTS))[1]["params"]
+
+    return jax.vmap(after)(jnp.asarray(MOMENTA))
+
+
+def update_rule(found: Evolved) -> list[Panel]:
+    """Draw what a reward of 1 changes in the weights of the steps before it.
+
+    It ends an episode with predictions of zero and probabilities of 1/4.
+    """
+    shape = REWARD_STEPS, 2
+    reward = jnp.zeros(shape).at[-1, 1].set(1.0)
+    never, numbers = jnp.zeros(shape, bool), jnp.zeros((*shape, PREDICTION_SIZE))
+    log_prob, ended = jnp.full(shape, jnp.log(0.25)), never.at[-1].set(True)
+    episode = Trajectory(reward, ended, never, log_prob, numbers, numbers)
+
+    def credit(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+        weight = function(meta_params, context, episode).policy
+        return (weight[:, 1] - weight[:, 0])[::-1]
+
+    before = np.arange(REWARD_STEPS)
+    credits = curves_of(found, credit, {"a2c": update_rules.a2c})
+    curves = {name: (before, each) for name, each in credits.items()}
+    return [Panel(curves, "steps before the reward", "change of the weight", cross=0.0)]
+
+
+def schedule(found: Evolved) -> list[Panel]:
+    """Draw every hyperparam that the schedule changes over training."""
+    progress = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
+
+    def over_training(function: Callable[..., Any], meta_params: MetaParams) -> dict[str, Any]:
+        def at(done: jax.Array) -> dict[str, Any]:
+            changed = function(meta_params, Context(found.hyperparams, done, found.num_updates))
+            values, rate = vars(changed), changed.learning_rate
+            if changed.annealing_steps is None:  # the optimizer anneals over the whole training
+                rate = rate * (1.0 + (changed.final_learning_rate - 1.0) * done)
+            return {**values, "learning_rate": rate}
+
+        return jax.device_get(jax.vmap(at)(jnp.asarray(progress)))
+
+    slot = found.learner.slot("schedule") or schedules.SCHEDULE
+    curves = {LEARNED: over_training(found.apply, found.meta_params)}
+    curves |= {name: over_training(slot.functions[name], None) for name in slot.compared}
+    given = curves[slot.compared[0]]
+    changed = []
+    for name in vars(found.hyperparams):  # in this order, which is not alphabetical
+        value, usual = curves[LEARNED][name], given[name]
+        if value is not None and (np.abs(value - usual) > SAME * np.abs(usual)).any():
+            changed.append(name)
+    return [
+        Panel({key: (progress, each[name]) for key, each in curves.items()}, "training done", name)
+        for name in changed or ["learning_rate"]
+    ]
+
+
+TIMES = " A function that looks at time has a curve for every quarter of training."
+PICTURES = {
+    "value_loss": Picture(
+        "loss.png",
+        "The discovered loss and its derivative next to hand-written ones; grey: errors that occur "
+        "half-way through training with squared error." + TIMES,
+        value_loss,
+        {"sharex": True},
+    ),
+    "policy_loss": Picture(
+        "policy_loss.png",
+        "The discovered policy loss next to PPO's clip and DPO, for advantages of one standard "
+        "deviation up and down. Above: the drift, what the objective is below ratio times "
+        "advantage, less that at ratio 1; below: the objective's derivative, which pushes the "
+        "policy." + TIMES,
+        policy_loss,
+        {"columns": 2, "sharex": "col", "sharey": "row"},
+    ),
+    "make_optimizer": Picture(
+        "optimizer.png",
+        "The discovered optimizer's next step for a parameter against its gradient, next to "
+        "Adam's, in learning rates; the gradient in units of its usual size. Before it came "
+        f"{GRADIENTS_BEFORE} gradients with the same mean square and with the mean in the title. "
+        "The learning rate is held constant." + TIMES,
+        make_optimizer,
+        {"columns": len(MOMENTA), "sharex": True, "sharey": "row"},
+    ),
+    "update_rule": Picture(
+        "credit.png",
+        "What a reward of 1, at the end of an episode, changes in the weights of the steps before "
+        "it: how far back the rule gives credit. For a2c that is a power of gamma lambda." + TIMES,
+        update_rule,
+        {},
+    ),
+    "schedule": Picture(
+        "schedule.png",
+        "What the discovered schedule makes of the learner's hyperparameters over training, next "
+        "to hand-written ones. The learning rate is what the optimizer anneals to, where that "
+        "takes the whole training.",
+        schedule,
+        {"columns": 2, "sharex": True},
+    ),
+}
+"""by slot"""
+
+
+def captions(part: Part) -> dict[str, str]:
+    """Return the captions of a part's pictures, by file name."""
+    picture = PICTURES.get(part.slot)
+    return {**({picture.file: picture.caption} if picture else {}), **part.captions}
+
+
+def draw(found: Evolved, figures: Path) -> None:
+    """Draw the picture of a part's slot, and the part's own, into a folder."""
+    if picture := PICTURES.get(found.part.slot):
+        plot_panels(picture.panels(found), figures / picture.file, **picture.layout)
+    found.part.draw(found, figures)
