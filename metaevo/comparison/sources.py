@@ -8,7 +8,6 @@ from pathlib import Path
 from metaevo.comparison import run_directories, trackers
 from metaevo.comparison.seed_run import SeedRun
 from metaevo.config import ConfigError
-from metaevo.config.hints import of_path
 from metaevo.runs.latest import run_path
 
 
@@ -40,7 +39,7 @@ def _directories(name: str) -> list[Path]:
     paths = [run_path(name)]
     if not paths[0].is_dir():
         if not glob.has_magic(name):
-            raise ConfigError(f"{name}: there is no such run directory{of_path(name)}")
+            raise ConfigError(f"{name}: there is no such run directory")
         paths = _matches(name)
     found = [run for path in paths for run in run_directories.find(path)]
     if not found:

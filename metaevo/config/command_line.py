@@ -1,26 +1,14 @@
 """Command lines: a script's own flags, a YAML file, and any setting as `--section.key value`."""
 
 import argparse
-import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
-from metaevo.config import (
-    ConfigError,
-    from_dict,
-    help,
-    load_yaml,
-    merge,
-    parse_yaml,
-    presets,
-    show,
-    to_dict,
-)
+from metaevo.config import ConfigError, from_dict, help, merge, presets, show, to_dict
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
-from metaevo.config.yaml_files import MAX_DEPTH
+from metaevo.config.plain import PlainDict, Whole
+from metaevo.config.yaml_files import load_yaml, parse_yaml
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
@@ -73,40 +61,34 @@ def parse_command_line(
     )
     parser.add_argument(
         "--config",
-        type=Path,
         metavar="FILE",
         help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
     )
     args, rest = parser.parse_known_args(argv)
     overrides = _parse_overrides(rest)
+    try:
+        if args.config is not None:
+            args.config = presets.find(args.config)
+        given = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+        raw = merge(given, overrides)
+        cls = make_class(raw)
+        if args.help:
+            help.add_settings(parser, cls, raw)
+    except ConfigError as error:
+        if not args.help:
+            raise
+        parser.epilog = f"settings: {error}"
     if args.help:
-        print(parser.format_help(), end="")
-        try:
-            raw = _raw_settings(args, overrides, defaults)
-            print("", help.format_settings(make_class(raw), raw), sep="\n", end="")
-        except ConfigError as error:
-            print(f"\nsettings: {error}")
+        parser.print_help()
         raise SystemExit(0)
-    raw = _raw_settings(args, overrides, defaults)
-    cls = make_class(raw)
-    raw = _with_whole_mappings(cls, raw, overrides)
-    hints = get_type_hints(cls)
     flags = [name.lstrip("-") for name in parser._option_string_actions]
-    for key in overrides:
-        if key not in hints and (hint := of_value(key, flags)):
+    for key in overrides.keys() - get_type_hints(cls).keys():
+        if hint := of_value(key, flags):
             raise ConfigError(f"unknown option --{key}{hint}")
     config = from_dict(cls, raw)
     if quick is not None and args.quick:
         config = from_dict(cls, merge(quick(to_dict(config)), overrides))
     return config, args
-
-
-def _raw_settings(args: argparse.Namespace, overrides: PlainDict, defaults: Defaults) -> PlainDict:
-    """Merge the settings of the file, or the defaults, with the overrides."""
-    if args.config is None:
-        return merge(defaults(args, overrides), overrides)
-    args.config = presets.find(args.config)
-    return merge(load_yaml(args.config), overrides)
 
 
 def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
@@ -119,42 +101,17 @@ def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
         elif groups:
             groups[-1][1].append(token)
         else:
-            how = "settings are given as --key value"
-            if token.endswith((".yaml", ".yml")) or token in presets.names():
-                presets.find(token)  # raises with a suggestion if there is none
-                how = f"a file of settings is given as --config {token}"
+            how = "settings are given as --key value, and a file of settings as --config FILE"
             raise ConfigError(f"unexpected argument {show(token)}; {how}")
     overrides: PlainDict = {}
     for name, texts in groups:
         if not texts:
             raise ConfigError(f"--{name} needs a value")
         values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
-        if name.count(".") >= MAX_DEPTH:
-            raise ConfigError(f"{show(f'--{name}')}: more than {MAX_DEPTH} parts")
         setting: Any = values[0] if len(values) == 1 else values
         if isinstance(setting, dict):
-            setting = _Whole(setting)
+            setting = Whole(setting)
         for key in reversed(name.split(".")):
             setting = {key: setting}
         overrides = merge(overrides, setting)
     return overrides
-
-
-def _with_whole_mappings(cls: Any, raw: PlainDict, overrides: PlainDict) -> Any:
-    """Replace mappings of the file by mappings that the command line gives as one value.
-
-    `--evaluation.space {vf_coef: [1]}` replaces the space, while `--evaluation.space.vf_coef [1]`
-    changes one axis. Sections (`--strategy {sigma: 1}`) are always merged.
-    """
-    hints = get_type_hints(cls)
-    result = dict(raw)
-    for name, value in overrides.items():
-        if isinstance(value, _Whole) and not dataclasses.is_dataclass(hints.get(name)):
-            result[name] = dict(value)
-        elif isinstance(value, dict) and dataclasses.is_dataclass(hints.get(name)):
-            result[name] = _with_whole_mappings(hints[name], raw[name], value)
-    return result
-
-
-class _Whole(PlainDict):
-    """A mapping given on the command line as one value."""

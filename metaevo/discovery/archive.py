@@ -83,7 +83,7 @@ class Archive:
         lines = files.read(self.path).split(b"\n")[:-1] if self.path.exists() else []
         for number, line in enumerate(lines, start=1):
             try:
-                self._put(from_dict(Judged, files.parse_line(line, "line")))
+                self._put(from_dict(Judged, files.parse_json(line, "line")))
             except ConfigError as error:
                 raise ConfigError(f"{self.path}, line {number}: {error}") from None
 

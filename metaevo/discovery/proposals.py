@@ -67,7 +67,7 @@ def read(language: Program, given: Given) -> tuple[Judged, PlainMapping]:
         if isinstance(data, bytes):
             if len(data) > MAX_LINE:
                 raise ConfigError(f"line: must have at most {MAX_LINE} bytes")
-            data = files.parse_line(data.removeprefix(codecs.BOM_UTF8), "line")
+            data = files.parse_json(data.removeprefix(codecs.BOM_UTF8), "line")
         line = check(_Line, data, "proposal")
         label, parent, numbers = line.get("name"), line.get("parent"), line.get("constants") or {}
         proposal = Judged(label, parent, line["expression"], numbers)

@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainMapping
 from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import specialised, without
+from metaevo.config.sections import Setting, extended, settings_of
 from metaevo.evolution.problem import MetaProblem
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import (
@@ -41,15 +41,11 @@ def settings_class(raw: PlainMapping, component: str | None = None) -> type[Evol
     if "problem" not in raw:
         return experiment_class(dict(raw), component)
     kind: Any = resolve(PROBLEM, raw["problem"])
-    named = specialised(ProblemSettings, {}, {"problem": raw["problem"]}, order=("problem",))
-    names = (
-        {each.name for each in dataclasses.fields(kind)}
-        if dataclasses.is_dataclass(kind)
-        else set()
-    )
-    if taken := names & {each.name for each in dataclasses.fields(ProblemSettings)}:
+    own = list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
+    taken = {each.key for each in own} & {each.name for each in dataclasses.fields(ProblemSettings)}
+    if taken:
         raise ConfigError(f"problem = {raw['problem']!r}: has a field {min(taken)}; rename it")
-    return without(kind, (), named) if names else named
+    return extended(ProblemSettings, [Setting("problem", str, raw["problem"]), *own])
 
 
 def study_of(settings: EvolutionSettings, run_path: Path | None = None) -> Study:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, files, show, to_dict
-from metaevo.config.hints import of_path, of_value
+from metaevo.config.hints import of_value
 from metaevo.config.references import short_name
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, published, resolve, seen, zoo
@@ -65,7 +65,7 @@ def rule_of(text: str) -> Rule:
     if not (weights or zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
         functions = [name for _, slot in slots.values() for name in slot.functions]
         entries = [zoo.PREFIX + name for name in zoo.names()]
-        hint = of_value(text, [*functions, *LEARNERS, *entries]) or of_path(text)
+        hint = of_value(text, [*functions, *LEARNERS, *entries])
         raise ConfigError(
             f"rule = {show(text)}: must be the directory of a run, zoo:NAME, a part's file "
             "(FILE.py), a file of published weights, a learner (FILE.py:NAME), or one of "
