@@ -4,7 +4,8 @@ import dataclasses
 import importlib
 from typing import Any
 
-from metaevo.config import dump_yaml, help
+from metaevo.config import dump_yaml
+from metaevo.config.command_line import describe
 from metaevo.config.sections import settings_of
 
 
@@ -22,7 +23,7 @@ def settings(section: str, file: str, name: str) -> list[list[str]]:
     shown = [each for each in cls.__mro__ if each.__module__.startswith("purerl.parts.")]
     names = {key for each in [*shown, cls] for key in each.__annotations__}
     return [
-        [f"`{section}.{key}`", help.describe(kind), _default(value), text]
+        [f"`{section}.{key}`", describe(kind), _default(value), text]
         for key, kind, value, text in settings_of(cls)
         if key in names
     ]

@@ -8,7 +8,7 @@ Annotations define the allowed values (`Annotated[float, annotated_types.Gt(0)]`
 import dataclasses
 import difflib
 import functools
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le
 from pydantic import AllowInfNan, ConfigDict, Strict, TypeAdapter, ValidationError
@@ -19,7 +19,6 @@ from metaevo.config.plain import to_dict
 from metaevo.config.sections import default_of, settings_of
 
 T = TypeVar("T")
-Extra = Literal["ignore", "forbid"]
 
 LIMIT = 2**31 - 1
 """largest integer that devices represent"""
@@ -70,7 +69,7 @@ def _completed(cls: Any, data: Any) -> Any:
     }
 
 
-def _validated(kind: Any, data: object, extra: Extra, key: str = "") -> Any:
+def _validated(kind: Any, data: object, extra: Any, key: str = "") -> Any:
     try:
         return _validator(kind, extra).validate_python([data])[0]
     except ValidationError as error:
@@ -78,7 +77,7 @@ def _validated(kind: Any, data: object, extra: Extra, key: str = "") -> Any:
 
 
 @functools.lru_cache(maxsize=128)
-def _validator(kind: Any, extra: Extra) -> SchemaValidator:
+def _validator(kind: Any, extra: Any) -> SchemaValidator:
     """Return the validator of a list of one `kind`, because a dataclass takes no configuration."""
     config = ConfigDict(extra=extra, arbitrary_types_allowed=True)
     schema: Any = TypeAdapter(list[kind], config=config).core_schema
@@ -152,13 +151,12 @@ def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigE
 def _unknown_key(key: str, root: Any) -> ConfigError:
     """Return the error for a dotted key that its section of the settings does not have."""
     section, _, name = key.rpartition(".")
-    places = {path: path.rpartition(".") for path, *_ in settings_of(root)}
-    siblings = {last: path for path, (before, _, last) in places.items() if before == section}
-    by_name = {last: path for path, (*_, last) in places.items()} | siblings
-    close = difflib.get_close_matches(name, by_name, n=1)
-    hint = f" (did you mean {by_name[close[0]]!r}?)" if close else ""
-    allowed = ", ".join(sorted(siblings)) or "none"
-    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed}")
+    known = {path: path.rpartition(".") for path, *_ in settings_of(root)}
+    same = [path for path, (*_, last) in known.items() if last == name]
+    meant = same or difflib.get_close_matches(key, known, n=1)
+    hint = f" (did you mean {meant[0]!r}?)" if meant else ""
+    allowed = ", ".join(sorted(last for before, _, last in known.values() if before == section))
+    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed or 'none'}")
 
 
 def _place(problem: ErrorDetails, data: Any) -> tuple[str | int, ...]:

@@ -1,14 +1,17 @@
 """Command lines: a script's own flags, a YAML file, and any setting as `--section.key value`."""
 
 import argparse
+import dataclasses
 import re
+import types
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
-from metaevo.config import ConfigError, from_dict, help, merge, presets, show, to_dict
+from metaevo.config import ConfigError, from_dict, merge, presets, show, to_dict
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict, Whole
-from metaevo.config.yaml_files import load_yaml, parse_yaml
+from metaevo.config.plain import PlainDict, Whole, flatten
+from metaevo.config.sections import settings_of
+from metaevo.config.yaml_files import dump_yaml, load_yaml, parse_yaml
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
@@ -73,7 +76,7 @@ def parse_command_line(
         raw = merge(given, overrides)
         cls = make_class(raw)
         if args.help:
-            help.add_settings(parser, cls, raw)
+            _add_settings(parser, cls, raw)
     except ConfigError as error:
         if not args.help:
             raise
@@ -82,13 +85,13 @@ def parse_command_line(
         parser.print_help()
         raise SystemExit(0)
     flags = [name.lstrip("-") for name in parser._option_string_actions]
-    for key in overrides.keys() - get_type_hints(cls).keys():
+    known = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in overrides.keys() - known:
         if hint := of_value(key, flags):
             raise ConfigError(f"unknown option --{key}{hint}")
-    config = from_dict(cls, raw)
     if quick is not None and args.quick:
-        config = from_dict(cls, merge(quick(to_dict(config)), overrides))
-    return config, args
+        raw = merge(quick(to_dict(from_dict(cls, raw))), overrides)
+    return from_dict(cls, raw), args
 
 
 def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
@@ -115,3 +118,46 @@ def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
             setting = {key: setting}
         overrides = merge(overrides, setting)
     return overrides
+
+
+def _add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> None:
+    """Add the help of all settings to a parser's, with the values in `raw` as defaults."""
+    parser.usage = f"{parser.prog} [--flag ...] [--section.setting VALUE ...]"
+    groups: PlainDict = {"": parser.add_argument_group("settings")}
+    given = flatten(raw)
+    for key, kind, default, text in settings_of(cls):
+        if dataclasses.is_dataclass(kind):
+            groups[key] = parser.add_argument_group(f"settings of {key}")
+            continue
+        note, value = "required", given.get(key, default)
+        if value is not dataclasses.MISSING:
+            note = f"default: {dump_yaml([to_dict(value)], flow=True)[1:-2]}"
+        groups[key.rpartition(".")[0]].add_argument(
+            f"--{key}", metavar=describe(kind), help=f"{text} ({note})".strip().replace("%", "%%")
+        )
+
+
+_WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null"}
+_LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "max_length": "of length <="}
+"""Symbols before the limits of annotated_types, by attribute."""
+
+
+def describe(kind: Any) -> str:
+    """Describe the values that an annotation allows."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        limits = [
+            f"{words} {limit}"
+            for each in arguments[1:]
+            for name, words in _LIMITS.items()
+            if (limit := getattr(each, name, None)) is not None
+        ]
+        return f"{describe(arguments[0])} {' and '.join(limits)}".strip()
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(describe, arguments))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin in (tuple, list):
+        items = ["..." if each is ... else describe(each) for each in arguments]
+        return f"list [{', '.join(items + ['...'] * (origin is list))}]"
+    return _WORDS.get(kind, "{...}")

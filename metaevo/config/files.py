@@ -7,14 +7,13 @@ import contextlib
 import errno
 import fcntl
 import json
-import math
 import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_jsonable_python
 
 from metaevo.config.checks import check
 from metaevo.config.errors import ConfigError, DiskError
@@ -170,12 +169,4 @@ def drop_unfinished_line(path: Path) -> None:
 
 def plain(value: Any) -> Any:
     """Convert NumPy and JAX values to plain ones, and non-finite numbers to None."""
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda each: each.tolist())

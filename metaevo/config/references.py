@@ -47,8 +47,11 @@ def resolve(kind: Kind, reference: Any) -> Any:
         raise ConfigError(f"{where} is not known{hint}; allowed: {allowed}")
     found = code.load(kind.key, reference)
     if isinstance(found, ModuleType):
-        objects = vars(found).items()
-        own = {name: each for name, each in objects if _is_own(each, found, kind)}
+        own = {
+            name: each
+            for name, each in vars(found).items()
+            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
+        }
         if len(own) != 1:
             raise ConfigError(
                 f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
@@ -58,10 +61,6 @@ def resolve(kind: Kind, reference: Any) -> Any:
     if complaint := kind.complaint(found):
         raise ConfigError(f"{where}: {complaint}")
     return found
-
-
-def _is_own(value: Any, module: ModuleType, kind: Kind) -> bool:
-    return getattr(value, "__module__", "") == module.__name__ and not kind.complaint(value)
 
 
 def reference_of(kind: Kind, given: Any) -> str:

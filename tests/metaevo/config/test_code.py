@@ -14,14 +14,13 @@ from metaevo.runs.run_directory import RunDirectory
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def test_names_that_cannot_be_loaded(tmp_path):
-    path = tmp_path / "custom.py"
-    path.write_text((EXAMPLES / "sac.py").read_text())
-    learners.find(f"{path}:sac")
-    for wrong in (f"{path}:sa", "nowhere.py:sac", "no_such_package.a:sac", "pppo"):
-        with pytest.raises(ConfigError) as error:
-            learners.find(wrong)
-        assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    "wrong", [f"{EXAMPLES}/sac.py:sa", "nowhere.py:sac", "no_such_package.a:sac", "pppo"]
+)
+def test_names_that_cannot_be_loaded(wrong):
+    with pytest.raises(ConfigError) as error:
+        learners.find(wrong)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_help_lists_all_settings_with_their_documentation_and_defaults(capsys, f
         command_line("-h", "all", "--config", file)
     text = " ".join(capsys.readouterr().out.split())
     assert "--run-dir RUN_DIR where the run goes" in text
-    assert "--train.num_envs integer at least 1 (default: 16)" in text
-    assert "--hyperparams.gamma number at least 0 and at most 1 (default: 0.99)" in text
+    assert "--train.num_envs integer >= 1 (default: 16)" in text
+    assert "--hyperparams.gamma number >= 0 and <= 1 (default: 0.99)" in text
     assert "--train.every integer Updates between two points; 100% documented." in text
 
 

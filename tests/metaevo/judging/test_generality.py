@@ -273,7 +273,6 @@ def test_a_learner_is_tuned_and_scored():
     ("line", "message"),
     [
         ("adm", "did you mean adam?"),
-        ("frist", "did you mean first?"),
         ("adam --tasks cartpol", "did you mean cartpole?"),
         ("adam --learning_rates 1", "must be 4 positive numbers"),
         ("adam --learning_rates 1 2 3 nan", "must be 4 positive numbers"),
