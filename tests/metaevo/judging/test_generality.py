@@ -283,7 +283,6 @@ def test_a_learner_is_tuned_and_scored():
     ],
 )
 def test_bad_input_is_one_line(line, message, refused, tmp_path, monkeypatch):
-    (tmp_path / "first").mkdir()
     monkeypatch.chdir(tmp_path)
     assert message in refused(main, ["generality", *line.split()])
 
