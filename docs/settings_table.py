@@ -2,11 +2,11 @@
 
 import dataclasses
 import importlib
-import typing
 from typing import Any
 
-from metaevo.config import dump_yaml, help
-from metaevo.config.sections import default_of, documentation
+from metaevo.config import dump_yaml
+from metaevo.config.command_line import describe
+from metaevo.config.sections import settings_of
 
 
 def settings(section: str, file: str, name: str) -> list[list[str]]:
@@ -22,17 +22,15 @@ def settings(section: str, file: str, name: str) -> list[list[str]]:
     cls = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
     shown = [each for each in cls.__mro__ if each.__module__.startswith("purerl.parts.")]
     names = {key for each in [*shown, cls] for key in each.__annotations__}
-    kinds, texts = typing.get_type_hints(cls, include_extras=True), documentation(cls)
     return [
-        [f"`{section}.{key}`", help.describe(kinds[key]), _default(field), texts.get(key, "")]
-        for field in dataclasses.fields(cls)
-        if (key := field.name) in names
+        [f"`{section}.{key}`", describe(kind), _default(value), text]
+        for key, kind, value, text in settings_of(cls)
+        if key in names
     ]
 
 
-def _default(field: Any) -> str:
+def _default(value: Any) -> str:
     """Return a default value in YAML syntax."""
-    value = default_of(field)
     if value is dataclasses.MISSING:
         return ""
     if dataclasses.is_dataclass(value):

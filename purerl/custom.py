@@ -119,7 +119,7 @@ def _load_module(where: str, digest: str) -> ModuleType:
         sys.modules[name] = module  # dataclasses look up their annotations there
         spec.loader.exec_module(module)
         return module
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"{where} cannot be imported: {reason}") from error
 
@@ -133,7 +133,7 @@ def _path(name: str) -> Path:
             sys.path.append(os.getcwd())
         try:
             spec: ModuleSpec | None = importlib.util.find_spec(where)
-        except (ImportError, ValueError):
+        except Exception:  # of a parent package
             spec = None
         if spec is None or spec.origin is None:
             raise ValueError(f"{name}: there is no module {where!r}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, files, flatten
-from metaevo.config.hints import of_path
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.latest import evolutions_in, run_path, runs_below
 from metaevo.runs.run_directory import RunDirectory, numbers
@@ -60,7 +59,7 @@ def directories(name: str) -> list[Path]:
     paths = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))
     outer = [run for path in paths for run in runs_below(path)]
     if not outer:
-        raise ConfigError(f"{name}: there is no run directory{of_path(name)}")
+        raise ConfigError(f"{name}: there is no run directory")
     return [run for path in outer for run in evolutions_in(path) or [path]]
 
 

@@ -5,20 +5,20 @@ Annotations define the allowed values (`Annotated[float, annotated_types.Gt(0)]`
 `ConfigError`: one line with the key, the value and the allowed values.
 """
 
-import contextlib
+import dataclasses
+import difflib
 import functools
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le
 from pydantic import AllowInfNan, ConfigDict, Strict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, PydanticKnownError, SchemaValidator, core_schema
+from pydantic_core import ErrorDetails, SchemaValidator, core_schema
 
-from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.plain import to_dict
+from metaevo.config.sections import default_of, settings_of
 
 T = TypeVar("T")
-Place = tuple[str | int, ...]
 
 LIMIT = 2**31 - 1
 """largest integer that devices represent"""
@@ -32,95 +32,87 @@ Measure = Number | None
 """a number, or null where it was not finite"""
 
 
+def from_dict(cls: type[T], data: Any) -> T:
+    """Build a dataclass from nested plain data; omitted keys keep their defaults.
+
+    A float without a fraction is an int too, and scalars of NumPy and JAX count as Python's. No
+    other type is converted: a bool or a text is not a number.
+
+    Raises:
+        ConfigError: describing the first problem.
+    """
+    settings: T = _validated(cls, _completed(cls, to_dict(data)), "forbid")
+    return settings
+
+
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
     """Check data read from a file, and return it unchanged; it may have other keys.
 
     `where` names the file, and optionally the line, for the error message; `key` is the data's.
     """
     try:
-        validate(kind, data, key)
+        _validated(kind, data, "ignore", key)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return cast(T, data)
 
 
-def validate(
-    kind: Any, data: object, key: str = "", *, extra: Literal["ignore", "forbid"] = "ignore"
-) -> Any:
-    """Return plain data as a `kind`, such as a dataclass.
+def _completed(cls: Any, data: Any) -> Any:
+    """Return the data of a dataclass with each section completed from its default."""
+    if not isinstance(data, dict):
+        return data
+    defaults = {each.name: default_of(each) for each in dataclasses.fields(cls)}
+    return data | {
+        name: to_dict(default) | _completed(type(default), data[name])
+        for name, default in defaults.items()
+        if dataclasses.is_dataclass(default) and isinstance(data.get(name), dict)
+    }
 
-    Numbers may be written in any way ("5e5" is an int) unless their annotation is strict, but types
-    are not converted: a bool is not a number, a fraction is not an int, and NaN is rejected.
 
-    Raises:
-        ConfigError: describing the first problem; `key` is the data's.
-    """
+def _validated(kind: Any, data: object, extra: Any, key: str = "") -> Any:
     try:
         return _validator(kind, extra).validate_python([data])[0]
     except ValidationError as error:
         raise _reworded(error, [data], key, kind) from None
 
 
-# --- pydantic's schema --------------------------------------------------------------------------
-
-
 @functools.lru_cache(maxsize=128)
-def _validator(kind: Any, extra: Literal["ignore", "forbid"]) -> SchemaValidator:
+def _validator(kind: Any, extra: Any) -> SchemaValidator:
     """Return the validator of a list of one `kind`, because a dataclass takes no configuration."""
     config = ConfigDict(extra=extra, arbitrary_types_allowed=True)
     schema: Any = TypeAdapter(list[kind], config=config).core_schema
-    return SchemaValidator(_with_our_numbers(schema))
+    return SchemaValidator(_without_conversions(schema))
 
 
-def _with_our_numbers(schema: Any) -> Any:
-    """Return a schema of pydantic that takes numbers and booleans as `validate` does."""
+def _without_conversions(schema: Any) -> Any:
+    """Return a schema of pydantic that takes numbers and booleans as `from_dict` does."""
     if isinstance(schema, list | tuple):
-        return type(schema)(map(_with_our_numbers, schema))
+        return type(schema)(map(_without_conversions, schema))
     if not isinstance(schema, dict):
         return schema
-    schema = {key: _with_our_numbers(each) for key, each in schema.items()}
+    schema = {key: _without_conversions(each) for key, each in schema.items()}
     match schema.get("type"):
-        case "int" | "float" as kind if not schema.get("strict"):
-            return core_schema.no_info_before_validator_function(_NUMBERS[kind], cast(Any, schema))
-        case "bool":
+        case "int" if not schema.get("strict"):
+            strict: Any = {**schema, "strict": True}
+            return core_schema.no_info_before_validator_function(_integer, strict)
+        case "bool" | "float":
             return {**schema, "strict": True}
         case "union":
             return {**schema, "mode": "left_to_right"}
     return schema
 
 
-def _number(kind: type[int] | type[float], value: Any) -> int | float:
-    number = value
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            number = float(value)
-        with contextlib.suppress(ValueError):
-            number = int(value)  # exact, also if it is large
-    if isinstance(number, int | float) and not isinstance(number, bool):
-        with contextlib.suppress(ValueError, OverflowError):
-            if number == (number if kind is float else int(number)):
-                return kind(number)
-    raise PydanticKnownError("int_type" if kind is int else "float_type")
+def _integer(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
-
-_NUMBERS: dict[str, Callable[[object], int | float]] = {
-    "int": functools.partial(_number, int),
-    "float": functools.partial(_number, float),
-}
-
-
-# --- pydantic's errors --------------------------------------------------------------------------
 
 _ALLOWED = {
     "bool_type": "true or false",
     "dataclass_type": "a mapping of keys to values",
     "dict_type": "a mapping of keys to values",
-    "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "greater than {gt}",
     "greater_than_equal": "at least {ge}",
     "int_type": "an integer",
-    "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
     "list_type": "a list",
     "string_type": "text",
@@ -128,32 +120,46 @@ _ALLOWED = {
     "too_short": "a list of at least {min_length}",
     "tuple_type": "a list",
 }
-"""The values that are allowed, by the type of an error."""
+"""The values that are allowed, by the type of an error that pydantic words differently."""
 
 
 def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigError:
-    """Return the first problem in our words; an unknown key comes before others."""
+    """Return a problem in our words: an unknown key, or the one at the deepest place."""
     problems = [(_place(each, data), each) for each in error.errors(include_url=False)]
     for place, problem in problems:
         if problem["type"] == "unexpected_keyword_argument":
-            return hints.unknown_key(".".join(map(str, place)), kind)
-    # Every option of a union has its own problem. A problem within a list is more precise.
-    first = problems[0][0]
-    place = max((each for each, _ in problems if each[: len(first)] == first), key=len)
-    here = [problem for each, problem in problems if each == place]
+            return _unknown_key(".".join(map(str, place)), kind)
+    place = max((each for each, _ in problems), key=len)
+    here = [problem for each, problem in problems if each == place]  # of the options of a union
     parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in place)
     name = (key + "".join(parts)).removeprefix(".")
-    if here[0]["type"] == "missing" and isinstance(here[0]["loc"][-1], str):
-        return ConfigError(f"missing key {name!r}")
-    if here[0]["type"] == "value_error":
-        return ConfigError(f"{name}: {here[0]['ctx']['error']}".removeprefix(": "))
-    allowed = {each["type"]: _allowed(each) for each in here}
-    words = f"must be {' or '.join(allowed.values())}"
-    shown = show(functools.reduce(lambda each, part: each[part], place, data[0]))
+    match here[0]:
+        case {"type": "missing"}:
+            return ConfigError(f"missing key {name!r}")
+        case {"type": "value_error", "ctx": {"error": words}}:
+            return ConfigError(f"{name}: {words}".removeprefix(": "))
+    allowed = dict.fromkeys(
+        _ALLOWED.get(each["type"], "").format(**each.get("ctx", {}))
+        or each["msg"].removeprefix("Input should be ")
+        for each in here
+    )
+    words = f"must be {' or '.join(allowed)}"
+    shown = show(here[0]["input"])
     return ConfigError(f"{name} = {shown}: {words}" if name else f"{words}, not {shown}")
 
 
-def _place(problem: ErrorDetails, data: Any) -> Place:
+def _unknown_key(key: str, root: Any) -> ConfigError:
+    """Return the error for a dotted key that its section of the settings does not have."""
+    section, _, name = key.rpartition(".")
+    known = {path: path.rpartition(".") for path, *_ in settings_of(root)}
+    same = [path for path, (*_, last) in known.items() if last == name]
+    meant = same or difflib.get_close_matches(key, known, n=1)
+    hint = f" (did you mean {meant[0]!r}?)" if meant else ""
+    allowed = ", ".join(sorted(last for before, _, last in known.values() if before == section))
+    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed or 'none'}")
+
+
+def _place(problem: ErrorDetails, data: Any) -> tuple[str | int, ...]:
     """Return the keys and indices that lead to a problem, without pydantic's names of options."""
     place: list[str | int] = []
     for part in problem["loc"]:
@@ -161,15 +167,6 @@ def _place(problem: ErrorDetails, data: Any) -> Place:
         if is_index or (isinstance(data, dict) and part in data):
             place.append(part)
             data = data[part]
-    if problem["type"] == "missing" and isinstance(data, dict):
+    if problem["type"] == "missing":
         place.append(problem["loc"][-1])
     return tuple(place[1:])
-
-
-def _allowed(problem: ErrorDetails) -> str:
-    if problem["type"] == "missing":
-        return f"a list of at least {int(problem['loc'][-1]) + 1}"
-    text = _ALLOWED.get(problem["type"])
-    if text is None:
-        return problem["msg"].removeprefix("Input should be ")
-    return text.format(**problem.get("ctx", {}))

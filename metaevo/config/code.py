@@ -5,7 +5,6 @@ directory name code too, which is not enough: see `admit`.
 """
 
 import argparse
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -40,39 +39,18 @@ def is_name(text: Any) -> bool:
     return isinstance(text, str) and (text.endswith(".py") or custom.is_custom(text))
 
 
-def texts_in(settings: Any) -> set[str]:
-    """Return all texts in settings, keys too."""
-    if isinstance(settings, str):
-        return {settings}
-    if isinstance(settings, Mapping):
-        settings = [*settings, *settings.values()]
-    parts = settings if isinstance(settings, list | tuple) else []
-    return set().union(*map(texts_in, parts))
-
-
 def names_in(settings: PlainMapping) -> list[str]:
-    """Return the texts in settings that may name code of the user's."""
-    found = texts_in({key: settings[key] for key in settings if key != "run"})
+    """Return the texts in settings, keys too, that may name code of the user's."""
+    found = _texts_in([[key, settings[key]] for key in settings if key != "run"])
     return sorted(filter(is_name, found))
 
 
-def digests(settings: PlainMapping) -> dict[str, str]:
-    """Return the SHA-256 of the code that settings name: of its file, or of a passed class."""
-    found = {name: digest_of(name) for name in names_in(settings)}
-    return {name: digest for name, digest in found.items() if digest is not None}
-
-
-def digest_of(name: str) -> str | None:
-    """Return the SHA-256 of the file that a name refers to, or of the class passed under it.
-
-    None if there is no such file, or the class has no source.
-    """
-    if custom.is_given(name):
-        source = class_source(custom.load(name))
-        return None if source is None else digest(source)
-    with contextlib.suppress(ValueError):  # no code, although it looks like some
-        return custom.source_digest(name)
-    return None
+def _texts_in(value: Any) -> set[str]:
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    return set().union(*map(_texts_in, value if isinstance(value, list | tuple) else []))
 
 
 @functools.cache  # as the class is in this process, whatever happens to its file
@@ -94,6 +72,21 @@ def digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
+def digest_of(name: str) -> str | None:
+    """Return the SHA-256 of the file or passed class that a name refers to; None if it has none."""
+    try:
+        source = class_source(custom.load(name)) if custom.is_given(name) else custom.source(name)
+    except ValueError:  # no code, although it looks like some
+        return None
+    return None if source is None else digest(source)
+
+
+def digests(settings: PlainMapping) -> dict[str, str]:
+    """Return the SHA-256 of the code that settings name, by name."""
+    found = {name: digest_of(name) for name in names_in(settings)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
 def keep(run_path: Path, settings: PlainMapping) -> None:
     """Copy the files of the code that settings name into a run, for the user to name later.
 
@@ -101,51 +94,41 @@ def keep(run_path: Path, settings: PlainMapping) -> None:
         ConfigError: if two of them have the same name.
     """
     copied: dict[str, bytes] = {}
-    for name in names_in(settings):
+    for name in digests(settings):
         where = custom.where_of(name)
-        if custom.is_given(name) or not where.endswith(".py"):
-            continue
-        try:
-            source = custom.source(name)
-        except ValueError:  # no file, although it looks like one
-            continue
-        if copied.setdefault(Path(where).name, source) != source:
-            raise ConfigError(f"two files of code are called {Path(where).name}; rename one")
-    for file, source in copied.items():
-        (run_path / RECORDED).mkdir(exist_ok=True)
-        files.write_atomic(run_path / RECORDED / file, source)
+        if where.endswith(".py"):
+            file, source = Path(where).name, custom.source(name)
+            if copied.setdefault(file, source) != source:
+                raise ConfigError(f"two files of code are called {file}; rename one")
+            files.write_atomic(files.make_folder(run_path / RECORDED) / file, source)
 
 
-def use(code: Any, settings: PlainMapping | None = None) -> None:
+def use(
+    code: Any, settings: PlainMapping | None = None, resolved: PlainMapping | None = None
+) -> None:
     """Execute code that the user names or passes: `--code`, in Python `code`.
 
-    A file takes the place of one with the same name that the settings refer to.
+    A file takes the place of one with the same name that a run's `settings` refer to; `resolved`
+    is the resolved part of its config.yaml.
 
     Raises:
-        ConfigError: if it cannot be imported.
+        ConfigError: if it cannot be imported, or has changed since the run began.
     """
     given = code if isinstance(code, list | tuple) else [code]
-    named = [str(each) for each in given if isinstance(each, str | Path)]
-    _move(named, settings or {})
+    settings, resolved = settings or {}, resolved or {}
+    names = [str(each) for each in given if isinstance(each, str | Path)]
+    for there in map(custom.where_of, names_in(settings)):
+        for here in map(custom.where_of, names):
+            if Path(here).name == Path(there).name:
+                custom.MOVED[there] = here
+    refuse_changes(settings, resolved)
+    for name in names:
+        if not is_name(name):
+            raise ConfigError(f"code = {show(name)}: must be FILE.py, FILE.py:NAME or MODULE:NAME")
+        load("code", name)
     for each in given:
         if not isinstance(each, str | Path):
             custom.give(f"{each.__module__}:{each.__name__}", each)
-        elif is_name(str(each)):
-            load("code", str(each))
-        else:
-            raise ConfigError(
-                f"code = {show(str(each))}: must be FILE.py, FILE.py:NAME or MODULE:NAME"
-            )
-
-
-def _move(code: Sequence[str], settings: PlainMapping) -> None:
-    """Let files take the place of others of the same name that settings refer to."""
-    for there in map(custom.where_of, names_in(settings)):
-        for here in map(custom.where_of, code):
-            if here == there:
-                custom.MOVED.pop(there, None)
-            elif Path(here).name == Path(there).name:
-                custom.MOVED[there] = here
 
 
 def admit(
@@ -155,26 +138,21 @@ def admit(
     given: Any,
     code: Sequence[str] = (),
 ) -> None:
-    """Execute the named code of a run, if the user names all code that its settings name.
+    """`use` the named code of a run, if the user names all code that its settings name.
 
-    Args:
-        run_path: the run's directory.
-        settings: taken from there.
-        resolved: the resolved part of its config.yaml.
-        given: the user's settings.
-        code: names given by `--code`.
+    The settings, and the resolved part of config.yaml, are those in the run's directory. The user
+    has named code in the `given` settings and by `--code`.
 
     Raises:
         ConfigError: with what to type, or if code has changed since the run began.
     """
-    named = texts_in([given, list(code)])
-    files_named = {Path(custom.where_of(name)).name for name in code}
+    named, files_named = _texts_in(given), {Path(custom.where_of(name)).name for name in code}
     missing = [
         name
         for name in names_in(settings)
         if name not in named
-        and not custom.is_loaded(name)
         and Path(custom.where_of(name)).name not in files_named
+        and not custom.is_loaded(name)
     ]
     if missing:
         flags = " ".join(f"--code {shlex.quote(name)}" for name in missing)
@@ -182,9 +160,7 @@ def admit(
             f"{run_path}: its settings name code that this command does not name, so that it does "
             f"not run; to run it, add {flags} (in Python: code={missing})"
         )
-    _move(code, settings)
-    refuse_changes(settings, resolved)
-    use(list(code), settings)
+    use(list(code), settings, resolved)
 
 
 def refuse_changes(settings: PlainMapping, resolved: PlainMapping) -> None:

@@ -3,24 +3,15 @@
 import argparse
 import dataclasses
 import re
+import types
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
-from metaevo.config import (
-    ConfigError,
-    from_dict,
-    help,
-    load_yaml,
-    merge,
-    parse_yaml,
-    presets,
-    show,
-    to_dict,
-)
+from metaevo.config import ConfigError, from_dict, merge, presets, show, to_dict
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
-from metaevo.config.yaml_files import MAX_DEPTH
+from metaevo.config.plain import PlainDict, Whole, flatten
+from metaevo.config.sections import settings_of
+from metaevo.config.yaml_files import dump_yaml, load_yaml, parse_yaml
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
@@ -73,40 +64,34 @@ def parse_command_line(
     )
     parser.add_argument(
         "--config",
-        type=Path,
         metavar="FILE",
         help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
     )
     args, rest = parser.parse_known_args(argv)
     overrides = _parse_overrides(rest)
+    try:
+        if args.config is not None:
+            args.config = presets.find(args.config)
+        given = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+        raw = merge(given, overrides)
+        cls = make_class(raw)
+        if args.help:
+            _add_settings(parser, cls, raw)
+    except ConfigError as error:
+        if not args.help:
+            raise
+        parser.epilog = f"settings: {error}"
     if args.help:
-        print(parser.format_help(), end="")
-        try:
-            raw = _raw_settings(args, overrides, defaults)
-            print("", help.format_settings(make_class(raw), raw), sep="\n", end="")
-        except ConfigError as error:
-            print(f"\nsettings: {error}")
+        parser.print_help()
         raise SystemExit(0)
-    raw = _raw_settings(args, overrides, defaults)
-    cls = make_class(raw)
-    raw = _with_whole_mappings(cls, raw, overrides)
-    hints = get_type_hints(cls)
     flags = [name.lstrip("-") for name in parser._option_string_actions]
-    for key in overrides:
-        if key not in hints and (hint := of_value(key, flags)):
+    known = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in overrides.keys() - known:
+        if hint := of_value(key, flags):
             raise ConfigError(f"unknown option --{key}{hint}")
-    config = from_dict(cls, raw)
     if quick is not None and args.quick:
-        config = from_dict(cls, merge(quick(to_dict(config)), overrides))
-    return config, args
-
-
-def _raw_settings(args: argparse.Namespace, overrides: PlainDict, defaults: Defaults) -> PlainDict:
-    """Merge the settings of the file, or the defaults, with the overrides."""
-    if args.config is None:
-        return merge(defaults(args, overrides), overrides)
-    args.config = presets.find(args.config)
-    return merge(load_yaml(args.config), overrides)
+        raw = merge(quick(to_dict(from_dict(cls, raw))), overrides)
+    return from_dict(cls, raw), args
 
 
 def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
@@ -119,42 +104,60 @@ def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
         elif groups:
             groups[-1][1].append(token)
         else:
-            how = "settings are given as --key value"
-            if token.endswith((".yaml", ".yml")) or token in presets.names():
-                presets.find(token)  # raises with a suggestion if there is none
-                how = f"a file of settings is given as --config {token}"
+            how = "settings are given as --key value, and a file of settings as --config FILE"
             raise ConfigError(f"unexpected argument {show(token)}; {how}")
     overrides: PlainDict = {}
     for name, texts in groups:
         if not texts:
             raise ConfigError(f"--{name} needs a value")
         values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
-        if name.count(".") >= MAX_DEPTH:
-            raise ConfigError(f"{show(f'--{name}')}: more than {MAX_DEPTH} parts")
         setting: Any = values[0] if len(values) == 1 else values
         if isinstance(setting, dict):
-            setting = _Whole(setting)
+            setting = Whole(setting)
         for key in reversed(name.split(".")):
             setting = {key: setting}
         overrides = merge(overrides, setting)
     return overrides
 
 
-def _with_whole_mappings(cls: Any, raw: PlainDict, overrides: PlainDict) -> Any:
-    """Replace mappings of the file by mappings that the command line gives as one value.
+def _add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> None:
+    """Add the help of all settings to a parser's, with the values in `raw` as defaults."""
+    parser.usage = f"{parser.prog} [--flag ...] [--section.setting VALUE ...]"
+    groups: PlainDict = {"": parser.add_argument_group("settings")}
+    given = flatten(raw)
+    for key, kind, default, text in settings_of(cls):
+        if dataclasses.is_dataclass(kind):
+            groups[key] = parser.add_argument_group(f"settings of {key}")
+            continue
+        note, value = "required", given.get(key, default)
+        if value is not dataclasses.MISSING:
+            note = f"default: {dump_yaml([to_dict(value)], flow=True)[1:-2]}"
+        groups[key.rpartition(".")[0]].add_argument(
+            f"--{key}", metavar=describe(kind), help=f"{text} ({note})".strip().replace("%", "%%")
+        )
 
-    `--evaluation.space {vf_coef: [1]}` replaces the space, while `--evaluation.space.vf_coef [1]`
-    changes one axis. Sections (`--strategy {sigma: 1}`) are always merged.
-    """
-    hints = get_type_hints(cls)
-    result = dict(raw)
-    for name, value in overrides.items():
-        if isinstance(value, _Whole) and not dataclasses.is_dataclass(hints.get(name)):
-            result[name] = dict(value)
-        elif isinstance(value, dict) and dataclasses.is_dataclass(hints.get(name)):
-            result[name] = _with_whole_mappings(hints[name], raw[name], value)
-    return result
+
+_WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null"}
+_LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "max_length": "of length <="}
+"""Symbols before the limits of annotated_types, by attribute."""
 
 
-class _Whole(PlainDict):
-    """A mapping given on the command line as one value."""
+def describe(kind: Any) -> str:
+    """Describe the values that an annotation allows."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        limits = [
+            f"{words} {limit}"
+            for each in arguments[1:]
+            for name, words in _LIMITS.items()
+            if (limit := getattr(each, name, None)) is not None
+        ]
+        return f"{describe(arguments[0])} {' and '.join(limits)}".strip()
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(describe, arguments))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin in (tuple, list):
+        items = ["..." if each is ... else describe(each) for each in arguments]
+        return f"list [{', '.join(items + ['...'] * (origin is list))}]"
+    return _WORDS.get(kind, "{...}")

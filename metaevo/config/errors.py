@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,14 +46,10 @@ class DeviceError(ConfigError):
     exit_code = 1
 
 
-MOST = 500
-"""characters of the message of another error"""
-
-
 def failure(what: str, error: BaseException) -> ConfigError:
     """Return a one-line error for code of the user's that has raised another one."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return ConfigError(f"{what}: {text if len(text) <= MOST else f'{text[:MOST]} ...'}")
+    text = textwrap.shorten(f"{type(error).__name__}: {error}", 500, placeholder=" ...")
+    return ConfigError(f"{what}: {text}")
 
 
 def show(value: Any) -> str:

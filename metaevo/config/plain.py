@@ -1,5 +1,7 @@
 """Data as YAML and JSON hold it: settings, records of a run, results."""
 
+import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,58 @@ PlainMapping = Mapping[str, Any]
 """Read-only counterpart of `PlainDict`."""
 
 
+class Whole(PlainDict):
+    """A mapping that takes the place of another one in `merge`."""
+
+
+def to_dict(config: Any) -> Any:
+    """Convert a config to plain data; `metaevo.config.from_dict` is the inverse.
+
+    Python's numbers replace scalars of NumPy and JAX.
+    """
+    if dataclasses.is_dataclass(config):
+        fields = dataclasses.fields(config)
+        return {field.name: to_dict(getattr(config, field.name)) for field in fields if field.init}
+    if isinstance(config, dict):
+        return {key: to_dict(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return [to_dict(value) for value in config]
+    is_scalar = getattr(config, "ndim", None) == 0 and hasattr(config, "item")
+    return config.item() if is_scalar else config
+
+
+def merge(base: PlainDict, override: PlainDict) -> PlainDict:
+    """Merge two nested dicts; `override` wins where both have a value."""
+    merged = dict(base)
+    for key, new in override.items():
+        old, is_part = merged.get(key), isinstance(new, dict) and not isinstance(new, Whole)
+        merged[key] = merge(old, new) if isinstance(old, dict) and is_part else new
+    return merged
+
+
+def changed_keys(old: PlainDict, new: PlainDict) -> dict[str, tuple[Any, Any]]:
+    """Return the dotted keys with different values, and both values; None if a key is missing."""
+    before, after = flatten(old), flatten(new)
+    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
+    """Flatten nested dicts to one dict with dotted keys; an empty dict remains a value."""
+    flat: PlainDict = {}
+    for key, value in data.items():
+        path = f"{prefix}{key}"
+        flat |= flatten(value, path + ".") if isinstance(value, dict) and value else {path: value}
+    return flat
+
+
 def listed(given: Any) -> list[Any]:
     """Return an argument as a list; one name or path counts as a list of one."""
     return [given] if isinstance(given, str | Path) else list(given)
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return the last parts of dotted keys, as few as are unique among all of them, by key."""
-    dotted = [f".{key}" for key in keys]
-    found = {}
-    for key in dotted:
-        ends = [at for at, letter in enumerate(key) if letter == "."]
-        unique = (
-            at for at in reversed(ends) if sum(each.endswith(key[at:]) for each in dotted) < 2
-        )
-        found[key[1:]] = key[next(unique, 0) + 1 :]
-    return found
+    """Return the last parts of dotted keys by key; the whole key if two have the same last part."""
+    last = {key: key.rpartition(".")[2] for key in keys}
+    shared = Counter(last.values())
+    return {key: key if shared[name] > 1 else name for key, name in last.items()}

@@ -4,9 +4,7 @@ import os
 from pathlib import Path
 
 from metaevo.config.errors import ConfigError
-from metaevo.config.hints import of_path, of_value
-
-_SUFFIX = ".yaml"
+from metaevo.config.hints import of_value
 
 
 def folder() -> Path:
@@ -18,8 +16,7 @@ def folder() -> Path:
 
 def names() -> list[str]:
     """Return the names of the presets, such as `train/ppo_cartpole`."""
-    root = folder()
-    found = (path.relative_to(root).with_suffix("") for path in root.rglob(f"*{_SUFFIX}"))
+    found = (path.relative_to(folder()).with_suffix("") for path in folder().rglob("*.yaml"))
     return sorted(path.as_posix() for path in found)
 
 
@@ -27,12 +24,7 @@ def find(text: str | Path) -> Path:
     """Return the file of a `--config` option: a path, or a preset's name."""
     if os.path.exists(text):
         return Path(text)
-    name = str(text).removeprefix("configs/").removesuffix(_SUFFIX)
-    known = names()
+    name, known = str(text).removeprefix("configs/").removesuffix(".yaml"), names()
     if name in known:
-        return folder() / f"{name}{_SUFFIX}"
-    beside = [each for each in known if name.startswith(f"{each.partition('/')[0]}/")]
-    hint = of_path(str(text)) or of_value(name, known, cutoff=0.7)
-    if beside and not hint:
-        hint = f"; there are {', '.join(beside)}"
-    raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")
+        return folder() / f"{name}.yaml"
+    raise ConfigError(f"{text}: is no file, and no preset{of_value(name, known)}")

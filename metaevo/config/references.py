@@ -5,14 +5,14 @@ resolve(PART, "my_loss.py:Tilted")       # or my_package.losses:Tilted
 resolve(PART, "my_loss.py")              # the only part in the file
 """
 
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from metaevo.config import code
-from metaevo.config.errors import ConfigError, failure, show
+from metaevo.config.errors import ConfigError, show
 from metaevo.config.hints import of_value
 from purerl import custom
 
@@ -41,25 +41,27 @@ def resolve(kind: Kind, reference: Any) -> Any:
     Raises:
         ConfigError: if there is none, or it is of another kind.
     """
-    where = f"{kind.key} = {show(reference)}"
     if isinstance(reference, str) and reference in kind.names:
         found = kind.names[reference]
-        if isinstance(found, str):
-            module, name = found.split(":")
-            found = getattr(import_module(module), name)
-        return found
+        return pkgutil.resolve_name(found) if isinstance(found, str) else found
+    where = f"{kind.key} = {show(reference)}"
     if not code.is_name(reference):
-        hint = of_value(reference, kind.names) if isinstance(reference, str) else ""
         allowed = ", ".join([*kind.names, "FILE.py:NAME or MODULE:NAME"])
+        hint = of_value(reference, kind.names)
         raise ConfigError(f"{where} is not known{hint}; allowed: {allowed}")
-    try:
-        found = code.load(kind.key, reference)
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise failure(f"{where} cannot be imported", error) from error
+    found = code.load(kind.key, reference)
     if isinstance(found, ModuleType):
-        found = _only(kind, where, found)
+        own = {
+            name: each
+            for name, each in vars(found).items()
+            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
+        }
+        if len(own) != 1:
+            raise ConfigError(
+                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
+                f"{', '.join(own) or 'none'}"
+            )
+        (found,) = own.values()
     if complaint := kind.complaint(found):
         raise ConfigError(f"{where}: {complaint}")
     if custom.where_of(reference).endswith(".py"):
@@ -67,41 +69,21 @@ def resolve(kind: Kind, reference: Any) -> Any:
     return found
 
 
-def _only(kind: Kind, where: str, module: ModuleType) -> Any:
-    """Return the only object of a kind that a module defines."""
-    own = {
-        name: value
-        for name, value in vars(module).items()
-        if getattr(value, "__module__", "") == module.__name__ and not kind.complaint(value)
-    }
-    if len(own) != 1:
-        has = ", ".join(own) or "none"
-        raise ConfigError(
-            f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: {has}"
-        )
-    return next(iter(own.values()))
-
-
 def reference_of(kind: Kind, given: Any) -> str:
-    """Return a reference to an object that a caller passes, or the reference that is passed.
+    """Return a reference to an object that a caller passes.
 
     Raises:
-        ConfigError: if the object is of another kind.
+        ConfigError: if it is of another kind.
     """
-    if isinstance(given, str):
-        return given
     if complaint := kind.complaint(given):
         raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
     if id(given) in _NAMED:
         return _NAMED[id(given)][0]
     place = f"{given.__module__}:{given.__name__}"
-    for name, known in kind.names.items():
-        if known is given or known == place:
-            return name
-    return custom.give(place, given)
+    shipped = [name for name, known in kind.names.items() if known in (given, place)]
+    return shipped[0] if shipped else custom.give(place, given)
 
 
 def short_name(reference: str) -> str:
     """Return the last part of a reference: a name, or that of a file or an object in it."""
-    last = reference.rpartition(":")[2].rpartition("/")[2]
-    return last.removesuffix(".py")
+    return reference.rpartition(":")[2].rpartition("/")[2].removesuffix(".py")

@@ -94,7 +94,7 @@ def read(language: Program, given: Given) -> tuple[Judged, PlainMapping]:
     """
     proposal = Judged()
     try:
-        data: Any = files.parse_line(given, "line") if isinstance(given, bytes) else given
+        data: Any = files.parse_json(given, "line") if isinstance(given, bytes) else given
         data = {"expression": data} if isinstance(given, str) else data
         line = check(_Line, data, "proposal")
         expression, numbers = line["expression"], line.get("constants") or {}
@@ -176,7 +176,7 @@ class Judge:
         lines = files.read(self._path).split(b"\n")[:-1] if self._path.exists() else []
         for number, line in enumerate(lines, start=1):
             try:
-                program = from_dict(Judged, files.parse_line(line, "line"))
+                program = from_dict(Judged, files.parse_json(line, "line"))
             except ConfigError as error:
                 raise ConfigError(f"{self._path}, line {number}: {error}") from None
             self._programs[program.id] = program

@@ -25,8 +25,6 @@ NAME = "open"
 ARRAY = ".npy"
 """The end of the names of the files."""
 REPOSITORY = "github.com/AlexGoldie/rl-learned-optimization"
-LARGEST_FILE = 2**20
-"""in bytes"""
 SLOT = "make_optimizer"
 
 
@@ -132,7 +130,7 @@ def seen(rule: Published) -> PlainDict:
 
 def _read(path: Path) -> tuple[Published, bytes]:
     """Return the rule and the content of its file."""
-    content = files.read(path, LARGEST_FILE)
+    content = files.read(path)
     digest = hashlib.sha256(content).hexdigest()
     for rule in RULES:
         if rule.sha256 == digest:

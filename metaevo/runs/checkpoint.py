@@ -24,7 +24,6 @@ import numpy as np
 
 from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict
-from metaevo.config.yaml_files import parse_json
 from purerl.types import PyTree
 
 _DIGEST = hashlib.sha256().digest_size * 2
@@ -277,7 +276,7 @@ def _read(path: Path) -> tuple[PlainDict, PlainDict]:
             if any(each.compress_size < each.file_size for each in archive.zip.infolist()):
                 raise ValueError("it is compressed")
             members = {name: archive[name] for name in archive.files}
-        content = parse_json(str(members.pop(_METADATA)))
+        content = files.parse_json(str(members.pop(_METADATA)), "metadata")
         arrays = {name.removeprefix(_LEAF): array for name, array in members.items()}
         notes = content["leaves"]
         if notes.keys() != arrays.keys() or not isinstance(content["metadata"], dict):

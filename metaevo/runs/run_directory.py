@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metaevo.config import ConfigError, DiskError, dump_yaml, files
+from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
 from metaevo.config.checks import check
 from metaevo.config.plain import PlainDict
-from metaevo.config.yaml_files import MAX_BYTES, mapping_of
 from metaevo.runs.schema import SavedConfig, check_record
 
 FloatArray = NDArray[np.float64]
@@ -170,8 +169,7 @@ class RunDirectory:
 
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
-        content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        return check(SavedConfig, content, str(self.config_path))
+        return check(SavedConfig, load_yaml(self.config_path), str(self.config_path))
 
     def update_resolved(self, changes: PlainDict) -> None:
         """Change values of `resolved` in config.yaml."""
@@ -195,7 +193,7 @@ class RunDirectory:
                 for number, line in enumerate(file, start=1):
                     if line.endswith(b"\n"):  # else left by a killed process
                         where = f"{self.metrics_path}, line {number}"
-                        yield line, check_record(files.parse_line(line, where), where)
+                        yield line, check_record(files.parse_json(line, where), where)
         except FileNotFoundError:
             return
         except OSError as error:

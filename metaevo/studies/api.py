@@ -99,7 +99,7 @@ class Found:
         Raises:
             ConfigError: if the directory is not empty or cannot be written.
         """
-        directory = RunDirectory.create(files.as_path("path", path), self.study.name)
+        directory = RunDirectory.create(Path(path), self.study.name)
         if any(directory.path.iterdir()):
             raise ConfigError(f"path = {str(path)!r}: is not empty; save to a new directory")
         self.study.save(directory, self.meta_params, len(self.metrics))
@@ -188,7 +188,7 @@ def evolve(
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         return _evolve_in_memory(study, settings)
-    path = files.as_path("run_dir", run_dir)
+    path = Path(run_dir)
     code = run_evolutions(study, settings, run_dir=path, resume=resume)
     if code:
         raise KeyboardInterrupt

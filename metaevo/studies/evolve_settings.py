@@ -8,7 +8,7 @@ from annotated_types import Gt
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import specialised
+from metaevo.config.sections import Setting, extended, section
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import classes, learners, resolve, seen
@@ -152,7 +152,7 @@ def experiment_class(raw: PlainDict, component: str | None = None) -> type[Evolv
         ConfigError: for an unknown part or learner, or a learner without the part's slot.
     """
     learner = raw.get("learner", "ppo")
-    sections = learner_sections(learner)
+    settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
     if evolve is None:
         names = ", ".join(classes.SHIPPED)
@@ -161,14 +161,16 @@ def experiment_class(raw: PlainDict, component: str | None = None) -> type[Evolv
     parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
     if isinstance(evolve, str):
         (part,) = parts.values()
-        sections |= {"component": part, "strategy": part.strategy or StrategyConfig}
+        settings.append(section("component", part))
+        settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
         fields = [(name, each, field(default_factory=each)) for name, each in parts.items()]
-        sections["component"] = make_dataclass("Components", fields, frozen=True)
+        settings.append(section("component", make_dataclass("Components", fields, frozen=True)))
         evolve = tuple(evolve)
-    slots = [slot for slot in learners.find(learner).slots if slot.name not in evolved]
-    references = {slot.name: slot.compared[0] for slot in slots}
-    texts = {slot.name: resolve.describe(slot) for slot in slots}
-    values = {"learner": learner, "evolve": evolve, **references}
-    order = ("learner", "evolve", *references)
-    return specialised(EvolveSettings, sections, values, texts, order=order)
+    slots = [
+        Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
+        for slot in learners.find(learner).slots
+        if slot.name not in evolved
+    ]
+    settings.append(Setting("evolve", str | tuple[str, ...], evolve))
+    return extended(EvolveSettings, [*settings, *slots])

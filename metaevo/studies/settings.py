@@ -10,7 +10,7 @@ from annotated_types import Interval
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import specialised, without
+from metaevo.config.sections import Setting, extended, settings_of
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
 from metaevo.evolution.settings import StrategyConfig
@@ -114,11 +114,10 @@ def problem_settings(reference: str) -> type[ProblemSettings]:
         ConfigError: for an unknown problem, or one with a field of another setting's name.
     """
     kind = resolve(PROBLEM, reference)
-    named = specialised(ProblemSettings, {}, {"problem": reference}, order=("problem",))
-    names = _names(kind) if dataclasses.is_dataclass(kind) else ()
-    if taken := set(names) & set(_names(ProblemSettings)):
+    own = list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
+    if taken := {each.key for each in own} & set(_names(ProblemSettings)):
         raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
-    return without(kind, (), named) if names else named
+    return extended(ProblemSettings, [Setting("problem", str, reference), *own])
 
 
 def _names(cls: Any) -> list[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, to_dict
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import without
+from metaevo.config.sections import extended, settings_of
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate_alone
 from metaevo.evolution.loop import Evolution, EvolutionConfig
@@ -180,7 +180,7 @@ def sweep(
         raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
         settings = from_dict(sweep_class(raw), raw)
         this = make_objective(settings)
-    path = None if run_dir is None else files.as_path("run_dir", run_dir)
+    path = None if run_dir is None else Path(run_dir)
     if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
     study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
@@ -201,8 +201,9 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     """
     if "evolve" in raw or "problem" in raw:
         made = settings_class(raw)
-        return without(made, ("run", "evaluation"), EvolutionSweepSettings)
-    return with_named_functions(SweepSettings, raw, ("learner",))
+        settings = (each for each in settings_of(made) if each.key not in ("run", "evaluation"))
+        return extended(EvolutionSweepSettings, settings)
+    return with_named_functions(SweepSettings, raw)
 
 
 def make_objective(settings: SearchSettings) -> Objective[Any]:

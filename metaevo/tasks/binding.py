@@ -8,6 +8,7 @@ import jax
 
 from metaevo.config import ConfigError, failure
 from metaevo.config.plain import PlainDict
+from metaevo.config.sections import Setting, section
 from metaevo.parts import learners
 from metaevo.parts.part import Part, Parts, check_scalars
 from metaevo.tasks.bound import Bound
@@ -62,14 +63,18 @@ class TaskConfig:
     """overrides of the environment's parameters"""
 
 
-def learner_sections(learner: str) -> dict[str, type]:
-    """Return the sections that belong to a learner.
+def learner_sections(learner: str) -> list[Setting]:
+    """Return the learner's name and the sections that belong to it, as settings.
 
     Raises:
         ConfigError: for an unknown one.
     """
     entry = learners.find(learner)
-    return {"train": entry.config, "hyperparams": entry.hyperparams}
+    return [
+        Setting("learner", str, learner),
+        section("train", entry.config),
+        section("hyperparams", entry.hyperparams),
+    ]
 
 
 def make_learner(

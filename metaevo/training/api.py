@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, files, from_dict, show
+from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
@@ -87,7 +87,7 @@ def train(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
             "resumed from files"
         )
-    code = run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume)
+    code = run_training(settings, run_dir=Path(run_dir), resume=resume)
     if code:
         raise KeyboardInterrupt
     return load_training(run_dir)

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Interval
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import specialised
+from metaevo.config.sections import Setting, extended
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs.settings import HasRun, RecordConfig
@@ -105,24 +105,23 @@ def training_class(raw: PlainDict) -> type[TrainSettings]:
     Raises:
         ConfigError: for an unknown learner.
     """
-    return with_named_functions(TrainSettings, raw, ("learner", "seeds"))
+    return with_named_functions(TrainSettings, raw)
 
 
-def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) -> type[T]:
+def with_named_functions(base: type[T], raw: PlainDict) -> type[T]:
     """Return a subclass of settings with a learner's sections, and a setting for each named slot.
 
-    `raw` are unvalidated settings, of which `learner` is read. The slots come after the settings
-    `order`.
+    `raw` are unvalidated settings, of which `learner` is read.
 
     Raises:
         ConfigError: for an unknown learner.
     """
     learner = raw.get("learner", "ppo")
-    sections, slots = learner_sections(learner), learners.find(learner).slots
-    texts = {slot.name: resolve.describe(slot) for slot in slots}
-    values = {"learner": learner}
-    values |= {slot.name: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts, order=(*order, *texts))
+    slots = [
+        Setting(slot.name, str, default_function(learner, slot), resolve.describe(slot))
+        for slot in learners.find(learner).slots
+    ]
+    return extended(base, [*learner_sections(learner), *slots])
 
 
 def make_task(

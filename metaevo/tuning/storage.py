@@ -5,6 +5,7 @@ backend and the state of Optuna's CMA-ES sampler, which `metaevo.tuning.cma` rep
 """
 
 import contextlib
+import os
 import time
 import warnings
 from pathlib import Path
@@ -57,7 +58,8 @@ class JournalLock(JournalFileOpenLock):
     def acquire(self) -> bool:
         """Wait for the lock and repair the journal."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(files.locked(self._path.with_name(f"{self._path.name}.lock")))
+            place = self._path.with_name(f"{self._path.name}.lock")
+            stack.callback(os.close, files.lock(place, wait=True))
             files.drop_unfinished_line(self._path)
             self._held = stack.pop_all()
         return True

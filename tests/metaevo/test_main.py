@@ -74,18 +74,3 @@ def test_a_platform_that_is_not_there_is_one_line():
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS = nonsense")
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.long
-def test_a_run_of_a_config_with_a_name_beyond_ascii_is_read_again(tmp_path):
-    config = tmp_path / "\N{LATIN SMALL LETTER E WITH ACUTE}tude.yaml"
-    config.write_text(
-        "{learner: q_learning, task: {env: GridWorld, env_params: {size: 3}}, seeds: 2, "
-        "train: {total_timesteps: 200, num_steps: 100}}"
-    )
-    posix = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    trained = run("train", "--config", str(config), "--run-dir", "run", cwd=tmp_path, **posix)
-    assert trained.returncode == 0, trained.stderr
-    for environment in (posix, {}):
-        compared = run("compare", "run", cwd=tmp_path, **environment)
-        assert compared.returncode == 0, compared.stderr

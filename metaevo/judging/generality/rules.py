@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, show, to_dict
-from metaevo.config.hints import of_path, of_value
+from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.config.references import short_name
 from metaevo.judging.generality.tasks import LEARNER, digest
@@ -69,7 +69,7 @@ def rule_of(text: str) -> Rule:
         raise ConfigError(
             f"rule = {show(text)}: must be the directory of a run, zoo:NAME, a part's file "
             "(FILE.py), a file of published weights, a learner (FILE.py:NAME), or one of "
-            f"{', '.join(names)}{hint or of_path(text)}"
+            f"{', '.join(names)}{hint}"
         )
     filling = resolve.part_of(text)
     if filling.part.slot not in slots:

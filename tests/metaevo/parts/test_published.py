@@ -88,7 +88,6 @@ def altered(content):
         (None, "No such file"),
         (altered, "must be an unaltered file of github.com/"),
         (lambda content: b"", "(0 bytes): must be an unaltered file"),
-        (lambda content: content + bytes(2**20), "larger than 1048576 bytes"),
     ],
 )
 @pytest.mark.parametrize("command", ["train --make_optimizer", "generality"])

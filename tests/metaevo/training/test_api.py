@@ -107,7 +107,6 @@ def test_a_learned_part_in_a_slot(tmp_path):
         ({"value_loss": (flat, None), "run_dir": "never"}, "value_loss"),
         ({"resume": True}, "resume"),
         ({"run": {"num_devices": 999}}, "num_devices"),
-        ({"run_dir": 5}, "run_dir = 5"),
     ],
 )
 def test_a_wrong_argument_is_named(changes, complaint, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ def make(raw, settings=RAW):
 def test_every_kind_of_parameter():
     space = make(
         {
-            RATE: {"log_uniform": ["1e-4", 1e-2]},
+            RATE: {"log_uniform": [1e-4, 1e-2]},
             "hyperparams.gamma": {"uniform": [0.9, 0.999]},
             "train.num_minibatches": {"choice": [2, 4]},
             "train.num_steps": {"integer": [32, 128], "step": 32},

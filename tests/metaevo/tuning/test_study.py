@@ -1,4 +1,3 @@
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -6,7 +5,7 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError
 from metaevo.tuning import storage as storages
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
@@ -178,13 +177,3 @@ def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, spa
             assert all(study.tell(complete(trial, 2.0)) for trial in asked)
         assert [trial.number for trial in open_study(tmp_path, config, space).trials()] == [0, 1, 2]
         assert journal.read_bytes().startswith(whole[:last])
-
-
-def test_unfinished_lines_of_any_length(tmp_path):
-    path = tmp_path / "lines"
-    rng = random.Random(0)
-    for length in [0, 1, 4095, 4096, 4097, 9000, *rng.choices(range(20_000), k=20)]:
-        for head in (b"", b"whole\n", b"x" * 5000 + b"\n"):
-            path.write_bytes(head + b"y" * length)
-            files.drop_unfinished_line(path)
-            assert path.read_bytes() == head
