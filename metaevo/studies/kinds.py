@@ -42,12 +42,8 @@ def settings_class(raw: PlainMapping, component: str | None = None) -> type[Evol
         return experiment_class(dict(raw), component)
     kind: Any = resolve(PROBLEM, raw["problem"])
     named = specialised(ProblemSettings, {}, {"problem": raw["problem"]}, order=("problem",))
-    names = (
-        {each.name for each in dataclasses.fields(kind)}
-        if dataclasses.is_dataclass(kind)
-        else set()
-    )
-    if taken := names & {each.name for each in dataclasses.fields(ProblemSettings)}:
+    names = _fields(kind)
+    if taken := {*names} & {*_fields(ProblemSettings)}:
         raise ConfigError(f"problem = {raw['problem']!r}: has a field {min(taken)}; rename it")
     return without(kind, (), named) if names else named
 
@@ -66,9 +62,8 @@ def study_of(settings: EvolutionSettings, run_path: Path | None = None) -> Study
         return LearnerStudy(settings, run_path)
     assert isinstance(settings, ProblemSettings)
     kind = resolve(PROBLEM, settings.problem)
-    own = _own(settings)
     try:
-        problem = kind(**{name: getattr(settings, name) for name in own})
+        problem = kind(**{name: getattr(settings, name) for name in _fields(kind)})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
@@ -80,10 +75,11 @@ def free(settings: EvolutionSettings) -> tuple[str, ...]:
     """Return beginnings of the settings that a judgement of a finished run may change."""
     if isinstance(settings, EvolveSettings):
         return (*TRAINING, "fitness.")
-    return tuple(_own(settings))
+    assert isinstance(settings, ProblemSettings)
+    return tuple(_fields(resolve(PROBLEM, settings.problem)))
 
 
-def _own(settings: EvolutionSettings) -> list[str]:
-    """Return the settings that are the problem's fields."""
-    common = {each.name for each in dataclasses.fields(ProblemSettings)}
-    return [each.name for each in dataclasses.fields(settings) if each.name not in common]
+def _fields(kind: Any) -> list[str]:
+    """Return the names of a dataclass's fields; none of another class."""
+    is_dataclass = dataclasses.is_dataclass(kind)
+    return [each.name for each in dataclasses.fields(kind)] if is_dataclass else []

@@ -6,7 +6,7 @@ compiled program if they differ only in sigma, learning rate or seed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,16 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import without
-from metaevo.evolution import devices
-from metaevo.evolution.evaluation import evaluate_alone
-from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.evaluation import evaluate
+from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.progress import Progress
+from metaevo.runs.settings import RecordConfig
 from metaevo.studies import kinds
-from metaevo.studies.settings import EvolutionSettings
-from metaevo.training.settings import with_named_functions, with_task
-from metaevo.training.sweeps import SweepSettings, Trainings
-from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
+from metaevo.training.settings import TrainSettings, training_class, with_task
+from metaevo.training.sweeps import Trainings
+from metaevo.tuning.config import FunctionSettings, SweepConfig, SweepSettings
 from metaevo.tuning.objective import (
     Count,
     Objective,
@@ -42,61 +39,32 @@ from metaevo.tuning.run import run_sweep, search
 from metaevo.tuning.space import dotted_space, free_space, make_space
 from metaevo.tuning.study import Study, best_of
 
+AT_ONCE = 16
+"""Trainings of a batch, by default."""
 TRACED = ("strategy.sigma", "strategy.learning_rate")
 """Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvolutionSweepSettings(SearchSettings):
-    """Settings of a sweep over evolutions, and of each trial.
+class Evolutions(Program[Any]):
+    """Evolutions that differ in sigma and the learning rate."""
 
-    `sweep_class` adds the other settings of the evolution, without `evaluation`.
-    """
-
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-
-    def of_evolution(self) -> EvolutionSettings:
-        """Return the settings of the evolution of a trial, without a comparison."""
-        given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
-        made: type[EvolutionSettings] = kinds.settings_class(given)
-        own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
-        return from_dict(made, {**given, **own})
-
-
-class Evolutions(Program[EvolutionSweepSettings]):
-    """Evolutions that differ in sigma and the learning rate, and the judges of their results."""
-
-    def __init__(self, settings: EvolutionSweepSettings) -> None:
+    def __init__(self, settings: Any) -> None:
         """Build the evolution of a static group; it compiles at its first block."""
         config = settings.evolution
         if not config.validation_seeds:
             raise ConfigError(
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
-        of_evolution = settings.of_evolution()
-        study = kinds.study_of(of_evolution)
+        study = kinds.study_of(settings)
         problem = study.problem({})
         if len(problem.tasks) > 1:
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
-        config = replace(
-            config,
-            chunk_size=settings.run.chunk_size or config.chunk_size,
-            num_devices=settings.run.num_devices or config.num_devices,
-        )
         self.evolution = Evolution(problem, settings.strategy.build(), config)
-        self.judges = devices.RowMap(
-            lambda row: evaluate_alone(problem, row["key"], row["meta_params"]).fitness,
-            chunk_size=self.evolution.chunk_size,
-            num_devices=self.evolution.num_devices,
-        )
         agents = self.evolution.population_size * config.seeds_per_candidate
         self.frames = config.generations * agents * frames_per_generation(problem)
 
-    def evaluate(
-        self, settings: Sequence[EvolutionSweepSettings], purpose: Purpose, count: Count
-    ) -> Rungs:
+    def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""
         seed, sweep = settings[0].run.seed, settings[0].sweep
         seeds = sweep.seeds if purpose == Purpose.TUNING else sweep.confirm_seeds
@@ -107,9 +75,7 @@ class Evolutions(Program[EvolutionSweepSettings]):
         )
         yield Rung(scores, np.sum(~np.isfinite(scores), axis=1), seeds * self.frames)
 
-    def _score(
-        self, settings: EvolutionSweepSettings, seed: int, judging_key: jax.Array, count: Count
-    ) -> float:
+    def _score(self, settings: Any, seed: int, judging_key: jax.Array, count: Count) -> float:
         """Evolve with one seed, and return the mean fitness of the result; NaN for a failure."""
         evolution, before = self.evolution, 0
         state = evolution.start(seed, settings.strategy.build())
@@ -118,12 +84,9 @@ class Evolutions(Program[EvolutionSweepSettings]):
             if block.records:
                 count(block.records[-1]["frames"] - before)
                 before = block.records[-1]["frames"]
-        found = jax.device_get(evolution.result(block.state))
+        found = jax.tree.map(lambda leaf: leaf[None], evolution.result(block.state))
         keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
-        copies = jax.tree.map(
-            lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
-        )
-        return float(np.mean(self.judges({"key": keys, "meta_params": copies})))
+        return float(evaluate(evolution.problem, found, keys).fitness[0])
 
 
 def sweep(
@@ -155,7 +118,7 @@ def sweep(
         space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice.
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
-        config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
+        config: batch, seeds, scheduler, confirmation: the section `sweep` of a config.
         seed: seed of all randomness.
         run_dir: a new directory, which makes the sweep durable and gets figures and a report; or
             with `resume` the directory of the sweep to continue.
@@ -169,10 +132,10 @@ def sweep(
     overrides = {name: value for name, value in given.items() if value is not None}
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
     rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
-    settings: SearchSettings
+    settings: SweepSettings
     this: Objective[Any]
     if callable(objective):
-        settings = SearchSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
+        settings = FunctionSettings(space=rules, sweep=chosen, run=RecordConfig(seed=seed))
         this = function_objective(objective, free_space(rules), chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
@@ -182,42 +145,42 @@ def sweep(
     path = None if run_dir is None else files.as_path("run_dir", run_dir)
     if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
-    study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
+    study = Study(path, chosen, this.space, seed=seed)
     if path is None:
         search(this, study, Progress(disable=True))
     found, shares = study.trials(), importance(study.optuna_study)
     return SweepResult(tuple(found), best_of(found), shares, this.space, path)
 
 
-def sweep_class(raw: PlainDict) -> type[SearchSettings]:
+def sweep_class(raw: PlainDict) -> type[SweepSettings]:
     """Return the dataclass of a sweep's settings.
 
-    It has the settings of a training run (`metaevo.training.settings`) or, with `evolve:` or
-    `problem:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
+    It has the settings of a training run or, with `evolve:` or `problem:`, of an evolution, and
+    the sections of the sweep itself.
 
     Raises:
         ConfigError: for an unknown learner, part or problem.
     """
-    if "evolve" in raw or "problem" in raw:
-        made = kinds.settings_class(raw)
-        return without(made, ("run", "evaluation"), EvolutionSweepSettings)
-    return with_named_functions(SweepSettings, raw, ("learner",))
+    is_evolution = "evolve" in raw or "problem" in raw
+    trial = kinds.settings_class(raw) if is_evolution else training_class(raw)
+    made: type[SweepSettings] = make_dataclass(
+        trial.__name__, [], bases=(SweepSettings, trial), frozen=True, kw_only=True
+    )
+    return made
 
 
-def make_objective(settings: SearchSettings) -> Objective[Any]:
-    """Return the objective of a sweep.
+def make_objective(settings: SweepSettings) -> Objective[Any]:
+    """Return the objective of a sweep, whose class is made by `sweep_class`.
 
     Raises:
         ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
     space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    if isinstance(settings, SweepSettings):
-        return settings_objective(settings, space, Trainings, side_by_side=True)
-    assert isinstance(settings, EvolutionSweepSettings)
+    if isinstance(settings, TrainSettings):
+        return settings_objective(settings, space, Trainings, AT_ONCE)
     if settings.sweep.prunes:
         raise ConfigError(
             f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
             "allowed: none"
         )
-    space = replace(space, traced=TRACED)
-    return settings_objective(settings, space, Evolutions, side_by_side=False)
+    return settings_objective(settings, replace(space, traced=TRACED), Evolutions, 1)

@@ -5,18 +5,10 @@ from typing import Any
 
 from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
-from metaevo.runs.progress import Progress
-from metaevo.training.result import (
-    TrainingResult,
-    check_resources,
-    load_training,
-    population_of,
-    result_of,
-)
-from metaevo.training.run import run_training
-from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
+from metaevo.training.result import TrainingResult, check_resources, load_training, population_of
+from metaevo.training.run import run_training, train_in_memory
+from metaevo.training.settings import training_class, with_task
 from purerl.learners import LearnerEntry
 from purerl.types import Environment
 
@@ -82,7 +74,9 @@ def train(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
-        return _train_in_memory(settings, functions)
+        population = population_of(settings, given=functions)
+        check_resources(settings, population)
+        return train_in_memory(settings, population)
     if functions:
         raise ConfigError(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
@@ -102,15 +96,3 @@ def _pair(slot: str, value: Any) -> tuple[Any, Any]:
             "meta-parameters"
         )
     return pair
-
-
-def _train_in_memory(settings: TrainSettings, given: PlainMapping) -> TrainingResult:
-    task, meta_params = make_task(settings, given=given)
-    check_resources(settings, task, meta_params)
-    population = population_of(settings, task, meta_params, settings.run.chunk_size)
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    total = population.frames * settings.seeds
-    with Progress(total=total, desc="training", unit="frame", unit_scale=True) as bar:
-        agents = population.advance(population.init(keys), population.num_updates, bar.update)
-    rows = agents.rows.replace(agent=population.states(agents))
-    return result_of(population, rows)

@@ -21,12 +21,11 @@ from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.tasks.agents import Row
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.training import report
-from metaevo.training.result import check_resources, population_of, result_of
-from metaevo.training.settings import TrainSettings, make_task
+from metaevo.training.result import TrainingResult, check_resources, population_of, result_of
+from metaevo.training.settings import TrainSettings
 from purerl.types import EpisodeSums
 
 HARMLESS = (
@@ -35,6 +34,41 @@ HARMLESS = (
 )  # fmt: skip
 """Settings that a resumed run may change."""
 KIND = Kind("train", "train", "update", HARMLESS)
+
+
+def blocks(
+    population: Population, chunks: list[Row], done: int, block_seconds: float
+) -> Iterator[tuple[list[Row], int, float]]:
+    """Train agents to the end in blocks of about so many seconds, after `done` updates.
+
+    Yields:
+        the agents on the devices, which the next block overwrites; updates of the block, none in
+        the first one, which compiles; and the seconds that it took.
+    """
+    length = 0
+    while done < population.num_updates:
+        before = time.monotonic()
+        chunks = jax.block_until_ready(population.run(chunks, done, length))
+        seconds, done = time.monotonic() - before, done + length
+        yield chunks, length, seconds
+        length = int(block_seconds / seconds * length)
+        length = max(1, min(length, population.num_updates - done))
+
+
+def untrained(settings: TrainSettings, population: Population) -> list[Row]:
+    """Return new agents on the devices."""
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    return population.place(population.init(keys).rows)
+
+
+def train_in_memory(settings: TrainSettings, population: Population) -> TrainingResult:
+    """Train to the end without a run directory."""
+    chunks = untrained(settings, population)
+    trained = blocks(population, chunks, 0, settings.run.block_seconds)
+    with Progress(total=population.num_updates, desc="training", unit="update") as bar:
+        for chunks, length, _ in trained:  # noqa: B007 (used below)
+            bar.update(length)
+    return result_of(population, population.rows(chunks))
 
 
 def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
@@ -52,36 +86,31 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    task, meta_params = make_task(settings, run_dir if resume else None)
-    report.check(settings, task)
-    check_resources(settings, task, meta_params)
+    population = population_of(settings, run_dir if resume else None)
+    report.check(settings, population.task)
+    check_resources(settings, population)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
+        path = run.directory.path
         same_end = run.before is not None and run.before.evaluation == settings.evaluation
         if same_end and run.directory.report_path.exists():
-            print(f"{run.directory.path} is finished ({task.learner.config.num_updates} updates)")
+            print(f"{path} is finished ({population.num_updates} updates)")
             return 0
-        population = _start(run, task, meta_params)
+        chunk_size = run.resolved.get("chunk_size", population.chunk_size)
+        if chunk_size != population.chunk_size:  # a resumed run keeps the one of its start
+            population = population_of(settings, path, chunk_size=chunk_size)
+        for slot in learners.find(settings.learner).slots:
+            resolve.keep(path, slot, getattr(settings, slot.name))
+        run.start(
+            {**run.resolved, "log_every": population.windows.every},
+            chunk_size=population.chunk_size,
+            num_devices=population.num_devices,
+        )
         with run.working():
             rows, seconds = _train(run, population)
-            result = result_of(population, rows, run.directory.path)
+            result = result_of(population, rows, path)
             checkpoint.write(run.directory.training_path, result.arrays())
             report.finish(run, population, result, rows.episodes, seconds=seconds)
         return run.exit_code
-
-
-def _start(run: Run[TrainSettings], task: Bound, meta_params: PlainDict) -> Population:
-    settings, resolved, path = run.settings, run.resolved, run.directory.path
-    # A resumed run keeps the settings that were resolved at its start.
-    chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
-    population = population_of(settings, task, meta_params, chunk_size)
-    for slot in learners.find(settings.learner).slots:
-        resolve.keep(path, slot, getattr(settings, slot.name))
-    run.start(
-        {**resolved, "log_every": population.windows.every},
-        chunk_size=population.chunk_size,
-        num_devices=population.num_devices,
-    )
-    return population
 
 
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
@@ -90,8 +119,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     frames = population.frames_per_update * run.settings.seeds
     restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
-        keys = keys_for(config.seed, Purpose.TRAINING, run.settings.seeds)
-        chunks, done, seconds = population.place(population.init(keys).rows), 0, 0.0
+        chunks, done, seconds = untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         chunks, done, seconds = population.place(restored.tree), restored.done, restored.seconds
@@ -104,23 +132,17 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     started = saved - seconds
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
-        if done < total:
-            chunks = jax.block_until_ready(population.run(chunks, done, 0))
-            run.check_stop()
-        bar.stage("training")
-        length = 1
-        while done < total:
-            length = max(1, min(length, total - done))
-            before = time.monotonic()
-            chunks = population.run(chunks, done, length)
+        trained = blocks(population, chunks, done, config.block_seconds)
+        for chunks, length, seconds in trained:
+            now, done = time.monotonic(), done + length
+            bar.stage("training")
             episodes, metrics = population.curves(chunks)
-            now = time.monotonic()
-            done += length
             points = np.flatnonzero((ends > done - length) & (ends <= done))
             for place, record in enumerate(_records(population, episodes, metrics, points), 1):
-                moment = before + (now - before) * place / len(points)
+                moment = now - seconds * (1 - place / len(points))
                 run.log({**record, "seconds": round(moment - started, 3)})
-            _show(bar, mean_returns(episodes), done * frames, length * frames / (now - before))
+            if length:
+                _show(bar, mean_returns(episodes), done * frames, length * frames / seconds)
             bar.update(length)
             due = now - saved >= config.checkpoint_seconds or done == total
             stopping = run.stop.requested  # read once: no run stops without a checkpoint
@@ -129,7 +151,6 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
                 saved = now
             if stopping:
                 raise StopRequestedError
-            length = int(min(config.block_seconds / (now - before) * length, total))
     return population.rows(chunks), time.monotonic() - started
 
 

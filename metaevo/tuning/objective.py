@@ -17,25 +17,16 @@ from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dic
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.progress import Progress
 from metaevo.statistics import iqm
-from metaevo.tuning.config import (
-    ADAPTIVE,
-    ADAPTIVE_BATCH,
-    OF_THE_SWEEP,
-    SearchSettings,
-    SweepConfig,
-)
-from metaevo.tuning.ranges import Params
+from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.space import Space, nested
+from metaevo.tuning.space import Params, Space, nested
 from metaevo.tuning.study import Study, Trial
 
 S = TypeVar("S")
-C = TypeVar("C", bound=SearchSettings)
+C = TypeVar("C", bound=SweepSettings)
 
 MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
-KIND = ("learner", "evolve", "problem")
-"""Settings that say what a config is about."""
 
 Count = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""
@@ -61,8 +52,6 @@ class Program(ABC, Generic[S]):
 
     frames = 0
     """environment steps of a setting on one seed, to its end"""
-    trials_at_once = 1
-    """trials that are evaluated side by side"""
 
     @abstractmethod
     def evaluate(self, settings: Sequence[S], purpose: Purpose, count: Count) -> Rungs:
@@ -81,9 +70,9 @@ class Function(Program[Params]):
 
     def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
         """Call the function once for every trial, whatever the seeds."""
-        scores = np.array([[float(self.function(each))] for each in settings])
-        count(0)
-        yield Rung(scores, np.zeros(len(scores)))
+        yield Rung(
+            np.array([[float(self.function(each))] for each in settings]), np.zeros(len(settings))
+        )
 
 
 @dataclass
@@ -99,29 +88,14 @@ class Objective(Generic[S]):
     """returns the settings of a trial; this and `build` raise `ConfigError` if they do not fit"""
     build: Callable[[S], Program[S]]
     """returns the program of a static group"""
-    side_by_side: bool = False
-    """whether many trials at once are faster"""
+    batch: int = 1
+    """trials at once, unless the config has another number"""
     _programs: dict[str, Program[S]] = field(default_factory=dict)
 
-    def batch_size(self) -> int:
-        """Return the maximum number of trials per batch."""
-        config = self.config
-        if config.batch is not None or not self.side_by_side:
-            return config.batch or 1
-        return ADAPTIVE_BATCH if config.sampler in ADAPTIVE else config.trials
-
     def config_of(self, params: Params) -> Params:
-        """Return the settings of a trial as a config of `metaevo train` or `evolve`.
-
-        Names that are the default are left out: an evolution has no setting for them.
-        """
-        settings = self.settings_of(params)
-        return {
-            key: value
-            for key, value in to_dict(settings).items()
-            if key not in OF_THE_SWEEP
-            and (key in KIND or getattr(type(settings), key, None) != value)
-        }
+        """Return the settings of a trial as a config of `metaevo train` or `evolve`."""
+        settings = to_dict(self.settings_of(params))
+        return {key: value for key, value in settings.items() if key not in OF_THE_SWEEP}
 
     def program(self, settings: S) -> Program[S]:
         """Return the program of the settings' static group."""
@@ -133,11 +107,7 @@ class Objective(Generic[S]):
         return self._programs[key]
 
     def start(self) -> Program[S]:
-        """Return the program of the settings before the sweep.
-
-        Raises:
-            ConfigError: if they do not fit together.
-        """
+        """Return the program of the settings before the sweep; they may raise `ConfigError`."""
         return self.program(self.settings_of({}))
 
     def static_key(self, settings: S) -> str:
@@ -165,15 +135,10 @@ class Objective(Generic[S]):
             else:
                 groups.setdefault(self.static_key(settings), []).append((trial, settings))
         for group in groups.values():
-            static = {k: v for k, v in group[0][0].params.items() if k in self.space.static}
-            bar.stage(", ".join(f"{key} = {v}" for key, v in static.items()) or "searching")
-            size = self.program(group[0][1]).trials_at_once
-            for begin in range(0, len(group), size):
-                self._climb(group[begin : begin + size], study, bar)
+            self._climb([trial for trial, _ in group], [each for _, each in group], study, bar)
 
-    def _climb(self, group: list[tuple[Trial, S]], study: Study, bar: Progress) -> None:
+    def _climb(self, trials: list[Trial], settings: list[S], study: Study, bar: Progress) -> None:
         """Evaluate trials of one group rung by rung; some are stopped at the end of each."""
-        trials, settings = [trial for trial, _ in group], [each for _, each in group]
         evaluation = self.program(settings[0]).evaluate(settings, Purpose.TUNING, bar.update)
         steps, left = rungs(self.config), None
         for step in steps:
@@ -230,7 +195,7 @@ def function_objective(
 
 
 def settings_objective(
-    settings: C, space: Space, build: Callable[[C], Program[C]], side_by_side: bool
+    settings: C, space: Space, build: Callable[[C], Program[C]], batch: int
 ) -> Objective[C]:
     """Return the objective of a sweep's settings, in which a trial's values take their places."""
     raw = to_dict(settings)
@@ -238,4 +203,4 @@ def settings_objective(
     def settings_of(params: Params) -> C:
         return from_dict(type(settings), merge(raw, nested(params)))
 
-    return Objective(space, settings.sweep, settings_of, build, side_by_side)
+    return Objective(space, settings.sweep, settings_of, build, batch)

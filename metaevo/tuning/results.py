@@ -14,8 +14,7 @@ from metaevo import statistics
 from metaevo.config import dump_yaml, files
 from metaevo.config.plain import PlainDict
 from metaevo.tuning.objective import Count, Objective
-from metaevo.tuning.ranges import Params
-from metaevo.tuning.space import Space
+from metaevo.tuning.space import Params, Space
 from metaevo.tuning.study import Trial
 
 TRIALS, BEST = "trials.csv", "best.yaml"
@@ -90,18 +89,17 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     params = {WINNER: best.params, BEFORE: {}}
     rungs = {name: objective.confirm(each, count) for name, each in params.items()}
     scores = statistics.fill_missing({name: rung.scores[0] for name, rung in rungs.items()})
-    variants = []
-    for name, rung in rungs.items():
-        variants.append(
-            {
-                "name": name,
-                "settings": params[name],
-                "scores": scores[name],
-                **asdict(statistics.summarise(scores[name])),
-                "diverged": rung.diverged[0],
-                "frames": rung.frames,
-            }
-        )
+    variants = [
+        {
+            "name": name,
+            "settings": params[name],
+            "scores": scores[name],
+            **asdict(statistics.summarise(scores[name])),
+            "diverged": rung.diverged[0],
+            "frames": rung.frames,
+        }
+        for name, rung in rungs.items()
+    ]
     compared = statistics.compare(scores[WINNER], scores[BEFORE], shared_seeds=True)
     found = {"variants": variants, "best_trial": best.number, "search_value": best.value}
     plain: PlainDict = files.plain(found | compared._asdict())

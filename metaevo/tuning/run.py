@@ -8,20 +8,20 @@ from typing import Any
 
 from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import write_json_atomic, write_text_atomic
-from metaevo.evolution import devices
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
-from metaevo.tuning.config import SearchSettings
+from metaevo.tuning.config import SweepSettings
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size",
-    "sweep.confirm_seeds", "sweep.batch",
+    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size", "seeds",
+    "evaluation.", "evolution.num_devices", "evolution.chunk_size", "sweep.confirm_seeds",
+    "sweep.batch",
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
@@ -43,7 +43,7 @@ def search(
         while True:
             bar.update(0)  # a signal may have arrived
             between()
-            if batch := study.ask(objective.batch_size()):
+            if batch := study.ask(objective.config.batch or objective.batch):
                 objective.run(batch, study, bar)
             elif count := study.running():
                 bar.stage(f"waiting for {count} trials of other processes")
@@ -53,7 +53,7 @@ def search(
 
 
 def run_sweep(
-    objective: Objective[Any], settings: SearchSettings, *, run_dir: Path | None, resume: bool
+    objective: Objective[Any], settings: SweepSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
     """Run a sweep in a directory to its end, or until a signal.
 
@@ -70,29 +70,24 @@ def run_sweep(
         ConfigError: before compilation, if the settings or the directory are invalid.
         DiskError: if the directory can no longer be written.
     """
-    devices.check_number("run.num_devices", settings.run.num_devices)
     program, config = objective.start(), objective.config
     trials = num_trials(config, objective.space)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
+        path = run.directory.path
         # Another number of fresh seeds needs another confirmation.
         same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
-        if resume and same_end and run.directory.report_path.exists():
-            print(f"{run.directory.path} is finished ({trials} trials)")
+        if same_end and run.directory.report_path.exists():
+            print(f"{path} is finished ({trials} trials)")
             return 0
-        path = run.directory.path
-        study = Study(path, settings.sweep, objective.space, seed=settings.run.seed, name=path.name)
+        study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
         log = _Log(run, study)
         run.forget_end()
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
-        frames = trials * config.seeds * program.frames
+        total = max(trials * config.seeds * program.frames, log.frames)
         with run.working():
-            with Progress(
-                total=max(frames, log.frames), initial=log.frames, desc="searching", unit="frame",
-                unit_scale=True, check_stop=run.check_stop,
-            ) as bar:  # fmt: skip
+            with _bar(run, "searching", total, log.frames) as bar:
                 search(objective, study, bar, log.update)
-            log.update()
             _finish(run, objective, study, log)
         return run.exit_code
 
@@ -100,12 +95,8 @@ def run_sweep(
 class _Log:
     """The trials in metrics.jsonl."""
 
-    def __init__(self, run: Run[SearchSettings], study: Study) -> None:
-        """Begin with the trials that are logged.
-
-        Raises:
-            ConfigError: if the study lacks one of them.
-        """
+    def __init__(self, run: Run[SweepSettings], study: Study) -> None:
+        """Begin with the trials that are logged; raise `ConfigError` if the study lacks one."""
         self.run, self.study, self.started = run, study, time.monotonic()
         self.numbers = {record["trial"] for record in run.directory.read_metrics("trial")}
         trials = study.trials()
@@ -123,25 +114,23 @@ class _Log:
     def update(self) -> None:
         """Log the trials that any process has decided since the last time."""
         for trial in self.study.trials():
-            if trial.number in self.numbers:
-                continue
-            self.frames += trial.frames
-            self.numbers.add(trial.number)
-            self.run.log(
-                {
-                    "kind": "trial",
-                    "trial": trial.number,
-                    "value": trial.value,
-                    "frames": self.frames,
-                    "seconds": self.seconds(),
-                    "outcome": trial.outcome,
-                    "params": trial.params,
-                    "scores": trial.scores,
-                }
-            )
+            if trial.number not in self.numbers:
+                self.frames += trial.frames
+                self.numbers.add(trial.number)
+                record = {"kind": "trial", "trial": trial.number, "value": trial.value}
+                record |= {"frames": self.frames, "seconds": self.seconds()}
+                record |= {"outcome": trial.outcome, "params": trial.params}
+                self.run.log(record | {"scores": trial.scores})
 
 
-def _finish(run: Run[SearchSettings], objective: Objective[Any], study: Study, log: _Log) -> None:
+def _bar(run: Run[SweepSettings], name: str, frames: int, done: int = 0) -> Progress:
+    return Progress(
+        total=frames, initial=done, desc=name, unit="frame", unit_scale=True,
+        check_stop=run.check_stop,
+    )  # fmt: skip
+
+
+def _finish(run: Run[SweepSettings], objective: Objective[Any], study: Study, log: _Log) -> None:
     """Write all trials and the winner, confirm it on fresh seeds, and write the report."""
     directory, config, trials = run.directory, objective.config, study.trials()
     table = directory.path / results.TRIALS
@@ -158,14 +147,9 @@ def _finish(run: Run[SearchSettings], objective: Objective[Any], study: Study, l
     confirmed = None
     if config.confirm_seeds:
         program = objective.program(objective.settings_of(best.params))
-        frames = 2 * config.confirm_seeds * program.frames
-        with Progress(
-            total=frames, desc="confirming", unit="frame", unit_scale=True,
-            check_stop=run.check_stop,
-        ) as bar:  # fmt: skip
+        with _bar(run, "confirming", 2 * config.confirm_seeds * program.frames) as bar:
             confirmed = results.confirmation(objective, best, bar.update)
-        marked = confirmed | mark(to_dict(run.settings))
-        write_json_atomic(directory.evaluation_path, marked)
+        write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
         winner, before = (row["frames"] for row in confirmed["variants"])
         spent = [log.frames + winner, log.frames + winner + before]
         run.log_evaluation(confirmed["variants"], spent, log.seconds())

@@ -8,58 +8,39 @@
 All user errors in the section are reported before training starts.
 """
 
+import json
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any
 
 from annotated_types import Gt, MinLen
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, merge, show
-from metaevo.config.plain import PlainMapping
-from metaevo.tuning import ranges
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.tuning.config import OF_THE_SWEEP
-from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
-NOT_SEARCHABLE = (*OF_THE_SWEEP, "evaluation", "seeds", "learner", "evolve")
+NOT_SEARCHABLE = (*OF_THE_SWEEP, "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
 TRACED = "hyperparams."
 """Prefix of the settings that are traced in a training."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice")
-SOMEWHERE = 1 / math.pi
-"""Fraction of a range of real numbers that is not a whole number, which some settings refuse."""
 
-
-@dataclass(frozen=True)
-class _Rule:
-    """The rule of a setting; exactly one of the kinds is given."""
-
-    uniform: tuple[float, float] = (0.0, 1.0)
-    log_uniform: tuple[float, float] = (0.0, 1.0)
-    integer: tuple[int, int] = (0, 1)
-    log_integer: tuple[int, int] = (0, 1)
-    choice: Annotated[list[Any], MinLen(1)] = field(default_factory=list)
-    step: Annotated[int, Gt(0)] = 1
+Entry = FloatDistribution | IntDistribution | CategoricalDistribution
+Params = PlainDict
+"""Values by the dotted names of settings"""
 
 
 @dataclass(frozen=True)
 class Space:
-    """Searched settings by their dotted names, checked by `make_space`."""
+    """Searched settings by their dotted names, as Optuna's distributions.
+
+    Optuna takes scalars only, so a choice between lists or mappings is one between JSON texts.
+    """
 
     entries: dict[str, Entry]
     traced: tuple[str, ...] = (TRACED,)
     """settings whose values never recompile; the name of a section ends with a point"""
-
-    @cached_property
-    def distributions(self) -> dict[str, Range | CategoricalDistribution]:
-        """The entries as Optuna's distributions."""
-        return {key: ranges.distribution(entry) for key, entry in self.entries.items()}
-
-    @property
-    def static(self) -> tuple[str, ...]:
-        """The searched settings that are not traced."""
-        return tuple(key for key in self.entries if not self.is_traced(key))
 
     def is_traced(self, key: str) -> bool:
         """Whether another value of a setting needs no other compilation."""
@@ -68,34 +49,27 @@ class Space:
 
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
-        found = {key: params[key] for key in self.entries if key in params}
-        for key, entry in self.entries.items():
-            if isinstance(entry, Choice) and key in found:
-                found[key] = entry.values[entry.kept().index(found[key])]
-        return found
-
-    def num_static(self) -> float:
-        """Return the number of combinations of static values, which may be infinite."""
-        return math.prod(ranges.count(self.entries[key]) for key in self.static)
-
-    def axes(self, points: int) -> dict[str, list[Any]]:
-        """Return the values of every setting in a grid, as Optuna keeps them.
-
-        A range has at most `points` of them.
-        """
-        return {
-            key: entry.kept() if isinstance(entry, Choice) else ranges.points(entry, points)
-            for key, entry in self.entries.items()
-        }
+        return {key: _decoded(params[key]) for key in self.entries if key in params}
 
 
-def make_space(raw_space: Params, settings_class: type, raw_settings: Params) -> Space:
-    """Read the section `space`; raises `ConfigError` for anything wrong in it.
+def ends(entry: Entry) -> list[Any]:
+    """Return the values that a setting must allow: every choice, or both ends of a range."""
+    if isinstance(entry, CategoricalDistribution):
+        return [_decoded(value) for value in entry.choices]
+    return [entry.low, entry.high]
+
+
+def make_space(raw_space: PlainMapping, settings_class: type, raw_settings: Params) -> Space:
+    """Read the section `space` of settings.
 
     Args:
-        raw_space: the section.
+        raw_space: the section, by dotted names.
         settings_class: the dataclass of the settings that it is about.
-        raw_settings: plain data of these settings, to which the values of a trial are added.
+        raw_settings: plain data of these settings. They must allow every choice, and the ends of
+            every range.
+
+    Raises:
+        ConfigError: for anything wrong in the section.
     """
     for key in raw_space:
         if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
@@ -103,7 +77,16 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
                 f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
             )
     space = free_space(raw_space)
-    _check_values(space, settings_class, raw_settings)
+    for key, entry in space.entries.items():
+        values = ends(entry)
+        if isinstance(entry, FloatDistribution):  # a number that is not whole
+            values.append(entry.low + (entry.high - entry.low) / math.pi)
+        for value in values:
+            try:
+                from_dict(settings_class, merge(raw_settings, nested({key: value})))
+            except ConfigError as error:
+                shown = f"{key} = {show(value)}: "
+                raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
     return space
 
 
@@ -127,6 +110,28 @@ def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
     return found
 
 
+def nested(params: Params) -> Params:
+    """Return values by their dotted names as nested sections, for `metaevo.config.merge`."""
+    found: Params = {}
+    for key, value in params.items():
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        found = merge(found, value)
+    return found
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The rule of a setting; exactly one of the kinds is given."""
+
+    uniform: tuple[float, float] = (0.0, 1.0)
+    log_uniform: tuple[float, float] = (0.0, 1.0)
+    integer: tuple[int, int] = (0, 1)
+    log_integer: tuple[int, int] = (0, 1)
+    choice: Annotated[list[Any], MinLen(1)] = field(default_factory=list)
+    step: Annotated[int, Gt(0)] = 1
+
+
 def _entry(key: str, given: object) -> Entry:
     """Read the rule of a setting."""
     allowed = f"a single one of {', '.join(KINDS)}"
@@ -148,11 +153,7 @@ def _entry(key: str, given: object) -> Entry:
     if "step" in given and kind != "integer":
         raise ConfigError(f"space.{key}.step: only integer has a step, not {kind}")
     if kind == "choice":
-        for index, each in enumerate(rule.choice):
-            if each in rule.choice[:index]:
-                raise ConfigError(f"space.{key}.choice: {show(each)} occurs twice")
-        lists = (list(each) if isinstance(each, tuple) else each for each in rule.choice)
-        return Choice(tuple(lists))
+        return CategoricalDistribution([_encoded(each) for each in rule.choice])
     low, high = getattr(rule, kind)
     where = f"space.{key}.{kind} = [{low}, {high}]"
     is_log = kind.startswith("log_")
@@ -167,40 +168,10 @@ def _entry(key: str, given: object) -> Entry:
     return IntDistribution(low, high, log=is_log, step=rule.step)
 
 
-def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
-    """Raise if settings do not allow their choices, or numbers of their ranges.
-
-    A value may need another value to go with it (as many minibatches as divide the batch): it is
-    allowed if it goes with the settings as they are, or with one value of one other setting of the
-    space.
-    """
-
-    def problem(params: Params) -> str | None:
-        try:
-            from_dict(settings_class, merge(raw_settings, nested(params)))
-        except ConfigError as error:
-            return str(error)
-        return None
-
-    for key, entry in space.entries.items():
-        others = [
-            {other: value}
-            for other, another in space.entries.items()
-            if other != key and other.split(".")[0] == key.split(".")[0]
-            for value in ranges.ends(another)
-        ]
-        for value in [*ranges.ends(entry), ranges.at(entry, SOMEWHERE)]:
-            found = problem({key: value})
-            if found and all(problem({key: value, **other}) for other in others):
-                shown = f"{key} = {show(value)}: "
-                raise ConfigError(f"space.{shown}{found.removeprefix(shown)}")
+def _encoded(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def nested(params: Params) -> Params:
-    """Return values by their dotted names as nested sections, for `metaevo.config.merge`."""
-    found: Params = {}
-    for key, value in params.items():
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        found = merge(found, value)
-    return found
+def _decoded(value: Any) -> Any:
+    is_json = isinstance(value, str) and value.startswith(("[", "{"))
+    return json.loads(value) if is_json else value

@@ -29,6 +29,10 @@ BEAT_SECONDS = 10
 """between two heartbeats in a database"""
 DEAD_SECONDS = 60
 """without a heartbeat, after which Optuna counts a process as dead"""
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", ExperimentalWarning)
+    queue_again = RetryHeartbeatStaleTrialCallback()
+    """queues the settings of a trial that failed with its process"""
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
@@ -71,9 +75,8 @@ def _open_journal(path: Path) -> BaseStorage:
     try:
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
     except Exception as error:  # Optuna replays it: a forged line can raise anything
-        reason = str(error) or repr(error)
         raise ConfigError(
-            f"{path}: cannot be opened, or is not the journal of a study: {reason}"
+            f"{path}: cannot be opened, or is not the journal of a study: {str(error) or error!r}"
         ) from None
 
 
@@ -86,11 +89,11 @@ def _open_database(text: str) -> BaseStorage:
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
     try:
-        for _ in range(3):
-            with contextlib.suppress(sqlalchemy.exc.DBAPIError):
-                return _connect(url)
-            time.sleep(0.5)  # another process may be creating the tables
-        return _connect(url)
+        try:
+            return _connect(url)
+        except sqlalchemy.exc.DBAPIError:  # another process may be creating the tables
+            time.sleep(1.0)
+            return _connect(url)
     except Exception as error:  # of SQLAlchemy, its driver or Optuna
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         if url.password:
@@ -110,7 +113,7 @@ def _connect(url: URL) -> BaseStorage:
             engine_kwargs=arguments,
             heartbeat_interval=BEAT_SECONDS,
             grace_period=DEAD_SECONDS,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+            heartbeat_stale_trial_callback=queue_again,
         )
     # With the cache that Optuna puts before databases: finished trials never change.
     return optuna.storages.get_storage(backend)

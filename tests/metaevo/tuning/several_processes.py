@@ -26,7 +26,7 @@ RATE, TRIALS = "hyperparams.learning_rate", 24
 def open_study(directory, url):
     space = Space({RATE: FloatDistribution(1e-5, 1e-1, log=True)})
     config = SweepConfig(trials=TRIALS, sampler="random", storage=url, study="shared")
-    return Study(directory, config, space, seed=5, name="")
+    return Study(directory, config, space, seed=5)
 
 
 def work(directory, name, url):
