@@ -10,7 +10,7 @@ from metaevo.tuning.run import run_sweep
 def main(argv: list[str], *, description: str | None) -> int:
     """Parse arguments without the program's name, sweep, and return the exit code."""
     parser = run_parser("sweep", description)
-    settings, args = parse_run(parser, argv, sweep_class, lambda args, overrides: {})
+    settings, args = parse_run(parser, argv, sweep_class)
     code.use(args.code)
     objective = make_objective(settings)
     return run_sweep(objective, settings, run_dir=args.run_dir, resume=args.resume)

@@ -1,12 +1,7 @@
-"""Sweeps over whole evolutions: sigma, the learning rate, the population, ...
-
-The score of a trial on one seed is the fitness of the meta-parameters that its evolution found, on
-fresh agents. A generation fills the devices, so evolutions run one after another. They share a
-compiled program if they differ only in sigma, learning rate or seed.
-"""
+"""Sweeps over trainings, whole evolutions, and functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import frames_per_generation
@@ -22,9 +18,10 @@ from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.settings import RecordConfig
 from metaevo.studies import kinds
-from metaevo.training.settings import TrainSettings, training_class, with_task
-from metaevo.training.sweeps import Trainings
-from metaevo.tuning.config import FunctionSettings, SweepConfig, SweepSettings
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.population import Population
+from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
+from metaevo.tuning.config import SweepConfig, SweepSettings
 from metaevo.tuning.objective import (
     Count,
     Objective,
@@ -36,17 +33,57 @@ from metaevo.tuning.objective import (
 )
 from metaevo.tuning.results import SweepResult, importance
 from metaevo.tuning.run import run_sweep, search
-from metaevo.tuning.space import dotted_space, free_space, make_space
+from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Study, best_of
 
-AT_ONCE = 16
-"""Trainings of a batch, by default."""
-TRACED = ("strategy.sigma", "strategy.learning_rate")
-"""Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
+
+class Trainings(Program[Any]):
+    """Trainings that differ in their hyperparams: one population."""
+
+    traced = ("hyperparams.",)
+    batch = 16
+
+    def __init__(self, settings: Any) -> None:
+        """Build the population of a static group, which has the settings of a training and a sweep.
+
+        It compiles when it first trains.
+        """
+        self.sweep, run = settings.sweep, settings.run
+        devices.check_number("run.num_devices", run.num_devices)
+        task, meta_params = make_task(settings)
+        about = task, settings.hyperparams, meta_params
+        check_training("sweep.seeds", *about, kept=self.sweep.seeds, at_once=run.chunk_size or 1)
+        self.population = Population(
+            *about, settings.fitness, chunk_size=run.chunk_size, num_devices=run.num_devices
+        )
+        self.frames = self.population.frames
+
+    def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
+        """Train agents for each setting, and continue to the next rung with those that are left."""
+        population, is_search = self.population, purpose == Purpose.TUNING
+        seeds = self.sweep.seeds if is_search else self.sweep.confirm_seeds
+        keys = keys_for(settings[0].run.seed, purpose, seeds)
+        agents = population.init(keys, [each.hyperparams for each in settings])
+        steps = rungs(self.sweep) if is_search else [1]
+        for step in steps:
+            updates = max(1, round(step / steps[-1] * population.num_updates))
+            agents = population.advance(agents, updates - agents.updates, count)
+            left = yield Rung(
+                population.scores(agents),
+                population.diverged(agents).sum(axis=1),
+                updates * population.frames_per_update * seeds,
+            )
+            if left is not None:
+                agents = population.select(agents, left)
 
 
 class Evolutions(Program[Any]):
-    """Evolutions that differ in sigma and the learning rate."""
+    """Evolutions that differ in sigma and the learning rate, one after another.
+
+    The score on one seed is the fitness of the meta-parameters that were found, on fresh agents.
+    """
+
+    traced = ("strategy.sigma.", "strategy.learning_rate.")
 
     def __init__(self, settings: Any) -> None:
         """Build the evolution of a static group; it compiles at its first block."""
@@ -131,12 +168,12 @@ def sweep(
     given = {"trials": trials, "sampler": sampler}
     overrides = {name: value for name, value in given.items() if value is not None}
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
-    rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
+    rules, seed = to_dict(dict(space)), to_dict(seed)
     settings: SweepSettings
     this: Objective[Any]
     if callable(objective):
-        settings = FunctionSettings(space=rules, sweep=chosen, run=RecordConfig(seed=seed))
-        this = function_objective(objective, free_space(rules), chosen)
+        settings = SweepSettings(space=rules, sweep=chosen, run=RecordConfig(seed=seed))
+        this = function_objective(objective, rules, chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
         raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
@@ -164,7 +201,7 @@ def sweep_class(raw: PlainDict) -> type[SweepSettings]:
     is_evolution = "evolve" in raw or "problem" in raw
     trial = kinds.settings_class(raw) if is_evolution else training_class(raw)
     made: type[SweepSettings] = make_dataclass(
-        trial.__name__, [], bases=(SweepSettings, trial), frozen=True, kw_only=True
+        trial.__name__, [], bases=(trial, SweepSettings), frozen=True, kw_only=True
     )
     return made
 
@@ -175,12 +212,11 @@ def make_objective(settings: SweepSettings) -> Objective[Any]:
     Raises:
         ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
-    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     if isinstance(settings, TrainSettings):
-        return settings_objective(settings, space, Trainings, AT_ONCE)
+        return settings_objective(settings, Trainings)
     if settings.sweep.prunes:
         raise ConfigError(
             f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
             "allowed: none"
         )
-    return settings_objective(settings, replace(space, traced=TRACED), Evolutions, 1)
+    return settings_objective(settings, Evolutions)

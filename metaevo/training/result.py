@@ -80,34 +80,23 @@ def population_of(
     """Build the agents of a training run; the arguments are those of `make_task`.
 
     Raises:
-        ConfigError: if the settings do not fit together.
+        ConfigError: before anything is compiled, if the settings do not fit together, or devices
+            or memory do not suffice.
     """
+    run, seeds, updates = settings.run, settings.seeds, settings.train.num_updates
+    devices.check_number("run.num_devices", run.num_devices)
     task, meta_params = make_task(settings, run_path, given=given)
+    about = task, settings.hyperparams, meta_params
+    at_once, points = min(run.chunk_size or 1, seeds), updates // (run.log_every or updates)
+    check_training("seeds", *about, kept=seeds, at_once=at_once, points=points)
     return Population(
-        task,
-        settings.hyperparams,
-        meta_params,
+        *about,
         settings.fitness,
-        agents=settings.seeds,
-        log_every=settings.run.log_every,
+        agents=seeds,
+        log_every=run.log_every,
         metrics=True,
-        chunk_size=chunk_size or settings.run.chunk_size,
-        num_devices=settings.run.num_devices,
-    )
-
-
-def check_resources(settings: TrainSettings, population: Population) -> None:
-    """Raise `ConfigError`, before anything is compiled, unless devices and memory suffice."""
-    devices.check_number("run.num_devices", settings.run.num_devices)
-    updates = population.num_updates
-    check_training(
-        "seeds",
-        population.task,
-        population.hyperparams,
-        population.meta_params,
-        kept=settings.seeds,
-        at_once=min(settings.run.chunk_size or 1, settings.seeds),
-        points=updates // (settings.run.log_every or updates),
+        chunk_size=chunk_size or run.chunk_size,
+        num_devices=run.num_devices,
     )
 
 
@@ -149,10 +138,15 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     raw, path = content["config"], directory.training_path
     admit(directory.path, raw, content["resolved"], {}, code)
     settings = from_dict(training_class(raw), raw)
-    population = population_of(settings, directory.path)
+    task, meta_params = make_task(settings, directory.path)
     if not path.exists():
         raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
-    learner, seeds, points = population.task.learner, settings.seeds, population.windows.count
+    learner, seeds = task.learner, settings.seeds
+    population = Population(
+        task, settings.hyperparams, meta_params, settings.fitness,
+        agents=seeds, log_every=settings.run.log_every,
+    )  # fmt: skip
+    points = population.windows.count
     like = TrainingResult(
         learner,
         policies=jax.eval_shape(jax.vmap(learner.policy), population.template.agent),

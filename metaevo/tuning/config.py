@@ -18,9 +18,6 @@ class SweepConfig:
 
     Examples:
         >>> config = metaevo.SweepConfig(seeds=2, statistic="iqm", confirm_seeds=4)
-
-    Raises:
-        ValueError: if the sampler cannot learn under the scheduler.
     """
 
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
@@ -47,15 +44,6 @@ class SweepConfig:
     study: str | None = None
     """name of the study in the storage; by default the name of the run directory"""
 
-    def __post_init__(self) -> None:
-        """Check combinations of fields."""
-        if self.sampler == "cma_es" and self.prunes:
-            # Optuna's CMA-ES sees complete trials only.
-            raise ValueError(
-                f"sampler = 'cma_es' cannot learn from trials that scheduler = "
-                f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
-            )
-
     @property
     def prunes(self) -> bool:
         """Whether the scheduler stops trials early."""
@@ -70,12 +58,6 @@ class SweepSettings(HasRun):
     """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer
     or choice"""
     sweep: SweepConfig = field(default_factory=SweepConfig)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionSettings(SweepSettings):
-    """Settings of a sweep over a function."""
-
     run: RecordConfig = field(default_factory=RecordConfig)
 
 

@@ -1,7 +1,7 @@
 """The objective of a sweep: trials in, scores at rungs out.
 
-A `Program` evaluates settings: a function (here), trainings (`metaevo.training.sweeps`) or
-evolutions (`metaevo.studies.sweeps`).
+A `Program` evaluates settings: a function (here), trainings or evolutions
+(`metaevo.studies.sweeps`).
 """
 
 import json
@@ -9,17 +9,18 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.progress import Progress
 from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.space import Params, Space, nested
+from metaevo.tuning.space import Params, Space, free_space, make_space
 from metaevo.tuning.study import Study, Trial
 
 S = TypeVar("S")
@@ -50,6 +51,10 @@ Rungs = Generator[Rung, Sequence[int] | None, None]
 class Program(ABC, Generic[S]):
     """The evaluation of settings with the same static values; compiled when it is first used."""
 
+    traced: ClassVar[tuple[str, ...]] = ()
+    """settings whose values never recompile, and sections of them; each ends with a point"""
+    batch: ClassVar[int] = 1
+    """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
 
@@ -88,6 +93,8 @@ class Objective(Generic[S]):
     """returns the settings of a trial; this and `build` raise `ConfigError` if they do not fit"""
     build: Callable[[S], Program[S]]
     """returns the program of a static group"""
+    traced: tuple[str, ...] = ()
+    """settings that a static group does not share, as those of `Program`"""
     batch: int = 1
     """trials at once, unless the config has another number"""
     _programs: dict[str, Program[S]] = field(default_factory=dict)
@@ -116,7 +123,7 @@ class Objective(Generic[S]):
         It contains all settings that are not traced, and which of the traced ones are None.
         """
         kept = {
-            key: value is None if self.space.is_traced(key) else value
+            key: value is None if f"{key}.".startswith(self.traced) else value
             for key, value in flatten(to_dict(settings)).items()
             if key.partition(".")[0] not in OF_THE_SWEEP
         }
@@ -183,24 +190,24 @@ class Objective(Generic[S]):
 
 
 def function_objective(
-    function: Callable[[Params], float], space: Space, config: SweepConfig
+    function: Callable[[Params], float], rules: PlainMapping, config: SweepConfig
 ) -> Objective[Params]:
     """Return the objective of a function; it has no rungs, and no settings before the sweep."""
-    return Objective(
-        replace(space, traced=tuple(space.entries)),
-        replace(config, scheduler="none", confirm_seeds=0),
-        dict,
-        lambda _: Function(function),
-    )
+    config = replace(config, scheduler="none", confirm_seeds=0)
+    return Objective(free_space(rules), config, dict, lambda _: Function(function))
 
 
-def settings_objective(
-    settings: C, space: Space, build: Callable[[C], Program[C]], batch: int
-) -> Objective[C]:
+def settings_objective(settings: C, build: type[Program[Any]]) -> Objective[C]:
     """Return the objective of a sweep's settings, in which a trial's values take their places."""
     raw = to_dict(settings)
 
     def settings_of(params: Params) -> C:
-        return from_dict(type(settings), merge(raw, nested(params)))
+        values: PlainDict = {}
+        for key, value in params.items():
+            for name in reversed(key.split(".")):
+                value = {name: value}
+            values = merge(values, value)
+        return from_dict(type(settings), merge(raw, values))
 
-    return Objective(space, settings.sweep, settings_of, build, batch)
+    space = make_space(settings.space, settings_of)
+    return Objective(space, settings.sweep, settings_of, build, build.traced, build.batch)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import optuna
 from optuna.trial import TrialState
 
 from metaevo import statistics
-from metaevo.config import dump_yaml, files
+from metaevo.config import files
 from metaevo.config.plain import PlainDict
 from metaevo.tuning.objective import Count, Objective
 from metaevo.tuning.space import Params, Space
@@ -69,14 +70,14 @@ def rows_of(trials: Sequence[Trial], space: Space) -> list[Params]:
 
 
 def csv_of(rows: Sequence[Params]) -> str:
-    """Return a table as CSV; lists become YAML."""
+    """Return a table as CSV; lists become JSON."""
     text = io.StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        lists = {key: each for key, each in row.items() if isinstance(each, list | dict)}
-        writer.writerow(row | {k: dump_yaml(each, flow=True).strip() for k, each in lists.items()})
+        lists = {key: json.dumps(each) for key, each in row.items() if isinstance(each, list)}
+        writer.writerow(row | lists)
     return text.getvalue()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import write_json_atomic, write_text_atomic
+from metaevo.config.plain import PlainDict
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
@@ -33,7 +34,7 @@ def search(
     objective: Objective[Any],
     study: Study,
     bar: Progress,
-    between: Callable[[], None] = lambda: None,
+    between: Callable[[], object] = lambda: None,
 ) -> None:
     """Evaluate trials until there are enough, and wait for those of other processes.
 
@@ -57,12 +58,6 @@ def run_sweep(
 ) -> int:
     """Run a sweep in a directory to its end, or until a signal.
 
-    Args:
-        objective: evaluates the trials.
-        settings: of the sweep.
-        run_dir: where to write; by default `runs/sweep/<timestamp>`.
-        resume: continue the sweep in `run_dir`.
-
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
@@ -70,7 +65,7 @@ def run_sweep(
         ConfigError: before compilation, if the settings or the directory are invalid.
         DiskError: if the directory can no longer be written.
     """
-    program, config = objective.start(), objective.config
+    program, config, started = objective.start(), objective.config, time.monotonic()
     trials = num_trials(config, objective.space)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         path = run.directory.path
@@ -80,59 +75,59 @@ def run_sweep(
             print(f"{path} is finished ({trials} trials)")
             return 0
         study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
-        log = _Log(run, study)
+        logged = _log(run, study, started)
         run.forget_end()
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
-        total = max(trials * config.seeds * program.frames, log.frames)
+        agents = trials * config.seeds + 2 * config.confirm_seeds
         with run.working():
-            with _bar(run, "searching", total, log.frames) as bar:
-                search(objective, study, bar, log.update)
-            _finish(run, objective, study, log)
+            with Progress(
+                total=agents * program.frames, initial=logged, desc="searching", unit="frame",
+                unit_scale=True, check_stop=run.check_stop,
+            ) as bar:  # fmt: skip
+                search(objective, study, bar, lambda: _log(run, study, started))
+                confirmed = _confirm(run, objective, study, started, bar)
+            write_sweep_report(run.directory, objective, study, confirmed)
+            print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
         return run.exit_code
 
 
-class _Log:
-    """The trials in metrics.jsonl."""
+def _log(run: Run[SweepSettings], study: Study, started: float) -> int:
+    """Log the trials that any process has decided since the last time.
 
-    def __init__(self, run: Run[SweepSettings], study: Study) -> None:
-        """Begin with the trials that are logged; raise `ConfigError` if the study lacks one."""
-        self.run, self.study, self.started = run, study, time.monotonic()
-        self.numbers = {record["trial"] for record in run.directory.read_metrics("trial")}
-        trials = study.trials()
-        if lost := self.numbers - {trial.number for trial in trials}:
-            raise ConfigError(
-                f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
-                "was its storage changed or removed?"
-            )
-        self.frames = sum(trial.frames for trial in trials if trial.number in self.numbers)
+    Returns:
+        environment steps of all trials.
 
-    def seconds(self) -> float:
-        """Return the seconds since the process began."""
-        return round(time.monotonic() - self.started, 3)
-
-    def update(self) -> None:
-        """Log the trials that any process has decided since the last time."""
-        for trial in self.study.trials():
-            if trial.number not in self.numbers:
-                self.frames += trial.frames
-                self.numbers.add(trial.number)
-                record = {"kind": "trial", "trial": trial.number, "value": trial.value}
-                record |= {"frames": self.frames, "seconds": self.seconds()}
-                record |= {"outcome": trial.outcome, "params": trial.params}
-                self.run.log(record | {"scores": trial.scores})
+    Raises:
+        ConfigError: if the study lacks a trial that is logged.
+    """
+    logged = {record["trial"] for record in run.directory.read_metrics("trial")}
+    trials = {trial.number: trial for trial in study.trials()}
+    if lost := logged - trials.keys():
+        raise ConfigError(
+            f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
+            "was its storage changed or removed?"
+        )
+    frames = sum(trials[number].frames for number in logged)
+    for number in sorted(trials.keys() - logged):
+        trial = trials[number]
+        frames += trial.frames
+        record = {"kind": "trial", "trial": number, "value": trial.value, "frames": frames}
+        record |= {"seconds": round(time.monotonic() - started, 3), "outcome": trial.outcome}
+        run.log(record | {"params": trial.params, "scores": trial.scores})
+    return frames
 
 
-def _bar(run: Run[SweepSettings], name: str, frames: int, done: int = 0) -> Progress:
-    return Progress(
-        total=frames, initial=done, desc=name, unit="frame", unit_scale=True,
-        check_stop=run.check_stop,
-    )  # fmt: skip
+def _confirm(
+    run: Run[SweepSettings], objective: Objective[Any], study: Study, started: float, bar: Progress
+) -> PlainDict | None:
+    """Write all trials and the winner, and confirm it on fresh seeds.
 
-
-def _finish(run: Run[SweepSettings], objective: Objective[Any], study: Study, log: _Log) -> None:
-    """Write all trials and the winner, confirm it on fresh seeds, and write the report."""
-    directory, config, trials = run.directory, objective.config, study.trials()
+    Returns:
+        the content of evaluation.json, if there are fresh seeds.
+    """
+    frames, trials = _log(run, study, started), study.trials()
+    directory, config = run.directory, objective.config
     table = directory.path / results.TRIALS
     write_text_atomic(table, results.csv_of(results.rows_of(trials, objective.space)))
     best = best_of(trials)
@@ -144,14 +139,12 @@ def _finish(run: Run[SweepSettings], objective: Objective[Any], study: Study, lo
     )
     settings = dump_yaml(objective.config_of(best.params))
     write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
-    confirmed = None
-    if config.confirm_seeds:
-        program = objective.program(objective.settings_of(best.params))
-        with _bar(run, "confirming", 2 * config.confirm_seeds * program.frames) as bar:
-            confirmed = results.confirmation(objective, best, bar.update)
-        write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
-        winner, before = (row["frames"] for row in confirmed["variants"])
-        spent = [log.frames + winner, log.frames + winner + before]
-        run.log_evaluation(confirmed["variants"], spent, log.seconds())
-    write_sweep_report(directory, objective, study, confirmed)
-    print(f"best settings: {directory.path / results.BEST}\nreport: {directory.report_path}")
+    if not config.confirm_seeds:
+        return None
+    bar.stage("confirming")
+    confirmed = results.confirmation(objective, best, bar.update)
+    write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
+    rows = confirmed["variants"]
+    spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
+    run.log_evaluation(rows, spent, time.monotonic() - started)
+    return confirmed

@@ -16,14 +16,9 @@ from metaevo.tuning.space import Entry, Space
 def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | None) -> BaseSampler:
     """Build a sampler for the next trial.
 
-    TPE chooses settings jointly and expects the worst of trials that still run, so that the
-    suggestions of a batch differ.
-
-    Args:
-        config: names the sampler.
-        space: the search space.
-        seed: of a grid's order and of Sobol's scrambling, which all processes of a study share.
-        own_seed: of the other random numbers; None for one from the operating system.
+    All processes of a study share `seed`, of a grid's order and of Sobol's scrambling; `own_seed`
+    is of other random numbers. TPE chooses settings jointly and expects the worst of trials that
+    still run, so that the suggestions of a batch differ.
     """
     match config.sampler:
         case "grid":
@@ -68,18 +63,18 @@ def num_trials(config: SweepConfig, space: Space) -> int:
     Raises:
         ConfigError: if the sampler cannot search the space.
     """
-    where = f"sweep.sampler = {config.sampler!r}"
-    entries = space.entries.items()
+    where, entries = f"sweep.sampler = {config.sampler!r}", space.entries.values()
     if config.sampler == "cma_es":
-        count = sum(not isinstance(each, CategoricalDistribution) for _, each in entries)
+        count = sum(not isinstance(each, CategoricalDistribution) for each in entries)
         if count < 2:
             raise ConfigError(f"{where}: needs at least 2 ranges in the space, not {count}")
+        if config.prunes:  # it would see complete trials only
+            raise ConfigError(f"{where}: needs sweep.scheduler = 'none', not {config.scheduler!r}")
     if config.sampler != "grid":
         return config.trials
-    for key, each in entries:
-        if isinstance(each, FloatDistribution):
-            raise ConfigError(f"{where}: space.{key}: must be a choice or an integer in a grid")
-    size = math.prod(len(_axis(each)) for _, each in entries)
+    if any(isinstance(each, FloatDistribution) for each in entries):
+        raise ConfigError(f"{where}: all of the space must be choices and integers")
+    size = math.prod(len(_axis(each)) for each in entries)
     if size > MOST:
         raise ConfigError(f"{where}: the space has {size} points; at most {MOST} are allowed")
     return min(config.trials, size)

@@ -10,20 +10,19 @@ All user errors in the section are reported before training starts.
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Gt, MinLen
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, from_dict, merge, show
+from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.tuning.config import OF_THE_SWEEP
 
 NOT_SEARCHABLE = (*OF_THE_SWEEP, "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
-TRACED = "hyperparams."
-"""Prefix of the settings that are traced in a training."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice")
 
 Entry = FloatDistribution | IntDistribution | CategoricalDistribution
@@ -39,13 +38,6 @@ class Space:
     """
 
     entries: dict[str, Entry]
-    traced: tuple[str, ...] = (TRACED,)
-    """settings whose values never recompile; the name of a section ends with a point"""
-
-    def is_traced(self, key: str) -> bool:
-        """Whether another value of a setting needs no other compilation."""
-        section, point, _ = key.partition(".")
-        return key in self.traced or section + point in self.traced
 
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
@@ -59,65 +51,49 @@ def ends(entry: Entry) -> list[Any]:
     return [entry.low, entry.high]
 
 
-def make_space(raw_space: PlainMapping, settings_class: type, raw_settings: Params) -> Space:
+def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> Space:
     """Read the section `space` of settings.
 
     Args:
-        raw_space: the section, by dotted names.
-        settings_class: the dataclass of the settings that it is about.
-        raw_settings: plain data of these settings. They must allow every choice, and the ends of
-            every range.
+        rules: the section.
+        settings_of: returns the settings with the values of some of them, or raises `ConfigError`.
+            They must allow every choice, and both ends of every range.
 
     Raises:
         ConfigError: for anything wrong in the section.
     """
-    for key in raw_space:
+    space = free_space(rules)
+    for key, entry in space.entries.items():
         if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
             raise ConfigError(
                 f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
             )
-    space = free_space(raw_space)
-    for key, entry in space.entries.items():
         values = ends(entry)
         if isinstance(entry, FloatDistribution):  # a number that is not whole
             values.append(entry.low + (entry.high - entry.low) / math.pi)
         for value in values:
             try:
-                from_dict(settings_class, merge(raw_settings, nested({key: value})))
+                settings_of({key: value})
             except ConfigError as error:
                 shown = f"{key} = {show(value)}: "
                 raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
     return space
 
 
-def free_space(raw_space: PlainMapping) -> Space:
+def free_space(rules: PlainMapping) -> Space:
     """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
-    if not raw_space:
+    if not rules:
         raise ConfigError(f"space: nothing to try; add a setting with one of {', '.join(KINDS)}")
-    return Space({key: _entry(key, rule) for key, rule in raw_space.items()})
+    return Space({key: _entry(key, rule) for key, rule in _dotted(rules, "")})
 
 
-def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
-    """Return a space with the dotted names of its settings, each with its rule.
-
-    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
-    comes last and wins.
-    """
-    found: Params = {}
-    for key, rule in space.items():
-        is_nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
-        found |= dotted_space(rule, f"{prefix}{key}.") if is_nested else {f"{prefix}{key}": rule}
-    return found
-
-
-def nested(params: Params) -> Params:
-    """Return values by their dotted names as nested sections, for `metaevo.config.merge`."""
-    found: Params = {}
-    for key, value in params.items():
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        found = merge(found, value)
-    return found
+def _dotted(rules: PlainMapping, prefix: str) -> Iterator[tuple[str, object]]:
+    """Yield dotted names of settings with their rules; YAML and the command line may nest them."""
+    for key, rule in rules.items():
+        if isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}:
+            yield from _dotted(rule, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", rule
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from optuna.storages import (
     RetryHeartbeatStaleTrialCallback,
 )
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from sqlalchemy.engine import URL, make_url
 
 from metaevo.config import ConfigError, files
 
@@ -39,11 +38,20 @@ def open_storage(path: Path | None, url: str | None) -> BaseStorage:
     """Open or create the database at a URL, else the journal in a directory, else memory.
 
     Raises:
-        ConfigError: if it cannot be opened; the message never shows a password.
+        ConfigError: if it cannot be opened.
     """
     if url is not None:
         return _open_database(url)
-    return _open_journal(path / JOURNAL) if path is not None else InMemoryStorage()
+    if path is None:
+        return InMemoryStorage()
+    journal = path / JOURNAL
+    try:
+        return JournalStorage(JournalFileBackend(str(journal), lock_obj=JournalLock(journal)))
+    except Exception as error:  # Optuna replays it: a forged line can raise anything
+        reason = str(error) or repr(error)
+        raise ConfigError(
+            f"{journal}: cannot be opened, or is not the journal of a study: {reason}"
+        ) from None
 
 
 class JournalLock(JournalFileOpenLock):
@@ -71,45 +79,29 @@ class JournalLock(JournalFileOpenLock):
         self._held.close()
 
 
-def _open_journal(path: Path) -> BaseStorage:
-    try:
-        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
-    except Exception as error:  # Optuna replays it: a forged line can raise anything
-        raise ConfigError(
-            f"{path}: cannot be opened, or is not the journal of a study: {str(error) or error!r}"
-        ) from None
-
-
-def _open_database(text: str) -> BaseStorage:
-    try:
-        url = make_url(text)
-    except (sqlalchemy.exc.ArgumentError, ValueError):  # the text may contain a password
-        raise ConfigError(
-            "sweep.storage: must be a URL like sqlite:///FILE or "
-            "postgresql+psycopg://USER@HOST/DATABASE"
-        ) from None
+def _open_database(url: str) -> BaseStorage:
     try:
         try:
             return _connect(url)
         except sqlalchemy.exc.DBAPIError:  # another process may be creating the tables
             time.sleep(1.0)
             return _connect(url)
-    except Exception as error:  # of SQLAlchemy, its driver or Optuna
+    except Exception as error:  # of SQLAlchemy, its driver or Optuna; none has the password
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
-        shown = url.render_as_string(hide_password=True)
-        raise ConfigError(f"sweep.storage = {shown!r}: cannot be opened: {reason}") from None
+        raise ConfigError(
+            f"sweep.storage: cannot be opened: {reason}; must be a URL like sqlite:///FILE or "
+            "postgresql+psycopg://USER@HOST/DATABASE"
+        ) from None
 
 
-def _connect(url: URL) -> BaseStorage:
+def _connect(url: str) -> BaseStorage:
     arguments: dict[str, object] = {"pool_pre_ping": True}  # a server may close idle connections
-    if url.get_backend_name() == "sqlite":
+    if url.startswith("sqlite"):
         arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         backend = RDBStorage(
-            url.render_as_string(hide_password=False),
+            url,
             engine_kwargs=arguments,
             heartbeat_interval=BEAT_SECONDS,
             grace_period=DEAD_SECONDS,

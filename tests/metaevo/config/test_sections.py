@@ -10,7 +10,6 @@ from metaevo.config.sections import specialised
 from metaevo.studies.settings import EvolveSettings, experiment_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import TrainSettings, training_class
-from metaevo.tuning.config import SweepSettings
 from tests.metaevo.example_config import Schedule, Train
 
 
@@ -36,7 +35,6 @@ def test_open_sections_are_validated_and_the_order_is_kept():
     [
         (experiment_class({"learner": "dqn"}, "value_loss"), EvolveSettings),
         (training_class({"learner": "q_learning"}), TrainSettings),
-        (sweep_class({}), SweepSettings),
         (sweep_class({}), TrainSettings),
         (sweep_class({"evolve": "drift"}), EvolveSettings),
     ],

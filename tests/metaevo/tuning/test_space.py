@@ -2,20 +2,19 @@ import pytest
 import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, from_dict, merge
-from metaevo.training.settings import training_class
-from metaevo.tuning.space import dotted_space, make_space, nested
+from metaevo.config import ConfigError, from_dict
+from metaevo.studies.sweeps import make_objective, sweep_class
 
-RAW = {"learner": "ppo"}
 RATE, SIZES = "hyperparams.learning_rate", "train.hidden_sizes"
 
 
-def make(raw):
-    return make_space(raw, training_class(RAW), RAW)
+def make(rules):
+    raw = {"learner": "ppo", "space": rules}
+    return make_objective(from_dict(sweep_class(raw), raw))
 
 
 def test_every_kind_of_parameter():
-    space = make(
+    objective = make(
         {
             RATE: {"log_uniform": ["1e-4", 1e-2]},
             "hyperparams.gamma": {"uniform": [0.9, 0.999]},
@@ -25,6 +24,7 @@ def test_every_kind_of_parameter():
             SIZES: [[64, 64], [32]],
         }
     )
+    space = objective.space
     assert space.entries == {
         RATE: FloatDistribution(1e-4, 1e-2, log=True),
         "hyperparams.gamma": FloatDistribution(0.9, 0.999),
@@ -33,14 +33,20 @@ def test_every_kind_of_parameter():
         "train.num_envs": IntDistribution(4, 64, log=True),
         SIZES: CategoricalDistribution(["[64, 64]", "[32]"]),
     }
-    assert [key for key in space.entries if space.is_traced(key)] == [RATE, "hyperparams.gamma"]
     # Values become settings, and come back from Optuna, which takes scalars only.
     params = space.decode({SIZES: "[32]", RATE: 1e-3})
     assert list(params.items()) == [(RATE, 1e-3), (SIZES, [32])]
-    settings = from_dict(training_class(RAW), merge(RAW, nested(params)))
+    settings = objective.settings_of(params)
     assert settings.train.hidden_sizes == (32,)
+    assert settings.hyperparams.learning_rate == 1e-3
+    same, other = {RATE: 1e-2, SIZES: [32]}, {"train.num_envs": 8, SIZES: [32]}
+    keys = [objective.static_key(objective.settings_of(each)) for each in (params, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_sections_may_be_nested():
     rules = {"hyperparams": {"gamma": {"uniform": [0, 1]}}, RATE: [0.1]}
-    assert dotted_space(rules) == {"hyperparams.gamma": {"uniform": [0, 1]}, RATE: [0.1]}
+    assert list(make(rules).space.entries) == ["hyperparams.gamma", RATE]
 
 
 WRONG = [

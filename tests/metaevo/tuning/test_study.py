@@ -102,7 +102,7 @@ def test_results_are_kept(tmp_path, make_config, space):
         ({"storage": "nonsense"}, 0, "must be a URL like sqlite"),
         ({"storage": "unknown://user:secret@host/x"}, 0, "cannot be opened"),
         ({"storage": "sqlite:////nowhere/at/all.db"}, 0, "unable to open database file"),
-        ({"sampler": "grid", "space": {"x": REAL}}, 0, "must be a choice or an integer"),
+        ({"sampler": "grid", "space": {"x": REAL}}, 0, "must be choices and integers"),
         (
             {"sampler": "grid", "space": {f"x{i}": IntDistribution(0, 9) for i in range(9)}},
             0,
