@@ -1,7 +1,7 @@
 """Sweeps over trainings, whole evolutions, and functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import make_dataclass
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,7 @@ class Trainings(Program[Any]):
     batch = 16
 
     def __init__(self, settings: Any) -> None:
-        """Build the population of a static group, which has the settings of a training and a sweep.
-
-        It compiles when it first trains.
-        """
+        """Build the population of a static group; it compiles when it first trains."""
         self.sweep, run = settings.sweep, settings.run
         devices.check_number("run.num_devices", run.num_devices)
         task, meta_params = make_task(settings)
@@ -92,7 +89,8 @@ class Evolutions(Program[Any]):
             raise ConfigError(
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
-        study = kinds.study_of(settings)
+        unjudged = replace(settings.evaluation, seeds=0)
+        study = kinds.study_of(replace(settings, evaluation=unjudged))
         problem = study.problem({})
         if len(problem.tasks) > 1:
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")

@@ -224,7 +224,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
             if length:
                 _show(bar, mean_returns(episodes), done * frames, length * frames / seconds)
             bar.update(length)
-            due = now - saved >= config.checkpoint_seconds or done == total
+            due = length > 0 and (now - saved >= config.checkpoint_seconds or done == total)
             stopping = run.stop.requested  # read once: no run stops without a checkpoint
             if due or stopping:
                 run.save(done, population.rows(chunks), now - started)

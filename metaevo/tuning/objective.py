@@ -58,26 +58,15 @@ class Program(ABC, Generic[S]):
     frames = 0
     """environment steps of a setting on one seed, to its end"""
 
+    def __init__(self, settings: S) -> None:
+        """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
+
     @abstractmethod
     def evaluate(self, settings: Sequence[S], purpose: Purpose, count: Count) -> Rungs:
         """Evaluate settings on the same seeds, rung by rung.
 
         The purpose is TUNING, or HELD_OUT for the confirmation, which has a single rung.
         """
-
-
-class Function(Program[Params]):
-    """A Python function from the settings of a trial, by their names, to its value."""
-
-    def __init__(self, function: Callable[[Params], float]) -> None:
-        """Bind a function, higher values of which are better; NaN for a trial that diverged."""
-        self.function = function
-
-    def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
-        """Call the function once for every trial, whatever the seeds."""
-        yield Rung(
-            np.array([[float(self.function(each))] for each in settings]), np.zeros(len(settings))
-        )
 
 
 @dataclass
@@ -90,13 +79,9 @@ class Objective(Generic[S]):
     space: Space
     config: SweepConfig
     settings_of: Callable[[Params], S]
-    """returns the settings of a trial; this and `build` raise `ConfigError` if they do not fit"""
-    build: Callable[[S], Program[S]]
-    """returns the program of a static group"""
-    traced: tuple[str, ...] = ()
-    """settings that a static group does not share, as those of `Program`"""
-    batch: int = 1
-    """trials at once, unless the config has another number"""
+    """returns the settings of a trial, or raises `ConfigError`"""
+    kind: type[Program[S]]
+    """the programs of static groups"""
     _programs: dict[str, Program[S]] = field(default_factory=dict)
 
     def config_of(self, params: Params) -> Params:
@@ -110,7 +95,7 @@ class Objective(Generic[S]):
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = self.build(settings)
+            self._programs[key] = self.kind(settings)
         return self._programs[key]
 
     def start(self) -> Program[S]:
@@ -123,7 +108,7 @@ class Objective(Generic[S]):
         It contains all settings that are not traced, and which of the traced ones are None.
         """
         kept = {
-            key: value is None if f"{key}.".startswith(self.traced) else value
+            key: value is None if f"{key}.".startswith(self.kind.traced) else value
             for key, value in flatten(to_dict(settings)).items()
             if key.partition(".")[0] not in OF_THE_SWEEP
         }
@@ -193,11 +178,17 @@ def function_objective(
     function: Callable[[Params], float], rules: PlainMapping, config: SweepConfig
 ) -> Objective[Params]:
     """Return the objective of a function; it has no rungs, and no settings before the sweep."""
+
+    class Function(Program[Params]):
+        def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
+            scores = np.array([[float(function(each))] for each in settings])
+            yield Rung(scores, np.zeros(len(scores)))
+
     config = replace(config, scheduler="none", confirm_seeds=0)
-    return Objective(free_space(rules), config, dict, lambda _: Function(function))
+    return Objective(free_space(rules), config, dict, Function)
 
 
-def settings_objective(settings: C, build: type[Program[Any]]) -> Objective[C]:
+def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
     """Return the objective of a sweep's settings, in which a trial's values take their places."""
     raw = to_dict(settings)
 
@@ -210,4 +201,4 @@ def settings_objective(settings: C, build: type[Program[Any]]) -> Objective[C]:
         return from_dict(type(settings), merge(raw, values))
 
     space = make_space(settings.space, settings_of)
-    return Objective(space, settings.sweep, settings_of, build, build.traced, build.batch)
+    return Objective(space, settings.sweep, settings_of, kind)

@@ -44,7 +44,7 @@ def search(
         while True:
             bar.update(0)  # a signal may have arrived
             between()
-            if batch := study.ask(objective.config.batch or objective.batch):
+            if batch := study.ask(objective.config.batch or objective.kind.batch):
                 objective.run(batch, study, bar)
             elif count := study.running():
                 bar.stage(f"waiting for {count} trials of other processes")

@@ -31,6 +31,11 @@ def arguments(**changes):
     return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
 
 
+SHORT_END = {
+    "evaluation__episodes": 0, "evaluation__gymnasium": 0, "evaluation__film": "false",
+}  # fmt: skip
+
+
 def train(*argv, **changes):
     return training.main([*argv, *arguments(**changes)], description=None)
 
@@ -76,7 +81,7 @@ def test_a_blocked_tracker_changes_nothing(finished, tmp_path, monkeypatch, capf
     with silence() as url:
         monkeypatch.setenv("WANDB_BASE_URL", url)
         tracking = ["--wandb", "online", "--mlflow", uri, "--run.track_seeds", "2"]
-        assert train("--run-dir", str(path), *tracking) == 0
+        assert train("--run-dir", str(path), *tracking, **SHORT_END) == 0
     assert updates(path) == updates(finished)
     csv = "learning_curves.csv"
     assert (path / csv).read_bytes() == (finished / csv).read_bytes()
@@ -95,11 +100,11 @@ def test_a_blocked_tracker_changes_nothing(finished, tmp_path, monkeypatch, capf
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path, killed_at):
     path = tmp_path / "run"
     with killed_at(checkpoint, "save", 9):
-        train("--run-dir", str(path))
+        train("--run-dir", str(path), **SHORT_END)
     with killed_at(checkpoint, "save", 9):
-        train("--resume", "--run-dir", str(path))
+        train("--resume", "--run-dir", str(path), **SHORT_END)
     assert 0 < len(updates(path)) < 3
-    train("--resume", "--run-dir", str(path))
+    train("--resume", "--run-dir", str(path), **SHORT_END)
     assert updates(path) == updates(finished)
     ours, theirs = (metaevo.load_training(each).policies for each in (path, finished))
     jax.tree.map(functools.partial(np.testing.assert_array_equal, strict=True), ours, theirs)

@@ -12,6 +12,7 @@ from metaevo.tuning import storage as storages
 from metaevo.tuning.study import Study
 from tests.metaevo.tuning.conftest import complete
 
+
 class Command:
     """A pickle of this creates a file when it is loaded."""
 
