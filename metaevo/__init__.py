@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from metaevo.studies.sweeps import sweep as sweep
     from metaevo.tasks.problem import LearnerProblem as LearnerProblem
     from metaevo.tasks.task import Task as Task
-    from metaevo.training.api import train as train
     from metaevo.training.result import load_training as load_training
+    from metaevo.training.run import train as train
     from metaevo.tuning.config import SweepConfig as SweepConfig
 
     __version__: str
@@ -69,7 +69,7 @@ _HOMES = {
     "load_training": "metaevo.training.result",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",
-    "train": "metaevo.training.api",
+    "train": "metaevo.training.run",
 }
 """Module of each public name, imported on first use."""
 _MODULES = "devices", "parts", "statistics"

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from metaevo.config import ConfigError, code, from_dict, merge, to_dict
+from metaevo.config import code, from_dict, merge, to_dict
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
@@ -14,14 +14,11 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
 
 S = TypeVar("S", bound=HasRun)
-COMMANDS = {"train": "train", "evolution": "evolve", "sweep": "sweep"}
-"""The command that writes a run directory, by its job type."""
 
 
 def run_parser(command: str, description: str | None) -> Parser:
     """Return a parser with these options."""
     parser = Parser(command, description)
-    parser.set_defaults(command=command)
     parser.add_argument(
         "--run-dir",
         type=run_argument,
@@ -55,7 +52,10 @@ def run_parser(command: str, description: str | None) -> Parser:
 
 
 def parse_run(
-    parser: Parser, argv: Sequence[str], make_class: Callable[[PlainDict], type[S]], new: Defaults
+    parser: Parser,
+    argv: Sequence[str],
+    make_class: Callable[[PlainDict], type[S]],
+    new: Defaults = lambda args, overrides: {},
 ) -> tuple[S, argparse.Namespace]:
     """Parse a command line into the settings of a run, and its flags.
 
@@ -81,16 +81,10 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     """Return the settings of the run that the command line continues.
 
     Raises:
-        ConfigError: if it names no run or a run of another command, or not all code of the run.
+        ConfigError: if it names no run, or not all code of the run.
     """
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
-    writer = COMMANDS.get(content["resolved"].get("job_type", ""), args.command)
-    if writer != args.command:
-        raise ConfigError(
-            f"run directory {run.path} was written by metaevo {writer}; continue it with: "
-            f"metaevo {writer} --resume --run-dir {run.path}"
-        )
     settings = content["config"]
     code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings

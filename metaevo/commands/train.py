@@ -10,6 +10,6 @@ from metaevo.training.settings import training_class
 def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, train, return the exit code."""
     parser = run_parser("train", description)
-    settings, args = parse_run(parser, argv, training_class, lambda args, overrides: {})
+    settings, args = parse_run(parser, argv, training_class)
     code.use(args.code)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)

@@ -22,7 +22,7 @@ MOST = {
     },
     "run": {"evolution_seeds": 2},
     "strategy": {"population_size": 8},
-    "sweep": {"batch": 4, "confirm_seeds": 4, "grid_points": 2, "seeds": 2, "trials": 4},
+    "sweep": {"batch": 4, "confirm_seeds": 4, "seeds": 2, "trials": 4},
 }  # fmt: skip
 """largest values, by section"""
 

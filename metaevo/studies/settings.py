@@ -98,8 +98,7 @@ class ProblemSettings(EvolutionSettings):
 
     def free(self) -> tuple[str, ...]:
         """Return the fields of the class."""
-        common = _names(ProblemSettings)
-        return tuple(name for name in _names(self) if name not in common)
+        return tuple(_names(resolve(PROBLEM, self.problem)))
 
     def judged_on(self) -> PlainDict:
         """Return the class and its fields, and the strategy, which has found the result."""
@@ -121,4 +120,5 @@ def problem_settings(reference: str) -> type[ProblemSettings]:
 
 
 def _names(cls: Any) -> list[str]:
-    return [each.name for each in dataclasses.fields(cls)]
+    is_dataclass = dataclasses.is_dataclass(cls)
+    return [each.name for each in dataclasses.fields(cls)] if is_dataclass else []

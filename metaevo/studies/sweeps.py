@@ -1,12 +1,7 @@
-"""Sweeps over whole evolutions: sigma, the learning rate, the population, ...
-
-The score of a trial on one seed is the fitness of the meta-parameters that its evolution found, on
-fresh agents. A generation fills the devices, so evolutions run one after another. They share a
-compiled program if they differ only in sigma, learning rate or seed.
-"""
+"""Sweeps over trainings, whole evolutions, and functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +10,19 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import extended, settings_of
 from metaevo.evolution import devices
-from metaevo.evolution.evaluation import evaluate_alone
-from metaevo.evolution.loop import Evolution, EvolutionConfig
+from metaevo.evolution.evaluation import evaluate
+from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.progress import Progress
+from metaevo.runs.settings import RecordConfig
 from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study as EvolutionStudy
-from metaevo.training.settings import with_named_functions, with_task
-from metaevo.training.sweeps import SweepSettings, Trainings
-from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
+from metaevo.tasks.memory import check_training
+from metaevo.tasks.population import Population
+from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
+from metaevo.tuning.config import SweepConfig, SweepSettings
 from metaevo.tuning.objective import (
     Count,
     Objective,
@@ -40,64 +34,73 @@ from metaevo.tuning.objective import (
 )
 from metaevo.tuning.results import SweepResult, importance
 from metaevo.tuning.run import run_sweep, search
-from metaevo.tuning.space import dotted_space, free_space, make_space
+from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Study, best_of
 
-TRACED = ("strategy.sigma", "strategy.learning_rate")
-"""Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
+
+class Trainings(Program[Any]):
+    """Trainings that differ in their hyperparams: one population."""
+
+    traced = ("hyperparams.",)
+    batch = 16
+
+    def __init__(self, settings: Any) -> None:
+        """Build the population of a static group; it compiles when it first trains."""
+        self.sweep, run = settings.sweep, settings.run
+        devices.check_number("run.num_devices", run.num_devices)
+        task, meta_params = make_task(settings)
+        about = task, settings.hyperparams, meta_params
+        check_training("sweep.seeds", *about, kept=self.sweep.seeds, at_once=run.chunk_size or 1)
+        self.population = Population(
+            *about, settings.fitness, chunk_size=run.chunk_size, num_devices=run.num_devices
+        )
+        self.frames = self.population.frames
+
+    def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
+        """Train agents for each setting, and continue to the next rung with those that are left."""
+        population, is_search = self.population, purpose == Purpose.TUNING
+        seeds = self.sweep.seeds if is_search else self.sweep.confirm_seeds
+        keys = keys_for(settings[0].run.seed, purpose, seeds)
+        agents = population.init(keys, [each.hyperparams for each in settings])
+        steps = rungs(self.sweep) if is_search else [1]
+        for step in steps:
+            updates = max(1, round(step / steps[-1] * population.num_updates))
+            agents = population.advance(agents, updates - agents.updates, count)
+            left = yield Rung(
+                population.scores(agents),
+                population.diverged(agents).sum(axis=1),
+                updates * population.frames_per_update * seeds,
+            )
+            if left is not None:
+                agents = population.select(agents, left)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvolutionSweepSettings(SearchSettings):
-    """Settings of a sweep over evolutions, and of each trial.
+class Evolutions(Program[Any]):
+    """Evolutions that differ in sigma and the learning rate, one after another.
 
-    `sweep_class` adds the other settings of the evolution, without `evaluation`.
+    The score on one seed is the fitness of the meta-parameters that were found, on fresh agents.
     """
 
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    traced = ("strategy.sigma.", "strategy.learning_rate.")
 
-    def of_evolution(self) -> EvolutionSettings:
-        """Return the settings of the evolution of a trial, without a comparison."""
-        given = {key: each for key, each in to_dict(self).items() if key not in OF_THE_SWEEP}
-        made: type[EvolutionSettings] = settings_class(given)
-        own = {"evaluation": {"seeds": 0}, "run": {"seed": self.run.seed}}
-        return from_dict(made, {**given, **own})
-
-
-class Evolutions(Program[EvolutionSweepSettings]):
-    """Evolutions that differ in sigma and the learning rate, and the judges of their results."""
-
-    def __init__(self, settings: EvolutionSweepSettings) -> None:
+    def __init__(self, settings: Any) -> None:
         """Build the evolution of a static group; it compiles at its first block."""
         config = settings.evolution
         if not config.validation_seeds:
             raise ConfigError(
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
-        of_evolution = settings.of_evolution()
-        study = EvolutionStudy(of_evolution.build(), of_evolution)
+        settings = replace(settings, evaluation=replace(settings.evaluation, seeds=0))
+        study = EvolutionStudy(settings.build(), settings)
         problem = study.problem
         if len(problem.tasks) > 1:
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
-        config = replace(
-            config,
-            chunk_size=settings.run.chunk_size or config.chunk_size,
-            num_devices=settings.run.num_devices or config.num_devices,
-        )
         self.evolution = Evolution(problem, settings.strategy.build(), config)
-        self.judges = devices.RowMap(
-            lambda row: evaluate_alone(problem, row["key"], row["meta_params"]).fitness,
-            chunk_size=self.evolution.chunk_size,
-            num_devices=self.evolution.num_devices,
-        )
         agents = self.evolution.population_size * config.seeds_per_candidate
         self.frames = config.generations * agents * frames_per_generation(problem)
 
-    def evaluate(
-        self, settings: Sequence[EvolutionSweepSettings], purpose: Purpose, count: Count
-    ) -> Rungs:
+    def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""
         seed, sweep = settings[0].run.seed, settings[0].sweep
         seeds = sweep.seeds if purpose == Purpose.TUNING else sweep.confirm_seeds
@@ -108,9 +111,7 @@ class Evolutions(Program[EvolutionSweepSettings]):
         )
         yield Rung(scores, np.sum(~np.isfinite(scores), axis=1), seeds * self.frames)
 
-    def _score(
-        self, settings: EvolutionSweepSettings, seed: int, judging_key: jax.Array, count: Count
-    ) -> float:
+    def _score(self, settings: Any, seed: int, judging_key: jax.Array, count: Count) -> float:
         """Evolve with one seed, and return the mean fitness of the result; NaN for a failure."""
         evolution, before = self.evolution, 0
         state = evolution.start(seed, settings.strategy.build())
@@ -119,12 +120,9 @@ class Evolutions(Program[EvolutionSweepSettings]):
             if block.records:
                 count(block.records[-1]["frames"] - before)
                 before = block.records[-1]["frames"]
-        found = jax.device_get(evolution.result(block.state))
+        found = jax.tree.map(lambda leaf: leaf[None], evolution.result(block.state))
         keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
-        copies = jax.tree.map(
-            lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
-        )
-        return float(np.mean(self.judges({"key": keys, "meta_params": copies})))
+        return float(evaluate(evolution.problem, found, keys).fitness[0])
 
 
 def sweep(
@@ -156,7 +154,7 @@ def sweep(
         space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice.
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
-        config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
+        config: batch, seeds, scheduler, confirmation: the section `sweep` of a config.
         seed: seed of all randomness.
         run_dir: a new directory, which makes the sweep durable and gets figures and a report; or
             with `resume` the directory of the sweep to continue.
@@ -169,12 +167,12 @@ def sweep(
     given = {"trials": trials, "sampler": sampler}
     overrides = {name: value for name, value in given.items() if value is not None}
     chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
-    rules, seed = dotted_space(to_dict(dict(space))), to_dict(seed)
-    settings: SearchSettings
+    rules, seed = to_dict(dict(space)), to_dict(seed)
+    settings: SweepSettings
     this: Objective[Any]
     if callable(objective):
-        settings = SearchSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
-        this = function_objective(objective, free_space(rules), chosen)
+        settings = SweepSettings(space=rules, sweep=chosen, run=RecordConfig(seed=seed))
+        this = function_objective(objective, rules, chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
         raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
@@ -183,43 +181,41 @@ def sweep(
     path = None if run_dir is None else Path(run_dir)
     if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
-    study = Study(path, chosen, this.space, seed=seed, name=path.name if path else "sweep")
+    study = Study(path, chosen, this.space, seed=seed)
     if path is None:
         search(this, study, Progress(disable=True))
     found, shares = study.trials(), importance(study.optuna_study)
     return SweepResult(tuple(found), best_of(found), shares, this.space, path)
 
 
-def sweep_class(raw: PlainDict) -> type[SearchSettings]:
+def sweep_class(raw: PlainDict) -> type[SweepSettings]:
     """Return the dataclass of a sweep's settings.
 
-    It has the settings of a training run (`metaevo.training.settings`) or, with `evolve:` or
-    `problem:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
+    It has the settings of a training run or, with `evolve:` or `problem:`, of an evolution, and
+    the sections of the sweep itself.
 
     Raises:
         ConfigError: for an unknown learner, part or problem.
     """
-    if "evolve" in raw or "problem" in raw:
-        made = settings_class(raw)
-        settings = (each for each in settings_of(made) if each.key not in ("run", "evaluation"))
-        return extended(EvolutionSweepSettings, settings)
-    return with_named_functions(SweepSettings, raw)
+    is_evolution = "evolve" in raw or "problem" in raw
+    trial = settings_class(dict(raw)) if is_evolution else training_class(raw)
+    made: type[SweepSettings] = make_dataclass(
+        trial.__name__, [], bases=(trial, SweepSettings), frozen=True, kw_only=True
+    )
+    return made
 
 
-def make_objective(settings: SearchSettings) -> Objective[Any]:
-    """Return the objective of a sweep.
+def make_objective(settings: SweepSettings) -> Objective[Any]:
+    """Return the objective of a sweep, whose class is made by `sweep_class`.
 
     Raises:
         ConfigError: for a space that cannot be searched, or an evolution with a scheduler.
     """
-    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    if isinstance(settings, SweepSettings):
-        return settings_objective(settings, space, Trainings, side_by_side=True)
-    assert isinstance(settings, EvolutionSweepSettings)
+    if isinstance(settings, TrainSettings):
+        return settings_objective(settings, Trainings)
     if settings.sweep.prunes:
         raise ConfigError(
             f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
             "allowed: none"
         )
-    space = replace(space, traced=TRACED)
-    return settings_objective(settings, space, Evolutions, side_by_side=False)
+    return settings_objective(settings, Evolutions)

@@ -13,7 +13,7 @@ from metaevo.parts.seen import SeenTask
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import TaskConfig, make_environment
 from metaevo.tasks.task import Task
-from metaevo.tuning.ranges import Entry
+from metaevo.tuning.space import Entry
 from purerl.types import Environment, EnvParams
 
 WHERE = "evaluation.unseen"

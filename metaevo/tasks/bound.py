@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from metaevo.evolution import devices
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.task import Scale
-from metaevo.tuning.ranges import Entry
+from metaevo.tuning.space import Entry
 from purerl.types import EnvParams, Hyperparams, Learner, MetaParams, TrainResult
 
 

@@ -5,15 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from optuna.distributions import IntDistribution
+from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.task import Task
-from metaevo.tuning import ranges
-from metaevo.tuning.ranges import Entry
+from metaevo.tuning.space import Entry, ends
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.types import Environment, EnvParams
 
@@ -40,10 +39,10 @@ def bind(name: str, task: Task, experiment: Experiment) -> Bound:
     found = bound.task({**experiment.fixed, **experiment.evolved.functions()}, example)
     most = found.learner.config.num_updates
     if (entry_of := sample.get(sampling.UPDATES)) is not None:
-        ends = ranges.ends(entry_of)
-        if min(ends) < 1 or max(ends) > most:
+        limits = ends(entry_of)
+        if min(limits) < 1 or max(limits) > most:
             raise ConfigError(
-                f"{where}.{sampling.UPDATES} = {ends}: must be from 1 to {most}, the updates of "
+                f"{where}.{sampling.UPDATES} = {limits}: must be from 1 to {most}, the updates of "
                 f"train.total_timesteps = {settings.train.total_timesteps}"
             )
     return found._replace(name=name, hyperparams=settings.hyperparams, sample=sample)
@@ -85,7 +84,7 @@ def check_env_params(
     """
     for name, entry in sampling.of_prefix(sample, sampling.ENV_PARAMS).items():
         key = f"{where}.{sampling.ENV_PARAMS}{name}"
-        for end in ranges.ends(entry):
+        for end in ends(entry):
             try:
                 changed = TaskConfig(task.env, {**task.env_params, name: end})
                 _, other, _ = make_environment(changed, learner)
@@ -102,7 +101,7 @@ def check_env_params(
 def check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) -> None:
     """Raise `ConfigError` if a drawn hyperparameter is unknown or out of its range."""
     for name, entry in sampling.of_prefix(sample, sampling.HYPERPARAMS).items():
-        for end in ranges.ends(entry):
+        for end in ends(entry):
             hyperparams = settings.hyperparams
             try:
                 from_dict(type(hyperparams), {**to_dict(hyperparams), name: end})
@@ -111,6 +110,6 @@ def check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) ->
 
 
 def _is_whole(entry: Entry) -> bool:
-    if isinstance(entry, ranges.Choice):
-        return all(isinstance(each, int) for each in entry.values)
+    if isinstance(entry, CategoricalDistribution):
+        return all(isinstance(each, int) for each in entry.choices)
     return isinstance(entry, IntDistribution)

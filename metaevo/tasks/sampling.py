@@ -15,13 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from optuna.distributions import IntDistribution
+from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.tuning import ranges
-from metaevo.tuning.ranges import Choice, Entry
-from metaevo.tuning.space import free_space
+from metaevo.tuning.space import Entry, ends, free_space
 
 ENV_PARAMS, HYPERPARAMS = "env_params.", "hyperparams."
 """Prefixes of the settings of an environment and of a learner."""
@@ -42,23 +40,23 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
             allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])
             raise ConfigError(f"{where}: {show(name)} cannot be sampled; allowed: {allowed}")
     try:
-        space = free_space(dict(rules))
+        entries = free_space(rules).entries
     except ConfigError as error:
         raise ConfigError(str(error).replace("space", where, 1)) from None
-    for name, entry in space.entries.items():
-        ends = ranges.ends(entry)
-        if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in ends):
-            raise ConfigError(f"{where}.{name} = {show(ends)}: must be numbers")
-        if name in OWN and min(ends) <= 0:
-            raise ConfigError(f"{where}.{name} = {show(ends)}: must be positive")
-    return space.entries
+    for name, entry in entries.items():
+        limits = ends(entry)
+        if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in limits):
+            raise ConfigError(f"{where}.{name} = {show(limits)}: must be numbers")
+        if name in OWN and min(limits) <= 0:
+            raise ConfigError(f"{where}.{name} = {show(limits)}: must be positive")
+    return entries
 
 
 def draw(entry: Entry, key: jax.Array) -> jax.Array:
     """Return one number of a distribution, float32, or int32 where all are whole numbers."""
-    if isinstance(entry, Choice):
-        whole = all(isinstance(each, int) for each in entry.values)
-        values = jnp.asarray(entry.values, jnp.int32 if whole else jnp.float32)
+    if isinstance(entry, CategoricalDistribution):
+        whole = all(isinstance(each, int) for each in entry.choices)
+        values = jnp.asarray(entry.choices, jnp.int32 if whole else jnp.float32)
         return values[jax.random.randint(key, (), 0, len(values))]
     if not isinstance(entry, IntDistribution):
         if not entry.log:
@@ -93,6 +91,6 @@ def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
 
 def contains(entry: Entry, value: float) -> bool:
     """Return whether a number may be drawn."""
-    if isinstance(entry, Choice):
-        return value in entry.values
+    if isinstance(entry, CategoricalDistribution):
+        return value in entry.choices
     return bool(entry.low <= value <= entry.high)

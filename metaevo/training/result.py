@@ -9,15 +9,13 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict
 from metaevo.config.code import admit
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
-from metaevo.tasks.bound import Bound
-from metaevo.tasks.fitness import Windows, all_finite, mean_returns, scores
+from metaevo.tasks.fitness import all_finite, mean_returns, scores
 from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population
 from metaevo.training.settings import TrainSettings, make_task, training_class
@@ -73,34 +71,32 @@ class TrainingResult:
 
 
 def population_of(
-    settings: TrainSettings, task: Bound, meta_params: PlainDict, chunk_size: int | None
+    settings: TrainSettings,
+    run_path: Path | None = None,
+    *,
+    given: PlainMapping | None = None,
+    chunk_size: int | None = None,
 ) -> Population:
-    """Return the population of a training run."""
+    """Build the agents of a training run; the arguments are those of `make_task`.
+
+    Raises:
+        ConfigError: before anything is compiled, if the settings do not fit together, or devices
+            or memory do not suffice.
+    """
+    run, seeds, updates = settings.run, settings.seeds, settings.train.num_updates
+    devices.check_number("run.num_devices", run.num_devices)
+    task, meta_params = make_task(settings, run_path, given=given)
+    about = task, settings.hyperparams, meta_params
+    at_once, points = min(run.chunk_size or 1, seeds), updates // (run.log_every or updates)
+    check_training("seeds", *about, kept=seeds, at_once=at_once, points=points)
     return Population(
-        task,
-        settings.hyperparams,
-        meta_params,
+        *about,
         settings.fitness,
-        agents=settings.seeds,
-        log_every=settings.run.log_every,
+        agents=seeds,
+        log_every=run.log_every,
         metrics=True,
-        chunk_size=chunk_size,
-        num_devices=settings.run.num_devices,
-    )
-
-
-def check_resources(settings: TrainSettings, task: Bound, meta_params: PlainDict) -> None:
-    """Raise `ConfigError`, before anything is compiled, unless devices and memory suffice."""
-    devices.check_number("run.num_devices", settings.run.num_devices)
-    updates = settings.train.num_updates
-    check_training(
-        "seeds",
-        task,
-        settings.hyperparams,
-        meta_params,
-        kept=settings.seeds,
-        at_once=min(settings.run.chunk_size or 1, settings.seeds),
-        points=updates // (settings.run.log_every or updates),
+        chunk_size=chunk_size or run.chunk_size,
+        num_devices=run.num_devices,
     )
 
 
@@ -139,24 +135,21 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     """
     directory = RunDirectory.open(Path(run_dir))
     content = directory.read_config()
-    raw = content["config"]
+    raw, path = content["config"], directory.training_path
     admit(directory.path, raw, content["resolved"], {}, code)
     settings = from_dict(training_class(raw), raw)
     task, meta_params = make_task(settings, directory.path)
-    learner, path = task.learner, directory.training_path
     if not path.exists():
         raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
-
-    def policy(key: jax.Array) -> PyTree:
-        agent = learner.init(key, settings.hyperparams, meta_params, task.env_params)
-        return learner.policy(agent)
-
-    seeds, every = settings.seeds, content["resolved"].get("log_every", 1)
-    points = Windows(every, learner.config.num_updates).count
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, seeds)
+    learner, seeds = task.learner, settings.seeds
+    population = Population(
+        task, settings.hyperparams, meta_params, settings.fitness,
+        agents=seeds, log_every=settings.run.log_every,
+    )  # fmt: skip
+    points = population.windows.count
     like = TrainingResult(
         learner,
-        policies=jax.eval_shape(jax.vmap(policy), keys),
+        policies=jax.eval_shape(jax.vmap(learner.policy), population.template.agent),
         steps=np.zeros(points, np.int64),
         returns=np.zeros((seeds, points), np.float64),
         scores=np.zeros(seeds, np.float32),

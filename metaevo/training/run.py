@@ -1,4 +1,4 @@
-"""A training run in a directory: any learner in any environment, many agents side by side.
+"""Training any learner in any environment, many agents side by side, and `metaevo.train`.
 
 The host only starts blocks of updates; between two blocks it logs, saves and reacts to signals.
 """
@@ -8,11 +8,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, from_dict, show
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners, resolve
 from metaevo.runs import checkpoint
@@ -21,13 +23,12 @@ from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.tasks.agents import Row
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.training import report
-from metaevo.training.result import check_resources, population_of, result_of
-from metaevo.training.settings import TrainSettings, make_task
-from purerl.types import EpisodeSums
+from metaevo.training.result import TrainingResult, load_training, population_of, result_of
+from metaevo.training.settings import TrainSettings, training_class, with_task
+from purerl.types import Environment, EpisodeSums, LearnerEntry
 
 HARMLESS = (
     "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
@@ -37,13 +38,91 @@ HARMLESS = (
 KIND = Kind("train", "train", "update", HARMLESS)
 
 
-def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
-    """Train to the end, or until a signal.
+def train(
+    learner: str | LearnerEntry = "ppo",
+    *,
+    env: str | type | Environment = "CartPole-v1",
+    env_params: PlainMapping | None = None,
+    seeds: int = 8,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    **sections: Any,
+) -> TrainingResult:
+    """Train agents side by side on all devices, with hand-written or learned parts.
+
+    Examples:
+        >>> result = metaevo.train("ppo", env="CartPole-v1", hyperparams={"learning_rate": 3e-3})
+        >>> result.scores.mean()
+        >>> options = {"make_optimizer": "zoo:ppo-optimizer", "run_dir": "runs/zoo"}
+        >>> metaevo.train("ppo", env="CartPole-v1", **options)
+        >>> metaevo.train("ppo", env="CartPole-v1", value_loss=metaevo.load("runs/my_loss"))
 
     Args:
-        settings: settings of the run.
-        run_dir: where to write; by default `runs/train/<timestamp>`.
-        resume: continue the run in `run_dir` from its last checkpoint.
+        learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
+        env: an environment's name, `my_env.py:Class` or `my_package:Class`, or a gymnax
+            environment of your own, as a class or an object.
+        env_params: overrides of its parameters.
+        seeds: agents, which differ in their random keys only.
+        seed: of all randomness.
+        run_dir: where to keep checkpoints, metrics, policies and a report; by default nothing is
+            written. A new directory, or with `resume` an existing run's directory; a finished run
+            is only read.
+        resume: continue from the last checkpoint.
+        sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
+            fills a slot, such as `value_loss`: the name of a hand-written function, the directory
+            of a run or a saved part, a part's file, `zoo:NAME`, or without a run_dir a
+            function, a pair of function and meta-parameters, as `metaevo.load` returns, or the
+            result of `metaevo.evolve`.
+
+    Raises:
+        ConfigError: naming the key that is wrong, before compilation.
+        KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
+    """
+    name = learners.name_of(learner)
+    given = {"learner": name, "seeds": seeds, "env": env, "env_params": env_params}
+    raw = with_task({**given, **sections})
+    raw["run"] = {**sections.get("run", {}), "seed": seed}
+    kind = training_class(raw)
+    functions = {}
+    for slot in (each.name for each in learners.find(name).slots):
+        value = raw.get(slot)
+        if value is not None and hasattr(value, "part"):  # the result of an evolution
+            value = raw[slot] = value.part(slot)
+        if callable(value) or isinstance(value, tuple):
+            functions[slot] = _pair(slot, raw.pop(slot))
+        elif isinstance(value, Path):
+            raw[slot] = str(value)
+    settings = from_dict(kind, raw)
+    if run_dir is None:
+        if resume:
+            raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
+        if "evaluation" in sections:
+            raise ConfigError("evaluation: needs run_dir, because its results go to the report")
+        return train_in_memory(settings, population_of(settings, given=functions))
+    if functions:
+        raise ConfigError(
+            f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
+            "resumed from files"
+        )
+    code = run_training(settings, run_dir=Path(run_dir), resume=resume)
+    if code:
+        raise KeyboardInterrupt
+    return load_training(run_dir)
+
+
+def _pair(slot: str, value: Any) -> tuple[Any, Any]:
+    pair = value if isinstance(value, tuple) else (value, None)
+    if len(pair) != 2 or not callable(pair[0]):
+        raise ConfigError(
+            f"{slot} = {show(value)}: must be a name, a function, or a pair of function and "
+            "meta-parameters"
+        )
+    return pair
+
+
+def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
+    """Train in a directory to the end, or until a signal.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -52,36 +131,65 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    task, meta_params = make_task(settings, run_dir if resume else None)
-    report.check(settings, task)
-    check_resources(settings, task, meta_params)
+    population = population_of(settings, run_dir if resume else None)
+    report.check(settings, population.task)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
+        path = run.directory.path
         same_end = run.before is not None and run.before.evaluation == settings.evaluation
         if same_end and run.directory.report_path.exists():
-            print(f"{run.directory.path} is finished ({task.learner.config.num_updates} updates)")
+            print(f"{path} is finished ({population.num_updates} updates)")
             return 0
-        population = _start(run, task, meta_params)
+        chunk_size = run.resolved.get("chunk_size", population.chunk_size)
+        if chunk_size != population.chunk_size:  # a resumed run keeps the one of its start
+            population = population_of(settings, path, chunk_size=chunk_size)
+        for slot in learners.find(settings.learner).slots:
+            resolve.keep(path, slot, getattr(settings, slot.name))
+        run.start(
+            {**run.resolved, "log_every": population.windows.every},
+            chunk_size=population.chunk_size,
+            num_devices=population.num_devices,
+        )
         with run.working():
             rows, seconds = _train(run, population)
-            result = result_of(population, rows, run.directory.path)
+            result = result_of(population, rows, path)
             checkpoint.write(run.directory.training_path, result.arrays())
             report.finish(run, population, result, rows.episodes, seconds=seconds)
         return run.exit_code
 
 
-def _start(run: Run[TrainSettings], task: Bound, meta_params: PlainDict) -> Population:
-    settings, resolved, path = run.settings, run.resolved, run.directory.path
-    # A resumed run keeps the settings that were resolved at its start.
-    chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
-    population = population_of(settings, task, meta_params, chunk_size)
-    for slot in learners.find(settings.learner).slots:
-        resolve.keep(path, slot, getattr(settings, slot.name))
-    run.start(
-        {**resolved, "log_every": population.windows.every},
-        chunk_size=population.chunk_size,
-        num_devices=population.num_devices,
-    )
-    return population
+def blocks(
+    population: Population, chunks: list[Row], done: int, block_seconds: float
+) -> Iterator[tuple[list[Row], int, float]]:
+    """Train agents to the end in blocks of about so many seconds, after `done` updates.
+
+    Yields:
+        the agents on the devices, which the next block overwrites; updates of the block, none in
+        the first one, which compiles; and the seconds that it took.
+    """
+    length = 0
+    while done < population.num_updates:
+        before = time.monotonic()
+        chunks = jax.block_until_ready(population.run(chunks, done, length))
+        seconds, done = time.monotonic() - before, done + length
+        yield chunks, length, seconds
+        length = int(block_seconds / seconds * length)
+        length = max(1, min(length, population.num_updates - done))
+
+
+def untrained(settings: TrainSettings, population: Population) -> list[Row]:
+    """Return new agents on the devices."""
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    return population.place(population.init(keys).rows)
+
+
+def train_in_memory(settings: TrainSettings, population: Population) -> TrainingResult:
+    """Train to the end without a run directory."""
+    chunks = untrained(settings, population)
+    trained = blocks(population, chunks, 0, settings.run.block_seconds)
+    with Progress(total=population.num_updates, desc="training", unit="update") as bar:
+        for chunks, length, _ in trained:  # noqa: B007 (used below)
+            bar.update(length)
+    return result_of(population, population.rows(chunks))
 
 
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
@@ -90,8 +198,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     frames = population.frames_per_update * run.settings.seeds
     restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
-        keys = keys_for(config.seed, Purpose.TRAINING, run.settings.seeds)
-        chunks, done, seconds = population.place(population.init(keys).rows), 0, 0.0
+        chunks, done, seconds = untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         chunks, done, seconds = population.place(restored.tree), restored.done, restored.seconds
@@ -104,32 +211,25 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     started = saved - seconds
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
-        if done < total:
-            chunks = jax.block_until_ready(population.run(chunks, done, 0))
-            run.check_stop()
-        bar.stage("training")
-        length = 1
-        while done < total:
-            length = max(1, min(length, total - done))
-            before = time.monotonic()
-            chunks = population.run(chunks, done, length)
+        trained = blocks(population, chunks, done, config.block_seconds)
+        for chunks, length, seconds in trained:
+            now, done = time.monotonic(), done + length
+            bar.stage("training")
             episodes, metrics = population.curves(chunks)
-            now = time.monotonic()
-            done += length
             points = np.flatnonzero((ends > done - length) & (ends <= done))
             for place, record in enumerate(_records(population, episodes, metrics, points), 1):
-                moment = before + (now - before) * place / len(points)
+                moment = now - seconds * (1 - place / len(points))
                 run.log({**record, "seconds": round(moment - started, 3)})
-            _show(bar, mean_returns(episodes), done * frames, length * frames / (now - before))
+            if length:
+                _show(bar, mean_returns(episodes), done * frames, length * frames / seconds)
             bar.update(length)
-            due = now - saved >= config.checkpoint_seconds or done == total
+            due = length > 0 and (now - saved >= config.checkpoint_seconds or done == total)
             stopping = run.stop.requested  # read once: no run stops without a checkpoint
             if due or stopping:
                 run.save(done, population.rows(chunks), now - started)
                 saved = now
             if stopping:
                 raise StopRequestedError
-            length = int(min(config.block_seconds / (now - before) * length, total))
     return population.rows(chunks), time.monotonic() - started
 
 

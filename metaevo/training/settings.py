@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
@@ -29,8 +29,6 @@ from metaevo.tuning.config import MOST
 from purerl import envs
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
-
-T = TypeVar("T")
 
 DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 """Hand-written functions that are the default although they are not the first of their slot."""
@@ -99,19 +97,10 @@ def with_task(settings: PlainMapping) -> PlainDict:
     return raw
 
 
-def training_class(raw: PlainDict) -> type[TrainSettings]:
-    """Return the dataclass of a training run's settings; some sections depend on the learner.
+def training_class(raw: PlainMapping) -> type[TrainSettings]:
+    """Return the dataclass of a training run's settings.
 
-    Raises:
-        ConfigError: for an unknown learner.
-    """
-    return with_named_functions(TrainSettings, raw)
-
-
-def with_named_functions(base: type[T], raw: PlainDict) -> type[T]:
-    """Return a subclass of settings with a learner's sections, and a setting for each named slot.
-
-    `raw` are unvalidated settings, of which `learner` is read.
+    Some sections depend on the learner, which is read from the unvalidated settings `raw`.
 
     Raises:
         ConfigError: for an unknown learner.
@@ -121,7 +110,7 @@ def with_named_functions(base: type[T], raw: PlainDict) -> type[T]:
         Setting(slot.name, str, default_function(learner, slot), resolve.describe(slot))
         for slot in learners.find(learner).slots
     ]
-    return extended(base, [*learner_sections(learner), *slots])
+    return extended(TrainSettings, [*learner_sections(learner), *slots])
 
 
 def make_task(
@@ -129,7 +118,6 @@ def make_task(
     run_path: Path | None = None,
     *,
     given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
-    distributions: bool = False,
 ) -> tuple[Bound, PlainDict]:
     """Build the learner in its environment, and its functions.
 
@@ -137,7 +125,6 @@ def make_task(
         settings: settings of a training run, or of a sweep's trial.
         run_path: an existing run; its copies of evolved functions are used.
         given: functions with their meta-parameters, by slot, which override the settings.
-        distributions: accept an environment that is a distribution of tasks.
 
     Returns:
         the task, and the meta-parameters of the functions by slot.
@@ -147,7 +134,7 @@ def make_task(
     """
     environment = make_environment(settings.task, settings.learner)
     env_name, env, env_params = environment
-    if sampler(env) is not None and not distributions:
+    if sampler(env) is not None:
         raise ConfigError(
             f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "
             "own: evolve in it, but train in a single task"

@@ -7,12 +7,12 @@ earlier generations when it is created.
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna._transform import _SearchSpaceTransform
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config.plain import PlainDict
-from metaevo.tuning.ranges import Range, at, fraction_of
 from metaevo.tuning.space import Space
 
 GENERATION = "cma:generation"
@@ -29,17 +29,21 @@ class CmaSampler(RandomSampler):
     """
 
     def __init__(self, space: Space, seed: int | None) -> None:
-        """Begin at the centre of a space with at least one range."""
+        """Begin at the centre of a space with at least two ranges."""
         super().__init__(seed)
-        self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
-        dimensions = len(self._ranges)
+        self._ranges: dict[str, BaseDistribution] = {
+            key: each
+            for key, each in space.entries.items()
+            if not isinstance(each, CategoricalDistribution)
+        }
+        self._fractions = _SearchSpaceTransform(self._ranges, transform_0_1=True)
         from cmaes import CMA  # it imports scipy.stats, which takes a second
 
         self._optimizer = CMA(
-            mean=np.full(dimensions, 0.5),
+            mean=np.full(len(self._ranges), 0.5),
             sigma=INITIAL_SIGMA,
-            bounds=np.tile([0.0, 1.0], (dimensions, 1)),
-            n_max_resampling=10 * dimensions,
+            bounds=self._fractions.bounds,
+            n_max_resampling=10 * len(self._ranges),
             seed=seed,
         )
 
@@ -47,7 +51,6 @@ class CmaSampler(RandomSampler):
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Return the ranges, which are sampled together."""
-        del study, trial
         return dict(self._ranges)
 
     def sample_relative(
@@ -57,18 +60,15 @@ class CmaSampler(RandomSampler):
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         while len(solutions := self._solutions(complete)) == self._optimizer.population_size:
             self._optimizer.tell(solutions)
-        fractions = self._optimizer.ask()
         generation = self._optimizer.generation
         study._storage.set_trial_system_attr(trial._trial_id, GENERATION, generation)
-        pairs = zip(self._ranges.items(), fractions.tolist(), strict=True)
-        return {key: at(entry, fraction) for (key, entry), fraction in pairs if key in search_space}
+        return self._fractions.untransform(self._optimizer.ask())
 
     def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]]:
         """Return the first solutions of the current generation, with their costs."""
-        solutions = []
-        for trial in complete:
-            is_whole = self._ranges.keys() <= trial.params.keys()
-            if is_whole and trial.system_attrs.get(GENERATION) == self._optimizer.generation:
-                fractions = [fraction_of(each, trial.params[k]) for k, each in self._ranges.items()]
-                solutions.append((np.array(fractions), -float(trial.value or 0.0)))
+        solutions = [
+            (self._fractions.transform(trial.params), -float(trial.value or 0.0))
+            for trial in complete
+            if trial.system_attrs.get(GENERATION) == self._optimizer.generation
+        ]
         return solutions[: self._optimizer.population_size]

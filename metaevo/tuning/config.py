@@ -11,11 +11,6 @@ from metaevo.runs.settings import HasRun, RecordConfig
 MOST = 1_000_000
 """Upper limit of the numbers of seeds and of settings."""
 
-ADAPTIVE = ("tpe", "cma_es")
-"""Samplers that learn from finished trials."""
-ADAPTIVE_BATCH = 16
-"""Trials at once of these samplers, by default."""
-
 
 @dataclass(frozen=True)
 class SweepConfig:
@@ -23,20 +18,14 @@ class SweepConfig:
 
     Examples:
         >>> config = metaevo.SweepConfig(seeds=2, statistic="iqm", confirm_seeds=4)
-
-    Raises:
-        ValueError: if the sampler cannot learn under the scheduler.
     """
 
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
-    """number of trials; a grid has at most as many as it has points"""
+    """number of trials; at most as many as a grid has points, which are its choices and integers"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """Optuna's sampler that chooses their settings; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
-    """trials at once; by default 16 trainings of tpe and cma_es, all of the other samplers, and 1
-    evolution or call of a function"""
-    grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
-    """values of a range in a grid"""
+    """trials at once; by default 16 trainings, and 1 evolution or call of a function"""
     seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4
     """agents of a trial; all trials share their random keys"""
     statistic: Literal["mean", "iqm"] = "mean"
@@ -55,41 +44,22 @@ class SweepConfig:
     study: str | None = None
     """name of the study in the storage; by default the name of the run directory"""
 
-    def __post_init__(self) -> None:
-        """Check combinations of fields."""
-        if self.sampler == "cma_es" and self.prunes:
-            # Optuna's CMA-ES sees complete trials only.
-            raise ValueError(
-                f"sampler = 'cma_es' cannot learn from trials that scheduler = "
-                f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
-            )
-
     @property
     def prunes(self) -> bool:
         """Whether the scheduler stops trials early."""
         return self.scheduler != "none"
 
 
-@dataclass(frozen=True)
-class RunConfig(RecordConfig):
-    """Randomness, tracking and how the work is split."""
-
-    chunk_size: Annotated[int, Gt(0)] | None = None
-    """agents trained at once on a device; by default chosen by `metaevo.devices`"""
-    num_devices: Annotated[int, Gt(0)] | None = None
-    """devices to use; by default all"""
-
-
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings(HasRun):
-    """Settings of every sweep."""
+class SweepSettings(HasRun):
+    """Settings of a sweep, in addition to those of the training or the evolution of its trials."""
 
     space: PlainDict = field(default_factory=dict)
     """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer
     or choice"""
-    run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
+    run: RecordConfig = field(default_factory=RecordConfig)
 
 
-OF_THE_SWEEP = ("space", "sweep", "run")
-"""Sections that belong to the sweep as a whole, not to a trial."""
+OF_THE_SWEEP = ("space", "sweep", "run", "seeds", "evaluation")
+"""Sections that do not belong to a trial; of these, seeds and evaluation are unused."""

@@ -1,7 +1,7 @@
 """The objective of a sweep: trials in, scores at rungs out.
 
-A `Program` evaluates settings: a function (here), trainings (`metaevo.training.sweeps`) or
-evolutions (`metaevo.studies.sweeps`).
+A `Program` evaluates settings: a function (here), trainings or evolutions
+(`metaevo.studies.sweeps`).
 """
 
 import json
@@ -9,33 +9,25 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.progress import Progress
 from metaevo.statistics import iqm
-from metaevo.tuning.config import (
-    ADAPTIVE,
-    ADAPTIVE_BATCH,
-    OF_THE_SWEEP,
-    SearchSettings,
-    SweepConfig,
-)
-from metaevo.tuning.ranges import Params
+from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.space import Space, nested
+from metaevo.tuning.space import Params, Space, free_space, make_space
 from metaevo.tuning.study import Study, Trial
 
 S = TypeVar("S")
-C = TypeVar("C", bound=SearchSettings)
+C = TypeVar("C", bound=SweepSettings)
 
 MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
-KIND = ("learner", "evolve", "problem")
-"""Settings that say what a config is about."""
 
 Count = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""
@@ -59,10 +51,15 @@ Rungs = Generator[Rung, Sequence[int] | None, None]
 class Program(ABC, Generic[S]):
     """The evaluation of settings with the same static values; compiled when it is first used."""
 
+    traced: ClassVar[tuple[str, ...]] = ()
+    """settings whose values never recompile, and sections of them; each ends with a point"""
+    batch: ClassVar[int] = 1
+    """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
-    trials_at_once = 1
-    """trials that are evaluated side by side"""
+
+    def __init__(self, settings: S) -> None:
+        """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
 
     @abstractmethod
     def evaluate(self, settings: Sequence[S], purpose: Purpose, count: Count) -> Rungs:
@@ -70,20 +67,6 @@ class Program(ABC, Generic[S]):
 
         The purpose is TUNING, or HELD_OUT for the confirmation, which has a single rung.
         """
-
-
-class Function(Program[Params]):
-    """A Python function from the settings of a trial, by their names, to its value."""
-
-    def __init__(self, function: Callable[[Params], float]) -> None:
-        """Bind a function, higher values of which are better; NaN for a trial that diverged."""
-        self.function = function
-
-    def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
-        """Call the function once for every trial, whatever the seeds."""
-        scores = np.array([[float(self.function(each))] for each in settings])
-        count(0)
-        yield Rung(scores, np.zeros(len(scores)))
 
 
 @dataclass
@@ -96,32 +79,15 @@ class Objective(Generic[S]):
     space: Space
     config: SweepConfig
     settings_of: Callable[[Params], S]
-    """returns the settings of a trial; this and `build` raise `ConfigError` if they do not fit"""
-    build: Callable[[S], Program[S]]
-    """returns the program of a static group"""
-    side_by_side: bool = False
-    """whether many trials at once are faster"""
+    """returns the settings of a trial, or raises `ConfigError`"""
+    kind: type[Program[S]]
+    """the programs of static groups"""
     _programs: dict[str, Program[S]] = field(default_factory=dict)
 
-    def batch_size(self) -> int:
-        """Return the maximum number of trials per batch."""
-        config = self.config
-        if config.batch is not None or not self.side_by_side:
-            return config.batch or 1
-        return ADAPTIVE_BATCH if config.sampler in ADAPTIVE else config.trials
-
     def config_of(self, params: Params) -> Params:
-        """Return the settings of a trial as a config of `metaevo train` or `evolve`.
-
-        Names that are the default are left out: an evolution has no setting for them.
-        """
-        settings = self.settings_of(params)
-        return {
-            key: value
-            for key, value in to_dict(settings).items()
-            if key not in OF_THE_SWEEP
-            and (key in KIND or getattr(type(settings), key, None) != value)
-        }
+        """Return the settings of a trial as a config of `metaevo train` or `evolve`."""
+        settings = to_dict(self.settings_of(params))
+        return {key: value for key, value in settings.items() if key not in OF_THE_SWEEP}
 
     def program(self, settings: S) -> Program[S]:
         """Return the program of the settings' static group."""
@@ -129,15 +95,11 @@ class Objective(Generic[S]):
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = self.build(settings)
+            self._programs[key] = self.kind(settings)
         return self._programs[key]
 
     def start(self) -> Program[S]:
-        """Return the program of the settings before the sweep.
-
-        Raises:
-            ConfigError: if they do not fit together.
-        """
+        """Return the program of the settings before the sweep; they may raise `ConfigError`."""
         return self.program(self.settings_of({}))
 
     def static_key(self, settings: S) -> str:
@@ -146,7 +108,7 @@ class Objective(Generic[S]):
         It contains all settings that are not traced, and which of the traced ones are None.
         """
         kept = {
-            key: value is None if self.space.is_traced(key) else value
+            key: value is None if f"{key}.".startswith(self.kind.traced) else value
             for key, value in flatten(to_dict(settings)).items()
             if key.partition(".")[0] not in OF_THE_SWEEP
         }
@@ -165,15 +127,10 @@ class Objective(Generic[S]):
             else:
                 groups.setdefault(self.static_key(settings), []).append((trial, settings))
         for group in groups.values():
-            static = {k: v for k, v in group[0][0].params.items() if k in self.space.static}
-            bar.stage(", ".join(f"{key} = {v}" for key, v in static.items()) or "searching")
-            size = self.program(group[0][1]).trials_at_once
-            for begin in range(0, len(group), size):
-                self._climb(group[begin : begin + size], study, bar)
+            self._climb([trial for trial, _ in group], [each for _, each in group], study, bar)
 
-    def _climb(self, group: list[tuple[Trial, S]], study: Study, bar: Progress) -> None:
+    def _climb(self, trials: list[Trial], settings: list[S], study: Study, bar: Progress) -> None:
         """Evaluate trials of one group rung by rung; some are stopped at the end of each."""
-        trials, settings = [trial for trial, _ in group], [each for _, each in group]
         evaluation = self.program(settings[0]).evaluate(settings, Purpose.TUNING, bar.update)
         steps, left = rungs(self.config), None
         for step in steps:
@@ -218,24 +175,30 @@ class Objective(Generic[S]):
 
 
 def function_objective(
-    function: Callable[[Params], float], space: Space, config: SweepConfig
+    function: Callable[[Params], float], rules: PlainMapping, config: SweepConfig
 ) -> Objective[Params]:
     """Return the objective of a function; it has no rungs, and no settings before the sweep."""
-    return Objective(
-        replace(space, traced=tuple(space.entries)),
-        replace(config, scheduler="none", confirm_seeds=0),
-        dict,
-        lambda _: Function(function),
-    )
+
+    class Function(Program[Params]):
+        def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
+            scores = np.array([[float(function(each))] for each in settings])
+            yield Rung(scores, np.zeros(len(scores)))
+
+    config = replace(config, scheduler="none", confirm_seeds=0)
+    return Objective(free_space(rules), config, dict, Function)
 
 
-def settings_objective(
-    settings: C, space: Space, build: Callable[[C], Program[C]], side_by_side: bool
-) -> Objective[C]:
+def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
     """Return the objective of a sweep's settings, in which a trial's values take their places."""
     raw = to_dict(settings)
 
     def settings_of(params: Params) -> C:
-        return from_dict(type(settings), merge(raw, nested(params)))
+        values: PlainDict = {}
+        for key, value in params.items():
+            for name in reversed(key.split(".")):
+                value = {name: value}
+            values = merge(values, value)
+        return from_dict(type(settings), merge(raw, values))
 
-    return Objective(space, settings.sweep, settings_of, build, side_by_side)
+    space = make_space(settings.space, settings_of)
+    return Objective(space, settings.sweep, settings_of, kind)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +12,10 @@ import optuna
 from optuna.trial import TrialState
 
 from metaevo import statistics
-from metaevo.config import dump_yaml, files
+from metaevo.config import files
 from metaevo.config.plain import PlainDict
 from metaevo.tuning.objective import Count, Objective
-from metaevo.tuning.ranges import Params
-from metaevo.tuning.space import Space
+from metaevo.tuning.space import Params, Space
 from metaevo.tuning.study import Trial
 
 TRIALS, BEST = "trials.csv", "best.yaml"
@@ -70,14 +70,14 @@ def rows_of(trials: Sequence[Trial], space: Space) -> list[Params]:
 
 
 def csv_of(rows: Sequence[Params]) -> str:
-    """Return a table as CSV; lists become YAML."""
+    """Return a table as CSV; lists become JSON."""
     text = io.StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        lists = {key: each for key, each in row.items() if isinstance(each, list | dict)}
-        writer.writerow(row | {k: dump_yaml(each, flow=True).strip() for k, each in lists.items()})
+        lists = {key: json.dumps(each) for key, each in row.items() if isinstance(each, list)}
+        writer.writerow(row | lists)
     return text.getvalue()
 
 
@@ -90,18 +90,17 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     params = {WINNER: best.params, BEFORE: {}}
     rungs = {name: objective.confirm(each, count) for name, each in params.items()}
     scores = statistics.fill_missing({name: rung.scores[0] for name, rung in rungs.items()})
-    variants = []
-    for name, rung in rungs.items():
-        variants.append(
-            {
-                "name": name,
-                "settings": params[name],
-                "scores": scores[name],
-                **asdict(statistics.summarise(scores[name])),
-                "diverged": rung.diverged[0],
-                "frames": rung.frames,
-            }
-        )
+    variants = [
+        {
+            "name": name,
+            "settings": params[name],
+            "scores": scores[name],
+            **asdict(statistics.summarise(scores[name])),
+            "diverged": rung.diverged[0],
+            "frames": rung.frames,
+        }
+        for name, rung in rungs.items()
+    ]
     compared = statistics.compare(scores[WINNER], scores[BEFORE], shared_seeds=True)
     found = {"variants": variants, "best_trial": best.number, "search_value": best.value}
     plain: PlainDict = files.plain(found | compared._asdict())

@@ -8,20 +8,21 @@ from typing import Any
 
 from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import write_json_atomic, write_text_atomic
-from metaevo.evolution import devices
+from metaevo.config.plain import PlainDict
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
-from metaevo.tuning.config import SearchSettings
+from metaevo.tuning.config import SweepSettings
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size",
-    "sweep.confirm_seeds", "sweep.batch",
+    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size", "seeds",
+    "evaluation.", "evolution.num_devices", "evolution.chunk_size", "sweep.confirm_seeds",
+    "sweep.batch",
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
@@ -33,7 +34,7 @@ def search(
     objective: Objective[Any],
     study: Study,
     bar: Progress,
-    between: Callable[[], None] = lambda: None,
+    between: Callable[[], object] = lambda: None,
 ) -> None:
     """Evaluate trials until there are enough, and wait for those of other processes.
 
@@ -43,7 +44,7 @@ def search(
         while True:
             bar.update(0)  # a signal may have arrived
             between()
-            if batch := study.ask(objective.batch_size()):
+            if batch := study.ask(objective.config.batch or objective.kind.batch):
                 objective.run(batch, study, bar)
             elif count := study.running():
                 bar.stage(f"waiting for {count} trials of other processes")
@@ -53,15 +54,9 @@ def search(
 
 
 def run_sweep(
-    objective: Objective[Any], settings: SearchSettings, *, run_dir: Path | None, resume: bool
+    objective: Objective[Any], settings: SweepSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
     """Run a sweep in a directory to its end, or until a signal.
-
-    Args:
-        objective: evaluates the trials.
-        settings: of the sweep.
-        run_dir: where to write; by default `runs/sweep/<timestamp>`.
-        resume: continue the sweep in `run_dir`.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -70,80 +65,69 @@ def run_sweep(
         ConfigError: before compilation, if the settings or the directory are invalid.
         DiskError: if the directory can no longer be written.
     """
-    devices.check_number("run.num_devices", settings.run.num_devices)
-    program, config = objective.start(), objective.config
+    program, config, started = objective.start(), objective.config, time.monotonic()
     trials = num_trials(config, objective.space)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
+        path = run.directory.path
         # Another number of fresh seeds needs another confirmation.
         same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
-        if resume and same_end and run.directory.report_path.exists():
-            print(f"{run.directory.path} is finished ({trials} trials)")
+        if same_end and run.directory.report_path.exists():
+            print(f"{path} is finished ({trials} trials)")
             return 0
-        path = run.directory.path
-        study = Study(path, settings.sweep, objective.space, seed=settings.run.seed, name=path.name)
-        log = _Log(run, study)
+        study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
+        logged = _log(run, study, started)
         run.forget_end()
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
-        frames = trials * config.seeds * program.frames
+        agents = trials * config.seeds + 2 * config.confirm_seeds
         with run.working():
             with Progress(
-                total=max(frames, log.frames), initial=log.frames, desc="searching", unit="frame",
+                total=agents * program.frames, initial=logged, desc="searching", unit="frame",
                 unit_scale=True, check_stop=run.check_stop,
             ) as bar:  # fmt: skip
-                search(objective, study, bar, log.update)
-            log.update()
-            _finish(run, objective, study, log)
+                search(objective, study, bar, lambda: _log(run, study, started))
+                confirmed = _confirm(run, objective, study, started, bar)
+            write_sweep_report(run.directory, objective, study, confirmed)
+            print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
         return run.exit_code
 
 
-class _Log:
-    """The trials in metrics.jsonl."""
+def _log(run: Run[SweepSettings], study: Study, started: float) -> int:
+    """Log the trials that any process has decided since the last time.
 
-    def __init__(self, run: Run[SearchSettings], study: Study) -> None:
-        """Begin with the trials that are logged.
+    Returns:
+        environment steps of all trials.
 
-        Raises:
-            ConfigError: if the study lacks one of them.
-        """
-        self.run, self.study, self.started = run, study, time.monotonic()
-        self.numbers = {record["trial"] for record in run.directory.read_metrics("trial")}
-        trials = study.trials()
-        if lost := self.numbers - {trial.number for trial in trials}:
-            raise ConfigError(
-                f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
-                "was its storage changed or removed?"
-            )
-        self.frames = sum(trial.frames for trial in trials if trial.number in self.numbers)
-
-    def seconds(self) -> float:
-        """Return the seconds since the process began."""
-        return round(time.monotonic() - self.started, 3)
-
-    def update(self) -> None:
-        """Log the trials that any process has decided since the last time."""
-        for trial in self.study.trials():
-            if trial.number in self.numbers:
-                continue
-            self.frames += trial.frames
-            self.numbers.add(trial.number)
-            self.run.log(
-                {
-                    "kind": "trial",
-                    "trial": trial.number,
-                    "value": trial.value,
-                    "frames": self.frames,
-                    "seconds": self.seconds(),
-                    "outcome": trial.outcome,
-                    "params": trial.params,
-                    "scores": trial.scores,
-                }
-            )
+    Raises:
+        ConfigError: if the study lacks a trial that is logged.
+    """
+    logged = {record["trial"] for record in run.directory.read_metrics("trial")}
+    trials = {trial.number: trial for trial in study.trials()}
+    if lost := logged - trials.keys():
+        raise ConfigError(
+            f"the study has no trial {min(lost)}, which {run.directory.metrics_path} has: "
+            "was its storage changed or removed?"
+        )
+    frames = sum(trials[number].frames for number in logged)
+    for number in sorted(trials.keys() - logged):
+        trial = trials[number]
+        frames += trial.frames
+        record = {"kind": "trial", "trial": number, "value": trial.value, "frames": frames}
+        record |= {"seconds": round(time.monotonic() - started, 3), "outcome": trial.outcome}
+        run.log(record | {"params": trial.params, "scores": trial.scores})
+    return frames
 
 
-def _finish(run: Run[SearchSettings], objective: Objective[Any], study: Study, log: _Log) -> None:
-    """Write all trials and the winner, confirm it on fresh seeds, and write the report."""
-    directory, config, trials = run.directory, objective.config, study.trials()
+def _confirm(
+    run: Run[SweepSettings], objective: Objective[Any], study: Study, started: float, bar: Progress
+) -> PlainDict | None:
+    """Write all trials and the winner, and confirm it on fresh seeds.
+
+    Returns:
+        the content of evaluation.json, if there are fresh seeds.
+    """
+    frames, trials = _log(run, study, started), study.trials()
+    directory, config = run.directory, objective.config
     table = directory.path / results.TRIALS
     write_text_atomic(table, results.csv_of(results.rows_of(trials, objective.space)))
     best = best_of(trials)
@@ -155,19 +139,12 @@ def _finish(run: Run[SearchSettings], objective: Objective[Any], study: Study, l
     )
     settings = dump_yaml(objective.config_of(best.params))
     write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
-    confirmed = None
-    if config.confirm_seeds:
-        program = objective.program(objective.settings_of(best.params))
-        frames = 2 * config.confirm_seeds * program.frames
-        with Progress(
-            total=frames, desc="confirming", unit="frame", unit_scale=True,
-            check_stop=run.check_stop,
-        ) as bar:  # fmt: skip
-            confirmed = results.confirmation(objective, best, bar.update)
-        marked = confirmed | mark(to_dict(run.settings))
-        write_json_atomic(directory.evaluation_path, marked)
-        winner, before = (row["frames"] for row in confirmed["variants"])
-        spent = [log.frames + winner, log.frames + winner + before]
-        run.log_evaluation(confirmed["variants"], spent, log.seconds())
-    write_sweep_report(directory, objective, study, confirmed)
-    print(f"best settings: {directory.path / results.BEST}\nreport: {directory.report_path}")
+    if not config.confirm_seeds:
+        return None
+    bar.stage("confirming")
+    confirmed = results.confirmation(objective, best, bar.update)
+    write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
+    rows = confirmed["variants"]
+    spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
+    run.log_evaluation(rows, spent, time.monotonic() - started)
+    return confirmed

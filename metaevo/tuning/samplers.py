@@ -1,47 +1,28 @@
 """Optuna's samplers, which choose the settings of trials, and its pruners, which stop some."""
 
 import math
+from typing import Any
 
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler, TPESampler
 
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
 from metaevo.tuning.config import MOST, SweepConfig
-from metaevo.tuning.ranges import Choice
-from metaevo.tuning.space import Space
-
-
-def check_sampler(config: SweepConfig, space: Space) -> None:
-    """Raise `ConfigError` if the sampler cannot search a space."""
-    ranges = [entry for entry in space.entries.values() if not isinstance(entry, Choice)]
-    if config.sampler == "cma_es" and len(ranges) < 2:
-        raise ConfigError(
-            f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {len(ranges)}; "
-            "allowed: tpe, random, sobol, grid"
-        )
-    if config.sampler == "grid" and (size := _grid_size(config, space)) > MOST:
-        raise ConfigError(
-            f"sweep.sampler = 'grid': the space has {size} points, more than {MOST}; reduce "
-            "sweep.grid_points, or use another sampler"
-        )
+from metaevo.tuning.space import Entry, Space
 
 
 def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | None) -> BaseSampler:
     """Build a sampler for the next trial.
 
-    TPE chooses settings jointly and expects the worst of trials that still run, so that the
-    suggestions of a batch differ.
-
-    Args:
-        config: names the sampler.
-        space: the search space.
-        seed: of a grid's order and of Sobol's scrambling, which all processes of a study share.
-        own_seed: of the other random numbers; None for one from the operating system.
+    All processes of a study share `seed`, of a grid's order and of Sobol's scrambling; `own_seed`
+    is of other random numbers. TPE chooses settings jointly and expects the worst of trials that
+    still run, so that the suggestions of a batch differ.
     """
     match config.sampler:
         case "grid":
-            return GridSampler(space.axes(config.grid_points), seed)
+            return GridSampler({key: _axis(each) for key, each in space.entries.items()}, seed)
         case "random":
             return RandomSampler(own_seed)
         case "sobol":
@@ -77,11 +58,31 @@ def rungs(config: SweepConfig) -> list[int]:
 
 
 def num_trials(config: SweepConfig, space: Space) -> int:
-    """Return the number of trials: at most as many as the grid has points."""
+    """Return the number of trials: at most as many as the grid has points.
+
+    Raises:
+        ConfigError: if the sampler cannot search the space.
+    """
+    where, entries = f"sweep.sampler = {config.sampler!r}", space.entries.values()
+    if config.sampler == "cma_es":
+        count = sum(not isinstance(each, CategoricalDistribution) for each in entries)
+        if count < 2:
+            raise ConfigError(f"{where}: needs at least 2 ranges in the space, not {count}")
+        if config.prunes:  # it would see complete trials only
+            raise ConfigError(f"{where}: needs sweep.scheduler = 'none', not {config.scheduler!r}")
     if config.sampler != "grid":
         return config.trials
-    return min(config.trials, _grid_size(config, space))
+    if any(isinstance(each, FloatDistribution) for each in entries):
+        raise ConfigError(f"{where}: all of the space must be choices and integers")
+    size = math.prod(len(_axis(each)) for each in entries)
+    if size > MOST:
+        raise ConfigError(f"{where}: the space has {size} points; at most {MOST} are allowed")
+    return min(config.trials, size)
 
 
-def _grid_size(config: SweepConfig, space: Space) -> int:
-    return math.prod(len(values) for values in space.axes(config.grid_points).values())
+def _axis(entry: Entry) -> Any:
+    """Return the values of a setting in a grid."""
+    if isinstance(entry, CategoricalDistribution):
+        return entry.choices
+    assert not isinstance(entry, FloatDistribution)
+    return range(entry.low, entry.high + 1, entry.step)

@@ -8,27 +8,92 @@
 All user errors in the section are reported before training starts.
 """
 
+import json
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any
 
 from annotated_types import Gt, MinLen
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, from_dict, merge, show
-from metaevo.config.plain import PlainMapping
-from metaevo.tuning import ranges
+from metaevo.config import ConfigError, from_dict, show
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.tuning.config import OF_THE_SWEEP
-from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
-NOT_SEARCHABLE = (*OF_THE_SWEEP, "evaluation", "seeds", "learner", "evolve")
+NOT_SEARCHABLE = (*OF_THE_SWEEP, "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
-TRACED = "hyperparams."
-"""Prefix of the settings that are traced in a training."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice")
-SOMEWHERE = 1 / math.pi
-"""Fraction of a range of real numbers that is not a whole number, which some settings refuse."""
+
+Entry = FloatDistribution | IntDistribution | CategoricalDistribution
+Params = PlainDict
+"""Values by the dotted names of settings"""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Searched settings by their dotted names, as Optuna's distributions.
+
+    Optuna takes scalars only, so a choice between lists or mappings is one between JSON texts.
+    """
+
+    entries: dict[str, Entry]
+
+    def decode(self, params: Params) -> Params:
+        """Return values that Optuna kept, in the order of the space."""
+        return {key: _decoded(params[key]) for key in self.entries if key in params}
+
+
+def ends(entry: Entry) -> list[Any]:
+    """Return the values that a setting must allow: every choice, or both ends of a range."""
+    if isinstance(entry, CategoricalDistribution):
+        return [_decoded(value) for value in entry.choices]
+    return [entry.low, entry.high]
+
+
+def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> Space:
+    """Read the section `space` of settings.
+
+    Args:
+        rules: the section.
+        settings_of: returns the settings with the values of some of them, or raises `ConfigError`.
+            They must allow every choice, and both ends of every range.
+
+    Raises:
+        ConfigError: for anything wrong in the section.
+    """
+    space = free_space(rules)
+    for key, entry in space.entries.items():
+        if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
+            raise ConfigError(
+                f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
+            )
+        values = ends(entry)
+        if isinstance(entry, FloatDistribution):  # a number that is not whole
+            values.append(entry.low + (entry.high - entry.low) / math.pi)
+        for value in values:
+            try:
+                settings_of({key: value})
+            except ConfigError as error:
+                shown = f"{key} = {show(value)}: "
+                raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
+    return space
+
+
+def free_space(rules: PlainMapping) -> Space:
+    """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
+    if not rules:
+        raise ConfigError(f"space: nothing to try; add a setting with one of {', '.join(KINDS)}")
+    return Space({key: _entry(key, rule) for key, rule in _dotted(rules, "")})
+
+
+def _dotted(rules: PlainMapping, prefix: str) -> Iterator[tuple[str, object]]:
+    """Yield dotted names of settings with their rules; YAML and the command line may nest them."""
+    for key, rule in rules.items():
+        if isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}:
+            yield from _dotted(rule, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", rule
 
 
 @dataclass(frozen=True)
@@ -41,90 +106,6 @@ class _Rule:
     log_integer: tuple[int, int] = (0, 1)
     choice: Annotated[list[Any], MinLen(1)] = field(default_factory=list)
     step: Annotated[int, Gt(0)] = 1
-
-
-@dataclass(frozen=True)
-class Space:
-    """Searched settings by their dotted names, checked by `make_space`."""
-
-    entries: dict[str, Entry]
-    traced: tuple[str, ...] = (TRACED,)
-    """settings whose values never recompile; the name of a section ends with a point"""
-
-    @cached_property
-    def distributions(self) -> dict[str, Range | CategoricalDistribution]:
-        """The entries as Optuna's distributions."""
-        return {key: ranges.distribution(entry) for key, entry in self.entries.items()}
-
-    @property
-    def static(self) -> tuple[str, ...]:
-        """The searched settings that are not traced."""
-        return tuple(key for key in self.entries if not self.is_traced(key))
-
-    def is_traced(self, key: str) -> bool:
-        """Whether another value of a setting needs no other compilation."""
-        section, point, _ = key.partition(".")
-        return key in self.traced or section + point in self.traced
-
-    def decode(self, params: Params) -> Params:
-        """Return values that Optuna kept, in the order of the space."""
-        found = {key: params[key] for key in self.entries if key in params}
-        for key, entry in self.entries.items():
-            if isinstance(entry, Choice) and key in found:
-                found[key] = entry.values[entry.kept().index(found[key])]
-        return found
-
-    def num_static(self) -> float:
-        """Return the number of combinations of static values, which may be infinite."""
-        return math.prod(ranges.count(self.entries[key]) for key in self.static)
-
-    def axes(self, points: int) -> dict[str, list[Any]]:
-        """Return the values of every setting in a grid, as Optuna keeps them.
-
-        A range has at most `points` of them.
-        """
-        return {
-            key: entry.kept() if isinstance(entry, Choice) else ranges.points(entry, points)
-            for key, entry in self.entries.items()
-        }
-
-
-def make_space(raw_space: Params, settings_class: type, raw_settings: Params) -> Space:
-    """Read the section `space`; raises `ConfigError` for anything wrong in it.
-
-    Args:
-        raw_space: the section.
-        settings_class: the dataclass of the settings that it is about.
-        raw_settings: plain data of these settings, to which the values of a trial are added.
-    """
-    for key in raw_space:
-        if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
-            raise ConfigError(
-                f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
-            )
-    space = free_space(raw_space)
-    _check_values(space, settings_class, raw_settings)
-    return space
-
-
-def free_space(raw_space: PlainMapping) -> Space:
-    """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
-    if not raw_space:
-        raise ConfigError(f"space: nothing to try; add a setting with one of {', '.join(KINDS)}")
-    return Space({key: _entry(key, rule) for key, rule in raw_space.items()})
-
-
-def dotted_space(space: PlainMapping, prefix: str = "") -> Params:
-    """Return a space with the dotted names of its settings, each with its rule.
-
-    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
-    comes last and wins.
-    """
-    found: Params = {}
-    for key, rule in space.items():
-        is_nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
-        found |= dotted_space(rule, f"{prefix}{key}.") if is_nested else {f"{prefix}{key}": rule}
-    return found
 
 
 def _entry(key: str, given: object) -> Entry:
@@ -148,11 +129,7 @@ def _entry(key: str, given: object) -> Entry:
     if "step" in given and kind != "integer":
         raise ConfigError(f"space.{key}.step: only integer has a step, not {kind}")
     if kind == "choice":
-        for index, each in enumerate(rule.choice):
-            if each in rule.choice[:index]:
-                raise ConfigError(f"space.{key}.choice: {show(each)} occurs twice")
-        lists = (list(each) if isinstance(each, tuple) else each for each in rule.choice)
-        return Choice(tuple(lists))
+        return CategoricalDistribution([_encoded(each) for each in rule.choice])
     low, high = getattr(rule, kind)
     where = f"space.{key}.{kind} = [{low}, {high}]"
     is_log = kind.startswith("log_")
@@ -167,40 +144,10 @@ def _entry(key: str, given: object) -> Entry:
     return IntDistribution(low, high, log=is_log, step=rule.step)
 
 
-def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
-    """Raise if settings do not allow their choices, or numbers of their ranges.
-
-    A value may need another value to go with it (as many minibatches as divide the batch): it is
-    allowed if it goes with the settings as they are, or with one value of one other setting of the
-    space.
-    """
-
-    def problem(params: Params) -> str | None:
-        try:
-            from_dict(settings_class, merge(raw_settings, nested(params)))
-        except ConfigError as error:
-            return str(error)
-        return None
-
-    for key, entry in space.entries.items():
-        others = [
-            {other: value}
-            for other, another in space.entries.items()
-            if other != key and other.split(".")[0] == key.split(".")[0]
-            for value in ranges.ends(another)
-        ]
-        for value in [*ranges.ends(entry), ranges.at(entry, SOMEWHERE)]:
-            found = problem({key: value})
-            if found and all(problem({key: value, **other}) for other in others):
-                shown = f"{key} = {show(value)}: "
-                raise ConfigError(f"space.{shown}{found.removeprefix(shown)}")
+def _encoded(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def nested(params: Params) -> Params:
-    """Return values by their dotted names as nested sections, for `metaevo.config.merge`."""
-    found: Params = {}
-    for key, value in params.items():
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        found = merge(found, value)
-    return found
+def _decoded(value: Any) -> Any:
+    is_json = isinstance(value, str) and value.startswith(("[", "{"))
+    return json.loads(value) if is_json else value

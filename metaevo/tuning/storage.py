@@ -21,7 +21,6 @@ from optuna.storages import (
     RetryHeartbeatStaleTrialCallback,
 )
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from sqlalchemy.engine import URL, make_url
 
 from metaevo.config import ConfigError, files
 
@@ -30,17 +29,30 @@ BEAT_SECONDS = 10
 """between two heartbeats in a database"""
 DEAD_SECONDS = 60
 """without a heartbeat, after which Optuna counts a process as dead"""
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", ExperimentalWarning)
+    queue_again = RetryHeartbeatStaleTrialCallback()
+    """queues the settings of a trial that failed with its process"""
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
     """Open or create the database at a URL, else the journal in a directory, else memory.
 
     Raises:
-        ConfigError: if it cannot be opened; the message never shows a password.
+        ConfigError: if it cannot be opened.
     """
     if url is not None:
         return _open_database(url)
-    return _open_journal(path / JOURNAL) if path is not None else InMemoryStorage()
+    if path is None:
+        return InMemoryStorage()
+    journal = path / JOURNAL
+    try:
+        return JournalStorage(JournalFileBackend(str(journal), lock_obj=JournalLock(journal)))
+    except Exception as error:  # Optuna replays it: a forged line can raise anything
+        reason = str(error) or repr(error)
+        raise ConfigError(
+            f"{journal}: cannot be opened, or is not the journal of a study: {reason}"
+        ) from None
 
 
 class JournalLock(JournalFileOpenLock):
@@ -69,50 +81,33 @@ class JournalLock(JournalFileOpenLock):
         self._held.close()
 
 
-def _open_journal(path: Path) -> BaseStorage:
+def _open_database(url: str) -> BaseStorage:
     try:
-        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
-    except Exception as error:  # Optuna replays it: a forged line can raise anything
-        reason = str(error) or repr(error)
+        try:
+            return _connect(url)
+        except sqlalchemy.exc.DBAPIError:  # another process may be creating the tables
+            time.sleep(1.0)
+            return _connect(url)
+    except Exception as error:  # of SQLAlchemy, its driver or Optuna; none has the password
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise ConfigError(
-            f"{path}: cannot be opened, or is not the journal of a study: {reason}"
-        ) from None
-
-
-def _open_database(text: str) -> BaseStorage:
-    try:
-        url = make_url(text)
-    except (sqlalchemy.exc.ArgumentError, ValueError):  # the text may contain a password
-        raise ConfigError(
-            "sweep.storage: must be a URL like sqlite:///FILE or "
+            f"sweep.storage: cannot be opened: {reason}; must be a URL like sqlite:///FILE or "
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
-    try:
-        for _ in range(3):
-            with contextlib.suppress(sqlalchemy.exc.DBAPIError):
-                return _connect(url)
-            time.sleep(0.5)  # another process may be creating the tables
-        return _connect(url)
-    except Exception as error:  # of SQLAlchemy, its driver or Optuna
-        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
-        shown = url.render_as_string(hide_password=True)
-        raise ConfigError(f"sweep.storage = {shown!r}: cannot be opened: {reason}") from None
 
 
-def _connect(url: URL) -> BaseStorage:
+def _connect(url: str) -> BaseStorage:
     arguments: dict[str, object] = {"pool_pre_ping": True}  # a server may close idle connections
-    if url.get_backend_name() == "sqlite":
+    if url.startswith("sqlite"):
         arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         backend = RDBStorage(
-            url.render_as_string(hide_password=False),
+            url,
             engine_kwargs=arguments,
             heartbeat_interval=BEAT_SECONDS,
             grace_period=DEAD_SECONDS,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+            heartbeat_stale_trial_callback=queue_again,
         )
     # With the cache that Optuna puts before databases: finished trials never change.
     return optuna.storages.get_storage(backend)

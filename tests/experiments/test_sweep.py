@@ -11,7 +11,7 @@ from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.population import Population
-from metaevo.training import settings as trainee
+from metaevo.training.settings import training_class
 from metaevo.tuning import figures
 from metaevo.tuning.study import Study
 from tests.metaevo.evolving import settings_of
@@ -28,14 +28,8 @@ space:
   hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}
   hyperparams.epsilon_start: {uniform: [0.1, 1.0]}
 sweep: {trials: 6, sampler: random, batch: 2, seeds: 2, confirm_seeds: 4}
-run: {num_devices: 1}
 """
 RATE = "hyperparams.learning_rate"
-SCHEDULES = {
-    "successive_halving": "--sweep.scheduler successive_halving --sweep.batch 6 --sweep.eta 3 "
-    "--sweep.min_fraction 0.33",
-    "hyperband": "--sweep.scheduler hyperband --sweep.sampler tpe --sweep.min_fraction 0.33",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +47,8 @@ def sweep(tmp_path_factory):
 
     def run(path, line="", *more, resume=False):
         begin = ["--resume"] if resume else ["--config", str(config)]
+        if not resume and "--evolve" not in line:
+            begin += ["--run.num_devices", "1"]
         argv = [*begin, *line.split(), *more]
         assert main([*argv, "--run-dir", str(path)], description=None) == 0
         return path
@@ -74,15 +70,11 @@ def check_results(path):
     rows, run = table(path), RunDirectory(path)
     assert [record["trial"] for record in run.read_metrics("trial")] == list(range(6))
     assert [int(row["trial"]) for row in rows] == list(range(6))
-    assert {row["outcome"] for row in rows} <= {"complete", "pruned"}
     result = json.loads((path / "evaluation.json").read_text())
     assert len(result["variants"][0]["scores"]) == 4
     assert result["conclusion"] in ("better", "worse", "undecided")
     assert [each["evaluation"] for each in run.read_metrics("evaluation")] == [0, 1]
     assert (path / "report.html").exists()
-    best = load_yaml(path / "best.yaml")
-    assert from_dict(trainee.training_class(best), best).hyperparams.learning_rate > 0
-    settings_of({**best, "evolve": "value_loss"})
     return rows, result
 
 
@@ -94,18 +86,23 @@ def test_a_random_sweep_writes_all_files(finished):
         assert float(row["value"]) == pytest.approx(mean)
     best = max(rows, key=lambda row: float(row["value"]))
     assert result["best_trial"] == int(best["trial"])
-    kept = load_yaml(finished / "best.yaml")
+    kept = load_yaml(finished / "best.yaml")  # a config for trainings and evolutions
     assert kept["hyperparams"]["learning_rate"] == float(best[RATE])
     assert kept["fitness"]["reward_per_step"] == 1.0
+    assert from_dict(training_class(kept), kept).value_loss == kept.pop("value_loss")
+    assert settings_of({**kept, "evolve": "value_loss"}).hyperparams.learning_rate > 0
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    "schedule", ["successive_halving --sweep.batch 6", "hyperband --sweep.sampler tpe"]
+)
 def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
-    path = sweep(tmp_path / "run", SCHEDULES[schedule])
+    line = f"--sweep.eta 3 --sweep.min_fraction 0.33 --sweep.scheduler {schedule}"
+    path = sweep(tmp_path / "run", line)
     rows, _ = check_results(path)
     assert (path / "figures" / "optimisation_history.png").read_bytes()[:4] == b"\x89PNG"
     frames = [int(row["frames"]) for row in rows]
-    if schedule == "successive_halving":  # 3 updates of 9 for all, the rest for some
+    if "batch" in schedule:  # 3 updates of 9 for all, the rest for some
         assert set(frames) == {2 * 300, 2 * 900}
         assert [row["outcome"] for row in rows].count("pruned") == frames.count(2 * 300)
         assert (path / "figures" / "rungs.png").exists()
@@ -123,7 +120,7 @@ def record_trainings(monkeypatch):
     return trained
 
 
-def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, killed_at):
+def test_a_killed_sweep_loses_no_finished_trial(finished, sweep, tmp_path, monkeypatch, killed_at):
     path = tmp_path / "run"
     with killed_at(Study, "tell", 4):  # in the middle of the second batch
         sweep(path)
@@ -132,15 +129,17 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch, ki
     sweep(path, resume=True)
     # the lost one with a new one, the last one, the confirmation
     assert [count for _, count in trained] == [2, 1, 1, 1]
-    assert table(path) == table(finished)
-    for name in ("best.yaml", "evaluation.json"):
-        assert (path / name).read_text() == (finished / name).read_text()
-    logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
-    assert logged == list(range(6))
+    rows, whole = ([{**row, "trial": ""} for row in table(each)] for each in (path, finished))
+    assert sorted(map(str, rows)) == sorted(map(str, whole))
+    assert load_yaml(path / "best.yaml") == load_yaml(finished / "best.yaml")
+    search, *confirmation = [set(map(tuple, keys)) for keys, _ in (trained[0], *trained[2:])]
+    assert (len(search), [len(keys) for keys in confirmation]) == (2, [4, 4])
+    assert confirmation[0] == confirmation[1]
+    assert not search & confirmation[0]
 
 
 def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, capsys):
-    copy = shutil.copytree(finished, tmp_path / "finished")  # the study has the directory's name
+    copy = shutil.copytree(finished, tmp_path / "finished")
     before = (copy / "report.html").read_bytes()
     sweep(copy, resume=True)
     assert "is finished (6 trials)" in capsys.readouterr().out
@@ -151,14 +150,9 @@ def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, caps
     assert len(RunDirectory(copy).read_metrics("evaluation")) == 2
 
 
-PLANTED = (
-    "--sweep.sampler grid --sweep.trials 3 --sweep.confirm_seeds 8 --hyperparams.epsilon_start 1"
-)
-
-
 def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
-    space = "{hyperparams.epsilon_start: {choice: [1.0, 0.1, 0.9]}}"
-    path = sweep(tmp_path / "run", PLANTED, "--space", space)
+    line = "--sweep.sampler grid --sweep.confirm_seeds 8 --hyperparams.epsilon_start 1"
+    path = sweep(tmp_path / "run", line, "--space", "{hyperparams.epsilon_start: [1.0, 0.1, 0.9]}")
     rows, result = table(path), json.loads((path / "evaluation.json").read_text())
     tried = [row["hyperparams.epsilon_start"] for row in rows]
     assert sorted(tried) == ["0.1", "0.9", "1.0"]
@@ -169,50 +163,26 @@ def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
     assert min(winner["scores"]) > max(before["scores"])
 
 
-def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
-    trained = record_trainings(monkeypatch)
-    sweep(tmp_path / "run", "--sweep.trials 2")
-    search, *confirmation = [set(map(tuple, keys)) for keys, _ in trained]
-    assert len(search) == 2
-    assert [len(keys) for keys in confirmation] == [4, 4]
-    assert confirmation[0] == confirmation[1]
-    assert not search & confirmation[0]
-
-
-def test_the_winner_is_a_config_for_trainings_and_evolutions(sweep, tmp_path):
-    line = "--sweep.sampler grid --sweep.confirm_seeds 0"
-    path = sweep(tmp_path / "run", line, "--space", "{value_loss: {choice: [huber]}}")
-    best = load_yaml(path / "best.yaml")
-    assert from_dict(trainee.training_class(best), best).value_loss == "huber"
-    assert best.pop("value_loss") == "huber"
-    assert settings_of({**best, "evolve": "value_loss"}).hyperparams.epsilon_start == 0.3
-    assert not (path / "evaluation.json").exists()
-
-
 def test_invalid_static_groups_are_reported(sweep, tmp_path, capsys):
-    space = "{train.num_steps: {choice: [50, 100]}, task.env: {choice: [CartPole-v1, GridWorld]}}"
+    space = "{train.num_steps: [50, 100], task.env: [CartPole-v1, GridWorld]}"
     line = "--sweep.sampler grid --sweep.confirm_seeds 0 --task.env_params {}"
     path = sweep(tmp_path / "run", line, "--space", space)
     outcomes = [row["outcome"] for row in table(path)]
     assert sorted(outcomes) == ["complete", "complete", "failed", "failed"]
     assert all("no state index" in row["reason"] for row in table(path) if row["frames"] == "0")
     assert "no state index" in capsys.readouterr().err
-
-
-EVOLUTION = (
-    "--evolve value_loss --train.total_timesteps 200 --component.hidden_sizes [2] "
-    "--evolution.generations 2 --evolution.validation_seeds 2 --strategy.population_size 4 "
-    "--sweep.sampler grid --sweep.grid_points 2 --sweep.trials 4 --sweep.seeds 1 "
-    "--sweep.confirm_seeds 1"
-)
+    assert not (path / "evaluation.json").exists()
 
 
 def test_a_sweep_over_evolutions(sweep, tmp_path, caplog):
-    space = (
-        "{strategy.sigma: {log_uniform: [0.01, 0.3]}, strategy.population_size: {choice: [4, 6]}}"
+    line = (
+        "--evolve value_loss --train.total_timesteps 200 --component.hidden_sizes [2] "
+        "--evolution.generations 2 --evolution.validation_seeds 2 --strategy.population_size 4 "
+        "--evolution.num_devices 1 --sweep.sampler grid --sweep.seeds 1 --sweep.confirm_seeds 1"
     )
+    space = "{strategy.sigma: [0.01, 0.3], strategy.population_size: [4, 6]}"
     with jax.log_compiles(), caplog.at_level("WARNING"):
-        path = sweep(tmp_path / "run", EVOLUTION, "--space", space)
+        path = sweep(tmp_path / "run", line, "--space", space)
     # Two population sizes, each with a program that evolves and one that judges: sigma has none.
     assert sum("Finished XLA compilation of jit(_fun)" in each for each in caplog.messages) == 4
     rows = table(path)
@@ -221,3 +191,51 @@ def test_a_sweep_over_evolutions(sweep, tmp_path, caplog):
     best = load_yaml(path / "best.yaml")
     assert best["strategy"]["sigma"] in (0.01, 0.3)
     assert settings_of(best).evolve == "value_loss"
+
+
+def test_a_resumed_sweep_refuses_changes_and_damage(sweep, tmp_path, refused, killed_at):
+    path = tmp_path / "begun"
+    with killed_at(Population, "init", 2):
+        sweep(path)
+
+    def error(*argv):
+        return refused(main, ["--resume", "--run-dir", str(path), *argv], description=None)
+
+    space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
+    assert "cannot resume with other settings" in error("--space", space)
+    assert "sweep.trials: 6 -> 8" in error("--sweep.trials", "8")
+    journal = path / "study.journal"
+    kept = journal.read_text()
+    journal.write_text("nonsense\n" + kept)
+    assert "is not the journal of a study" in error()
+    journal.unlink()
+    assert "the study has no trial 0" in error()
+
+
+BAD = {
+    "halving with CMA-ES": (
+        "--sweep.sampler cma_es --sweep.scheduler successive_halving",
+        ["sweep.sampler = 'cma_es'", "'successive_halving'", "'none'"],
+    ),
+    "halving of an evolution": (
+        "--evolve value_loss --sweep.scheduler hyperband "
+        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
+        ["sweep.scheduler = 'hyperband'", "none"],
+    ),
+    "evolution without judges": (
+        "--evolve value_loss --evolution.validation_seeds 0 "
+        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
+        ["evolution.validation_seeds = 0"],
+    ),
+    "learner without this environment": ("--task.env CartPole-v1 --task.env_params {}", ["index"]),
+    "no devices": ("--run.num_devices 999", ["run.num_devices = 999"]),
+}
+
+
+@pytest.mark.parametrize(("line", "texts"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(line, texts, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    error = refused(main, ["--config", "tiny.yaml", *line.split()], description=None)
+    assert all(text in error for text in texts)
+    assert [each.name for each in tmp_path.iterdir()] == ["tiny.yaml"]

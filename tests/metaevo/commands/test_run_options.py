@@ -1,4 +1,4 @@
-"""A resumed run, and the command that continues it."""
+"""A resumed run, and a command that cannot continue it."""
 
 import pytest
 
@@ -7,16 +7,17 @@ from metaevo.runs.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize(
-    ("command", "job_type", "writer"),
+    ("command", "config", "complaint"),
     [
-        ("train", "evolution", "evolve"),
-        ("train", "sweep", "sweep"),
-        ("evolve", "train", "train"),
-        ("sweep", "evolution", "evolve"),
+        ("train", {"evolve": "value_loss"}, "metaevo evolve"),
+        ("train", {"space": {}}, "metaevo sweep"),
+        ("evolve", {"learner": "ppo", "seeds": 3}, "evolve"),
+        ("sweep", {"learner": "ppo"}, "nothing to try"),
     ],
 )
-def test_the_command_that_continues_a_run_is_named(command, job_type, writer, tmp_path, refused):
+def test_another_command_does_not_continue_a_run(command, config, complaint, tmp_path, refused):
     run = RunDirectory.create(tmp_path / "run", "test")
-    run.write_config({"learner": "ppo"}, {"job_type": job_type})
-    line = refused(main, [command, "--resume", "--run-dir", str(run.path)])
-    assert line.endswith(f"metaevo {writer} --resume --run-dir {run.path}")
+    run.write_config(config, {"run_id": "a"})
+    before = run.config_path.read_bytes()
+    assert complaint in refused(main, [command, "--resume", "--run-dir", str(run.path)])
+    assert run.config_path.read_bytes() == before

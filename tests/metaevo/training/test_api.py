@@ -36,7 +36,8 @@ def test_curves_and_scores_are_of_every_agent(result):
 
 
 def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
-    kept = metaevo.train("q_learning", **SIZES, run_dir=tmp_path / "run")
+    with ThreadPoolExecutor() as pool:  # as a notebook's server or a web worker does
+        kept = pool.submit(metaevo.train, "q_learning", **SIZES, run_dir=tmp_path / "run").result()
     loaded = metaevo.load_training(tmp_path / "run")
     for other in (kept, loaded):
         np.testing.assert_array_equal(other.steps, result.steps)
@@ -48,15 +49,6 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
         file.truncate(1000)
     with pytest.raises(metaevo.ConfigError, match="cut off or damaged"):
         metaevo.load_training(kept.path)
-
-
-@pytest.mark.long
-def test_a_run_directory_can_be_written_in_a_thread(result, tmp_path):
-    """As a notebook's server or a web worker does."""
-    with ThreadPoolExecutor() as pool:
-        kept = pool.submit(metaevo.train, "q_learning", **SIZES, run_dir=tmp_path / "run").result()
-    np.testing.assert_allclose(kept.scores, result.scores, rtol=1e-6)
-    assert (kept.path / "report.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,10 @@ from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.space import Space
 
 
+class KilledError(Exception):
+    """Ends a process's work at any place."""
+
+
 def complete(trial, value, **result):
     """A trial that ran to its end."""
     return replace(trial, outcome="complete", value=value, **result)
@@ -24,12 +28,9 @@ def space():
     return Space(entries)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_config():
-    def make(**changes):
-        return SweepConfig(**{"trials": 8, "sampler": "random", "grid_points": 3, **changes})
-
-    return make
+    return lambda **changes: SweepConfig(**{"trials": 8, "sampler": "random", **changes})
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,11 @@
 """Real processes share a study and one is killed: the same test for every database.
 
 python several_processes.py DIRECTORY NAME URL is one of the processes. It appends "NAME NUMBER" to
-DIRECTORY/evaluated for every trial that it evaluates. Once DIRECTORY/hang-NAME exists, it asks for
-two trials, writes their numbers to DIRECTORY/hung and stops for ever.
+DIRECTORY/evaluated for every trial that it evaluates. The victim only asks for two trials, writes
+their numbers to DIRECTORY/hung and stops for ever.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,14 +25,14 @@ RATE, TRIALS = "hyperparams.learning_rate", 24
 def open_study(directory, url):
     space = Space({RATE: FloatDistribution(1e-5, 1e-1, log=True)})
     config = SweepConfig(trials=TRIALS, sampler="random", storage=url, study="shared")
-    return Study(directory, config, space, seed=5, name="")
+    return Study(directory, config, space, seed=5)
 
 
 def work(directory, name, url):
     storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
     with open_study(directory, url) as study:
         while (batch := study.ask(2)) or study.running():
-            if batch and (directory / f"hang-{name}").exists():
+            if name == "victim":
                 numbers = " ".join(str(trial.number) for trial in batch)
                 (directory / "hung.tmp").write_text(numbers)
                 (directory / "hung.tmp").rename(directory / "hung")
@@ -53,54 +52,38 @@ def start(directory, name, url):
         return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
 
-def wait_for(path, *processes):
-    for _ in range(1200):
-        if path.exists():
-            return
-        for process in processes:
-            assert process.poll() in (None, 0), output_of(path.parent)
-        time.sleep(0.05)
-    raise AssertionError(f"{path.name} never appeared")
-
-
-def output_of(directory):
-    return (directory / "output").read_text()
-
-
-def check_all_trials(directory, url, processes, repeated=0):
-    """Each was evaluated once, by any process; return the records.
+def check_all_trials(directory, url, names, repeated=0):
+    """Let processes work: each trial is evaluated once, by any of them. Return the trials.
 
     Optuna fails trials of a dead process and then queues their repetitions. A process that counts
     in between asks for others in their place, and two that notice the death at the same time queue
     a repetition each.
     """
+    for process in [start(directory, name, url) for name in names]:
+        assert process.wait(timeout=120) == 0, (directory / "output").read_text()
     lines = (directory / "evaluated").read_text().splitlines()
     study = open_study(directory, url)
-    records = study.trials()
-    assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in records]
+    trials = study.trials()
+    assert sorted(int(line.split()[1]) for line in lines) == [each.number for each in trials]
     # Processes that ask for the last one at the same time get one each.
-    assert TRIALS <= len(records) < TRIALS + processes + repeated
-    assert len({record.params[RATE] for record in records}) >= len(records) - repeated
+    assert TRIALS <= len(trials) < TRIALS + len(names) + repeated
+    assert len({trial.params[RATE] for trial in trials}) >= len(trials) - repeated
     assert all(trial.state.is_finished() for trial in study.optuna_study.trials)
-    assert best_of(records).value == -min(record.params[RATE] for record in records)
-    return study, records
+    assert best_of(trials).value == -min(trial.params[RATE] for trial in trials)
+    return {trial.number: trial.params[RATE] for trial in trials}, study.optuna_study.trials
 
 
 def check_that_a_killed_process_loses_nothing(directory, url):
-    (directory / "hang-victim").touch()
-    victim = start(directory, "victim", url)
-    wait_for(directory / "hung", victim)
-    others = [start(directory, name, url) for name in ("first", "second")]
-    wait_for(directory / "evaluated", *others)
-    victim.send_signal(signal.SIGKILL)
+    victim, hung = start(directory, "victim", url), directory / "hung"
+    while not hung.exists():
+        assert victim.poll() is None, (directory / "output").read_text()
+        time.sleep(0.05)
+    victim.kill()
     victim.wait()
-    for each in others:
-        assert each.wait(timeout=120) == 0, output_of(directory)
-    study, records = check_all_trials(directory, url, 2, repeated=2)
-    evaluated = {record.number: record.params[RATE] for record in records}
-    for number in map(int, (directory / "hung").read_text().split()):
+    evaluated, trials = check_all_trials(directory, url, ["first", "second"], repeated=2)
+    for number in map(int, hung.read_text().split()):
         assert number not in evaluated  # a repetition has a new number
-        assert study.optuna_study.trials[number].params[RATE] in evaluated.values()
+        assert trials[number].params[RATE] in evaluated.values()
 
 
 if __name__ == "__main__":

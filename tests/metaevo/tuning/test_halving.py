@@ -19,7 +19,7 @@ SETTINGS = {
     "task": {"env": "GridWorld", "env_params": {"size": 4, "max_steps_in_episode": 20}},
     "train": {"total_timesteps": 90 * STEPS, "num_steps": STEPS},
     "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
-    "space": {RATE: {"uniform": [0, 1]}, "train.total_timesteps": [90 * STEPS, 45 * STEPS]},
+    "space": {RATE: {"uniform": [0, 1]}},
 }
 
 
@@ -39,17 +39,12 @@ def objective_of(**sweep):
     return make_objective(from_dict(sweep_class(raw), raw))
 
 
-def train(rates, lengths=None, should_prune=lambda trial, step, value: False, **sweep):
+def train(rates, should_prune=lambda trial, step, value: False, **sweep):
     """Train trials; their results by number, and the environment steps that it took."""
-    study = Study(should_prune)
-    lengths = lengths or [90] * len(rates)
-    batch = [
-        Trial(number, {RATE: rate, "train.total_timesteps": length * STEPS})
-        for number, (rate, length) in enumerate(zip(rates, lengths, strict=True))
-    ]
-    frames = []
+    study, frames = Study(should_prune), []
     bar = Progress(disable=True)
     bar.update = frames.append
+    batch = [Trial(number, {RATE: rate}) for number, rate in enumerate(rates)]
     objective_of(**sweep).run(batch, study, bar)
     return study.told, sum(frames)
 
@@ -73,9 +68,7 @@ def test_compute_is_counted_and_survivors_are_untouched():
         reported[step][trial.number] = value
         return trial.number not in left[step]
 
-    told, frames = train(
-        RATES, None, should_prune, scheduler="successive_halving", min_fraction=1 / 9
-    )
+    told, frames = train(RATES, should_prune, scheduler="successive_halving", min_fraction=1 / 9)
     # 9 trials x 10 updates, 3 x 20 more, 1 x 60 more, of two seeds each
     assert frames == (9 * 10 + 3 * 20 + 1 * 60) * STEPS * SEEDS
     assert frames == sum(trial.frames for trial in told.values())
@@ -93,25 +86,23 @@ def test_compute_is_counted_and_survivors_are_untouched():
     np.testing.assert_allclose([reported[1][n] for n in range(9)], first)
 
 
-def test_a_trial_that_diverges_is_stopped(monkeypatch):
-    monkeypatch.setattr(
-        Population, "diverged",
-        lambda self, agents: np.arange(agents.settings)[:, None] + np.zeros(SEEDS) == 1,
-    )  # fmt: skip
-    halving = {"scheduler": "successive_halving", "eta": 2, "min_fraction": 0.5}
-    told, _ = train([0.5, 0.5, 0.5], **halving)
-    assert [told[n].diverged for n in (0, 1)] == [0, SEEDS]
-    assert told[0].frames == 2 * told[1].frames
-    assert told[1].outcome == "pruned"
-
-
-def test_a_trial_without_a_score_continues(monkeypatch):
-    """As where no episode ends in the first rung."""
-    halving = {"scheduler": "successive_halving", "eta": 2, "min_fraction": 0.25}
-    monkeypatch.setattr(Population, "scores", lambda self, agents: np.full((2, SEEDS), np.nan))
-    told, _ = train(RATES[:2], None, lambda *_: pytest.fail("has a score"), **halving)
-    assert [told[n].frames for n in (0, 1)] == [90 * STEPS * SEEDS] * 2
-    assert told[0].outcome == "pruned"
+@pytest.mark.parametrize(
+    ("diverged", "scores", "outcomes", "frames"),
+    [
+        ([0, SEEDS], [[1.0] * SEEDS] * 2, ["complete", "pruned"], [90, 45]),
+        ([0, 0], [[np.nan] * SEEDS] * 2, ["pruned", "pruned"], [90, 90]),  # no episode has ended
+    ],
+)
+def test_a_trial_that_diverges_is_stopped_and_one_without_a_score_continues(
+    monkeypatch, diverged, scores, outcomes, frames
+):
+    by_seed = np.array(diverged)[:, None] / SEEDS * np.ones(SEEDS)
+    monkeypatch.setattr(Population, "diverged", lambda self, agents: by_seed[: agents.settings])
+    monkeypatch.setattr(Population, "scores", lambda self, agents: np.array(scores))
+    told, _ = train([0.5, 0.5], scheduler="successive_halving", eta=2, min_fraction=0.5)
+    assert [told[n].outcome for n in (0, 1)] == outcomes
+    assert [told[n].diverged for n in (0, 1)] == diverged
+    assert [told[n].frames for n in (0, 1)] == [each * STEPS * SEEDS for each in frames]
 
 
 def test_the_objective_of_a_trial():

@@ -4,15 +4,13 @@ import contextlib
 import threading
 
 import pytest
+from optuna.distributions import IntDistribution
 
 from metaevo.tuning import storage as storages
+from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
 from tests.metaevo.tuning import several_processes
-from tests.metaevo.tuning.conftest import complete
-
-
-def open_study(path, config, space):
-    return Study(path, config, space, seed=0, name="shared")
+from tests.metaevo.tuning.conftest import KilledError, complete
 
 
 @pytest.mark.long
@@ -21,43 +19,49 @@ def test_a_killed_process_loses_no_trial(tmp_path):
     several_processes.check_that_a_killed_process_loses_nothing(tmp_path, url)
 
 
-class KilledError(Exception):
-    pass
+def killed_after(count, function):
+    left = iter(range(count))
+
+    def call(*arguments):
+        if next(left, None) is None:
+            raise KilledError
+        return function(*arguments)
+
+    return call
+
+
+def work(study, value):
+    while batch := study.ask(2):
+        for trial in batch:
+            study.tell(complete(trial, value))
 
 
 @pytest.mark.parametrize("sampler", ["random", "sobol", "grid"])
-@pytest.mark.parametrize("count", range(0, 40, 5))
-def test_a_journal_is_continued_wherever_its_process_died(
-    tmp_path, make_config, space, sampler, count
-):
-    config = make_config(trials=5, sampler=sampler)
-    victim = open_study(tmp_path, config, space)
-    real, calls = victim._storage._backend.append_logs, []
-
-    def append(logs):
-        calls.append(logs)
-        if len(calls) > count:
-            raise KilledError
-        real(logs)
-
-    victim._storage._backend.append_logs = append
-    with contextlib.suppress(KilledError):
-        while batch := victim.ask(2):
-            for trial in batch:
-                victim.tell(complete(trial, 1.0, reason="victim"))
-    with open_study(tmp_path, config, space) as study:
-        before = {record.number: record for record in study.trials()}
-        while batch := study.ask(2):
-            for trial in batch:
-                assert trial.number not in before
-                assert study.tell(complete(trial, 2.0, reason="other"))
-        records = study.trials()
+def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config, space, sampler):
+    """Finished trials stay, and the settings of a grid or of a random search are the same."""
+    grid = Space({"a": IntDistribution(0, 4), "b": IntDistribution(1, 1)})
+    config, space = make_config(trials=5, sampler=sampler), grid if sampler == "grid" else space
+    with Study(None, config, space, seed=0) as study:
+        work(study, 0.0)
+    settings = sorted(str(trial.params) for trial in study.trials())
+    for count in range(0, 40, 3):
+        path = tmp_path / str(count)
+        path.mkdir()
+        victim = Study(path, config, space, seed=0)
+        backend = victim._storage._backend
+        backend.append_logs = killed_after(count, backend.append_logs)
+        with contextlib.suppress(KilledError), victim:
+            work(victim, 1.0)
+        with Study(path, config, space, seed=0) as study:
+            before = study.trials()
+            work(study, 2.0)
+            found = study.trials()
         assert study.running() == 0
-    assert [record.number for record in records] == list(range(5))
-    assert all(before.get(record.number, record) == record for record in records)
-    assert all(record.params.keys() == space.distributions.keys() for record in records)
-    if sampler == "grid":
-        assert len({tuple(record.params.values()) for record in records}) == 5
+        assert len(found) == 5
+        assert [trial for trial in found if trial.value == 1.0] == before
+        assert all(trial.params.keys() == space.entries.keys() for trial in found)
+        if sampler != "sobol":
+            assert sorted(str(trial.params) for trial in found) == settings
 
 
 def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
@@ -66,19 +70,19 @@ def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
     monkeypatch.setattr(storages, "BEAT_SECONDS", 1)
     monkeypatch.setattr(storages, "DEAD_SECONDS", 2)
     config = make_config(trials=2, storage=f"sqlite:///{tmp_path}/study.db")
-    lost = open_study(tmp_path, config, space)
+    lost = Study(tmp_path, config, space, seed=0)
     (first,) = lost.ask(1)
     _, beat = lost._own[first.number]
     beat.join()  # the thread goes, as with the process
-    with open_study(tmp_path, config, space) as study:
+    with Study(tmp_path, config, space, seed=0) as study:
         (second,) = study.ask(2)
         while not (batch := study.ask(2)):
             assert study.running() == 2
             threading.Event().wait(0.3)
         (again,) = batch
         assert (again.number, again.params) == (2, first.params)
-        assert study.tell(complete(again, 2.0))
-        assert not lost.tell(complete(first, 1.0))  # it lives after all
-        assert study.tell(complete(second, 1.0))
+        study.tell(complete(again, 2.0))
+        lost.tell(complete(first, 1.0))  # it lives after all
+        study.tell(complete(second, 1.0))
         assert study.ask(2) == []
     assert {record.number: record.value for record in study.trials()} == {2: 2.0, 1: 1.0}
