@@ -3,7 +3,7 @@
     main (commands) -> run_evolutions -> Evolution.blocks (evolve): ask, evaluate, tell
                                    -> conclude -> study.compare (comparison) -> report
 
-The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
+The study (`studies/study.py`) checks, judges and draws.
 
 Several evolutions, which differ only in their seeds, run one after another with one compiled
 program. Each has its own run directory (`seed_0`, `seed_1`, ...), and resumes from its checkpoint.

@@ -9,8 +9,8 @@ from metaevo.runs.run_directory import RunDirectory
 @pytest.mark.parametrize(
     ("command", "config", "complaint"),
     [
-        ("train", {"evolve": "value_loss"}, "metaevo evolve"),
-        ("train", {"space": {}}, "metaevo sweep"),
+        ("train", {"evolve": "value_loss"}, "unknown key 'evolve'"),
+        ("train", {"space": {}}, "unknown key 'space'"),
         ("evolve", {"learner": "ppo", "seeds": 3}, "evolve"),
         ("sweep", {"learner": "ppo"}, "nothing to try"),
     ],

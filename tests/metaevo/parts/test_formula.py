@@ -83,7 +83,7 @@ def test_its_slot_is_a_setting():
     with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
         study_of({"evolve": "formula", "learner": "q_learning", "component": component})
     study = study_of({"evolve": ["value_loss", "formula"], "component": {"formula": component}})
-    assert list(study.parts.by_slot) == ["value_loss", "policy_loss"]
+    assert list(study.problem.parts.by_slot) == ["value_loss", "policy_loss"]
 
 
 LOSSES = {"value_loss": losses.VALUE_LOSS, "policy_loss": losses.POLICY_LOSS}
