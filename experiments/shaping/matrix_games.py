@@ -25,7 +25,7 @@ from experiments.shaping import figures, opponents
 from experiments.shaping.games import LOGITS, Game
 from experiments.shaping.opponents import Player
 from experiments.shaping.players import ZERO_DETERMINANT, Weights, find, shaper
-from purerl import custom
+from metaevo.config import code
 
 Payoffs = tuple[tuple[float, float], tuple[float, float]]
 EPISODES = 64
@@ -143,7 +143,7 @@ class MatrixGame(metaevo.MetaProblem):
         self._meet(met, self)
 
     def _opponent(self, name: str) -> Opponent:
-        label = name.rpartition(":")[2] if custom.is_custom(name) else name
+        label = name.rpartition(":")[2] if code.is_name(name) else name
         found = find(name, self.game.game)
         if isinstance(found, Player):
             return Opponent(label, found, self.opponent.learning_rate)
@@ -252,7 +252,7 @@ class MatrixGame(metaevo.MetaProblem):
         learners |= {
             each.label: each.player
             for each, name in zip(self.met, self.opponent.all, strict=False)
-            if custom.is_custom(name)
+            if code.is_name(name)
         }
         rates = [factor * self.opponent.learning_rate for factor in RATES]
         found: list[Any] = [
@@ -282,7 +282,7 @@ class MatrixGame(metaevo.MetaProblem):
                           rate=factor * each.rate)
             for each, name in zip(self.met, given.all, strict=True)
             for factor in given.unseen_rates
-            if name in opponents.LEARNING or custom.is_custom(name)
+            if name in opponents.LEARNING or code.is_name(name)
         ]  # fmt: skip
         met += [self._opponent(name) for name in given.unseen if name not in given.all]
         if not met:

@@ -11,7 +11,7 @@ import metaevo
 from experiments.shaping import opponents
 from experiments.shaping.games import LOGITS, Game
 from experiments.shaping.opponents import Player
-from purerl import custom
+from metaevo.config import code
 
 Weights = dict[str, dict[str, Any]]
 """Meta-parameters of a meta-policy."""
@@ -62,7 +62,7 @@ def find(name: str, game: Game) -> Player | np.ndarray:
         if extortion is None:
             raise metaevo.ConfigError(f"opponent: {name}: no strategy extorts in this game")
         return opponents.logits(extortion)
-    if custom.is_custom(name):
+    if code.is_name(name):
         return _own(name)
     if not Path(name).is_dir():
         known = ", ".join([*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT])
@@ -77,7 +77,7 @@ def find(name: str, game: Game) -> Player | np.ndarray:
 
 def _own(name: str) -> Player:
     try:
-        found = custom.load(name)
+        found = code.load("opponent", name)
         if isinstance(found, type) or not hasattr(found, "step"):
             found = found()
         player = Player(found.init, found.step)

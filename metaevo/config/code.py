@@ -5,38 +5,151 @@ directory name code too, which is not enough: see `admit`.
 """
 
 import argparse
+import difflib
 import functools
 import hashlib
+import importlib
+import importlib.util
 import inspect
+import os
 import shlex
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from metaevo.config import files
 from metaevo.config.errors import ConfigError, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from purerl import custom
 
 RECORDED = "code"
 """Key of the digests in the resolved part of config.yaml, and a run's folder with copies."""
+_GIVEN: PlainDict = {}
+"""Objects that a caller has passed, by their names in settings"""
 _LOADED: PlainDict = {}
-"""Objects by name; a file is not read again if it changes."""
+"""Objects by name; a file is not read again if it changes"""
+EXECUTED: dict[str, ModuleType] = {}
+"""Executed modules by the digests of their files"""
+_MOVED: dict[str, str] = {}
+"""Files that take the place of others that names refer to"""
+
+
+def give(given: Any, name: str | None = None) -> str:
+    """Return the name in settings of an object that a caller passes, by default of its class.
+
+    A number is added to `MODULE:NAME` if another object has that name.
+    """
+    kind = given if hasattr(given, "__name__") else type(given)
+    name = name or f"{kind.__module__}:{kind.__name__}"
+    unique, count = name, 1
+    while _GIVEN.setdefault(unique, given) is not given:
+        count += 1
+        unique = f"{name}_{count}"
+    return unique
+
+
+def name_of(given: Any) -> str:
+    """Return a name that a caller passes, or the name of a passed object."""
+    return given if isinstance(given, str) else give(given)
+
+
+def is_given(name: str) -> bool:
+    """Return whether a caller has passed the object with this name."""
+    return name in _GIVEN
+
+
+def is_loaded(name: str) -> bool:
+    """Return whether this process has the object already: passed, or loaded by this name."""
+    return name in _GIVEN or name in _LOADED
+
+
+def is_name(text: Any) -> bool:
+    """Return whether a text may name code: `zoo:NAME` does not."""
+    if not isinstance(text, str) or text.endswith(".py"):
+        return isinstance(text, str)
+    where, _, kind = text.rpartition(":")
+    is_module = all(map(str.isidentifier, where.split("."))) and where != "zoo"
+    return kind.isidentifier() and (where.endswith(".py") or is_module)
+
+
+def where_of(name: str) -> str:
+    """Return the file or module that a name refers to."""
+    return name if name.endswith(".py") else name.rpartition(":")[0]
 
 
 def load(key: str, name: str) -> Any:
-    """Return the object or module that a setting `key` names."""
+    """Return the object that a setting `key` names, or the module of a file; it is executed once.
+
+    Raises:
+        ConfigError: if there is no such file, module or object, or if its module raises.
+    """
+    if name in _GIVEN:
+        return _GIVEN[name]
     if name not in _LOADED:
         try:
-            _LOADED[name] = custom.load(name)
+            _LOADED[name] = _found(name)
         except ValueError as error:
             raise ConfigError(f"{key} = {show(name)}: {error}") from error
     return _LOADED[name]
 
 
-def is_name(text: Any) -> bool:
-    """Return whether a text may name code."""
-    return isinstance(text, str) and (text.endswith(".py") or custom.is_custom(text))
+def _found(name: str) -> Any:
+    """Return an object or module; raises `ValueError` if there is none."""
+    where = where_of(name)
+    kind, source = name.removeprefix(where)[1:], digest(_path(name).read_bytes())
+    module = EXECUTED[source] = _module(_MOVED.get(where, where), source)
+    if not kind:
+        return module
+    if not hasattr(module, kind):
+        own = [
+            key
+            for key, value in vars(module).items()
+            if getattr(value, "__module__", "") == module.__name__
+        ]
+        close = difflib.get_close_matches(kind, vars(module), n=2)
+        shown = ", ".join(dict.fromkeys([*close, *own])) or "nothing"
+        raise ValueError(f"{where} has no {kind!r}; it has: {shown}")
+    return getattr(module, kind)
+
+
+@functools.cache
+def _module(where: str, source: str) -> ModuleType:
+    """Execute a file or module, whose file has the digest `source`."""
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        name = f"own_{Path(where).stem}_{source[:8]}"
+        spec = importlib.util.spec_from_file_location(name, where)
+        if spec is None or spec.loader is None:
+            raise ImportError(where)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look up their annotations there
+        spec.loader.exec_module(module)
+        return module
+    except (Exception, SystemExit) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{where} cannot be imported: {reason}") from error
+
+
+def _path(name: str) -> Path:
+    """Return the file that a name refers to, without executing it."""
+    where = _MOVED.get(where_of(name), where_of(name))
+    if where.endswith(".py"):
+        path = Path(where)
+    else:
+        if os.getcwd() not in sys.path:  # which a console script has not
+            sys.path.append(os.getcwd())
+        try:
+            spec = importlib.util.find_spec(where)
+        except Exception:  # of a parent package
+            spec = None
+        if spec is None or spec.origin is None:
+            raise ValueError(f"{name}: there is no module {where!r}")
+        path = Path(spec.origin)
+    if not path.is_file():
+        raise ValueError(f"{name}: there is no file {str(path)!r}")
+    return path
 
 
 def names_in(settings: PlainMapping) -> list[str]:
@@ -75,7 +188,7 @@ def digest(source: bytes) -> str:
 def digest_of(name: str) -> str | None:
     """Return the SHA-256 of the file or passed class that a name refers to; None if it has none."""
     try:
-        source = class_source(custom.load(name)) if custom.is_given(name) else custom.source(name)
+        source = class_source(_GIVEN[name]) if name in _GIVEN else _path(name).read_bytes()
     except ValueError:  # no code, although it looks like some
         return None
     return None if source is None else digest(source)
@@ -95,9 +208,9 @@ def keep(run_path: Path, settings: PlainMapping) -> None:
     """
     copied: dict[str, bytes] = {}
     for name in digests(settings):
-        where = custom.where_of(name)
+        where = where_of(name)
         if where.endswith(".py"):
-            file, source = Path(where).name, custom.source(name)
+            file, source = Path(where).name, _path(name).read_bytes()
             if copied.setdefault(file, source) != source:
                 raise ConfigError(f"two files of code are called {file}; rename one")
             files.write_atomic(files.make_folder(run_path / RECORDED) / file, source)
@@ -117,10 +230,10 @@ def use(
     given = code if isinstance(code, list | tuple) else [code]
     settings, resolved = settings or {}, resolved or {}
     names = [str(each) for each in given if isinstance(each, str | Path)]
-    for there in map(custom.where_of, names_in(settings)):
-        for here in map(custom.where_of, names):
+    for there in map(where_of, names_in(settings)):
+        for here in map(where_of, names):
             if Path(here).name == Path(there).name:
-                custom.MOVED[there] = here
+                _MOVED[there] = here
     refuse_changes(settings, resolved)
     for name in names:
         if not is_name(name):
@@ -128,7 +241,7 @@ def use(
         load("code", name)
     for each in given:
         if not isinstance(each, str | Path):
-            custom.give(f"{each.__module__}:{each.__name__}", each)
+            give(each)
 
 
 def admit(
@@ -146,13 +259,13 @@ def admit(
     Raises:
         ConfigError: with what to type, or if code has changed since the run began.
     """
-    named, files_named = _texts_in(given), {Path(custom.where_of(name)).name for name in code}
+    named, files_named = _texts_in(given), {Path(where_of(name)).name for name in code}
     missing = [
         name
         for name in names_in(settings)
         if name not in named
-        and Path(custom.where_of(name)).name not in files_named
-        and not custom.is_loaded(name)
+        and Path(where_of(name)).name not in files_named
+        and not is_loaded(name)
     ]
     if missing:
         flags = " ".join(f"--code {shlex.quote(name)}" for name in missing)

@@ -14,7 +14,6 @@ from typing import Any
 from metaevo.config import code
 from metaevo.config.errors import ConfigError, show
 from metaevo.config.hints import of_value
-from purerl import custom
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ def resolve(kind: Kind, reference: Any) -> Any:
         (found,) = own.values()
     if complaint := kind.complaint(found):
         raise ConfigError(f"{where}: {complaint}")
-    if custom.where_of(reference).endswith(".py"):
+    if code.where_of(reference).endswith(".py"):
         _NAMED.setdefault(id(found), (reference, found))
     return found
 
@@ -81,7 +80,7 @@ def reference_of(kind: Kind, given: Any) -> str:
         return _NAMED[id(given)][0]
     place = f"{given.__module__}:{given.__name__}"
     shipped = [name for name, known in kind.names.items() if known in (given, place)]
-    return shipped[0] if shipped else custom.give(place, given)
+    return shipped[0] if shipped else code.give(given, place)
 
 
 def short_name(reference: str) -> str:

@@ -12,7 +12,6 @@ from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, AlgorithmSettings, Evosax
 from metaevo.evolution.strategy import Strategy
-from purerl.custom import is_custom
 
 GENETIC_PROGRAMMING = "genetic_programming"
 PLACE = "metaevo.evolution.genetic", "GeneticProgramming"
@@ -38,7 +37,7 @@ class StrategyConfig(AlgorithmSettings):
             ConfigError: if there is no such algorithm, or it lacks a setting.
         """
         name = self.algorithm
-        if is_custom(name):
+        if code.is_name(name):
             return _construct(self, code.load("strategy.algorithm", name))
         if name == GENETIC_PROGRAMMING:
             return _construct(self, getattr(import_module(PLACE[0]), PLACE[1]))

@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from metaevo.config import ConfigError, show
+from metaevo.config.code import give
 from metaevo.config.references import Kind, resolve
-from purerl.custom import give
 from purerl.types import LearnerEntry, Slot
 
 
@@ -66,4 +66,5 @@ def name_of(learner: str | LearnerEntry) -> str:
             return name
     variables = vars(sys.modules[module]) if module in sys.modules else {}
     variable = next((key for key, value in variables.items() if value is learner), None)
-    return give(f"{module}:{variable or getattr(learner.make, '__name__', 'learner')}", learner)
+    own = variable or getattr(learner.make, "__name__", "learner")
+    return give(learner, f"{module}:{own}")

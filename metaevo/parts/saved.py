@@ -20,7 +20,6 @@ from metaevo.parts.classes import PART, SHIPPED, reference_to
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from purerl import custom
 from purerl.types import MetaParams, PyTree
 
 
@@ -102,13 +101,13 @@ def _part(run: RunDirectory, described: PlainDict) -> Part:
 
 def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
     """Return a reference to the class of a saved part, whose code this process has executed."""
-    where = custom.where_of(reference)
+    where = code.where_of(reference)
     kind = reference.removeprefix(where)
-    module = None if recorded is None else custom.EXECUTED.get(recorded)
+    module = None if recorded is None else code.EXECUTED.get(recorded)
     if module is not None:
         return f"{module.__file__}{kind}"
-    is_known = custom.is_given(reference) or where in sys.modules  # passed, or imported
-    now = code.digest_of(reference) if is_known or custom.is_loaded(reference) else None
+    is_known = code.is_given(reference) or where in sys.modules  # passed, or imported
+    now = code.digest_of(reference) if is_known or code.is_loaded(reference) else None
     if is_known and now == recorded:
         return reference
     copy = run.path / code.RECORDED / Path(where).name
@@ -117,7 +116,7 @@ def _named_code(run: RunDirectory, reference: str, recorded: str | None) -> str:
             f"{run.path} holds no source code of its part {show(reference)}: name or pass the "
             "code as it was (--code; in Python code=...)"
         )
-    named = {Path(str(each.__file__)).name for each in custom.EXECUTED.values()}
+    named = {Path(str(each.__file__)).name for each in code.EXECUTED.values()}
     if now is not None or Path(where).name in named:
         raise ConfigError(
             f"{run.path}: {reference} has changed since the run began; name the run's copy: "

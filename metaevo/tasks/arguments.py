@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError, code, from_dict, merge, show, to_dict
 from metaevo.parts import learners, resolve
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.task import Task
-from purerl import envs
 from purerl.types import LearnerEntry, Slot
 
 
@@ -120,12 +119,12 @@ def named_tasks(tasks: Any) -> dict[str, Task]:
     """Return tasks by names: by default of their environments, with a number if there are two."""
     if isinstance(tasks, Mapping) and tasks:
         return {
-            name: replace(task, env=envs.name_of(task.env or name)) for name, task in tasks.items()
+            name: replace(task, env=code.name_of(task.env or name)) for name, task in tasks.items()
         }
     named: dict[str, Task] = {}
     for given in [tasks] if isinstance(tasks, str | Task) else tasks:
         task = given if isinstance(given, Task) else Task(given)
-        env = envs.name_of(task.env)
+        env = code.name_of(task.env)
         name, number = env.rpartition(":")[2], 1
         while name in named:
             number += 1

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from metaevo.config import ConfigError, failure
+from metaevo.config import ConfigError, code, failure
 from metaevo.config.plain import PlainDict
+from metaevo.config.references import Kind, resolve
 from metaevo.config.sections import Setting, section
 from metaevo.parts import learners
 from metaevo.parts.part import Part, Parts, check_scalars
@@ -25,6 +26,13 @@ from purerl.types import (
     Slot,
 )
 
+
+def _complaint(env: Any) -> str:
+    fits = all(hasattr(env, each) for each in ("step_env", "default_params"))
+    return "" if fits else "must be a gymnax environment with default_params, reset_env, step_env"
+
+
+ENVIRONMENT = Kind("task.env", "gymnax environment", _complaint)
 TRAINING = ("task.", "train.", "hyperparams.")
 """Beginnings of the settings of trained agents."""
 
@@ -119,7 +127,8 @@ def make_environment(task: TaskConfig, learner: str) -> tuple[str, Any, Any]:
     """
     default = {"observations": learners.find(learner).observations}
     try:
-        env, params = envs.make(task.env, **{**default, **task.env_params})
+        given = resolve(ENVIRONMENT, task.env) if code.is_name(task.env) else task.env
+        env, params = envs.make(given, **{**default, **task.env_params})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"task.env: {error}") from error
     rehearse(task.env, env, params)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import Setting, extended
 from metaevo.parts import learners, resolve
@@ -26,7 +26,6 @@ from metaevo.tasks.binding import (
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tuning.config import MOST
-from purerl import envs
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
 
@@ -92,7 +91,7 @@ def with_task(settings: PlainMapping) -> PlainDict:
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
     if "env" in settings:
         env = settings["env"]
-        name = env if isinstance(env, list | tuple) else envs.name_of(env)
+        name = env if isinstance(env, list | tuple) else code.name_of(env)
         raw["task"] = {"env": name, "env_params": dict(settings.get("env_params") or {})}
     return raw
 

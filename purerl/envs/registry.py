@@ -13,7 +13,6 @@ import jax
 from gymnax import registration
 from gymnax.environments.environment import Environment as GymnaxEnvironment
 
-from purerl.custom import give, is_custom, load
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
@@ -48,18 +47,9 @@ def suite_of(name: str) -> Suite:
     return suite
 
 
-def name_of(env: str | type | Environment) -> str:
-    """Return the name under which `make` finds an environment.
-
-    `env` is a name, or the class or an object of a user's gymnax environment.
-    """
-    if isinstance(env, str):
-        return env
-    cls = env if isinstance(env, type) else type(env)
-    return give(f"{cls.__module__}:{cls.__name__}", env)
-
-
-def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
+def make(
+    env: str | type | Environment, *, observations: Observations = "auto", **overrides: Any
+) -> tuple[Any, Any]:
     """Build an environment and its (traced) parameters.
 
     Observations are float32 arrays. With `auto`, images [height, width, channels] keep their shape
@@ -68,8 +58,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     the number of the state, for tabular learners. Nested observations always become vectors, see
     `purerl.envs.nested`.
 
-    A name may also refer to a gymnax environment of the user, which is imported:
-    `my_env.py:Corridor` or `my_package.envs:Corridor`.
+    An environment is named or, if it is the user's, passed as a class or an object with gymnax's
+    interface.
 
     Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
     of its constructor (`size=10` for DeepSea-bsuite, `backend="mjx"` for brax/ant). Calls with
@@ -85,19 +75,22 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
         raise ValueError(f"observations = {observations!r} must be one of {allowed}")
-    check_name(name)
-    constructor = list(inspect.signature(_constructor(name)).parameters)
+    is_own = not isinstance(env, str)
+    name = getattr(env, "__name__", type(env).__name__) if is_own else str(env)
+    if not is_own:
+        check_name(name)
+    constructor = list(inspect.signature(_constructor(env)).parameters)
     constructor_overrides = {
         key: _argument(name, key, value) for key, value in overrides.items() if key in constructor
     }
     try:
-        env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
+        made, params = _make(env, observations, tuple(sorted(constructor_overrides.items())))
     except (TypeError, ValueError, OSError) as error:
         reason = "it needs a download: " if name in DOWNLOADED else ""
         raise ValueError(f"cannot build environment {name!r}: {reason}{error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    if name not in names() and not is_custom(name):  # other fields, such as starts, are drawn
+    if name not in names() and not is_own:  # other fields, such as starts, are drawn
         fields = {key: value for key, value in fields.items() if isinstance(value, int | float)}
     replacements = {}
     for key, value in overrides.items():
@@ -109,7 +102,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
             )
         replacements[key] = _checked(name, key, value, default=fields[key])
         _check_range(name, key, replacements[key])
-    return env, _prepared(env, params.replace(**replacements))
+    return made, _prepared(made, params.replace(**replacements))
 
 
 def check_name(name: str) -> None:
@@ -119,11 +112,6 @@ def check_name(name: str) -> None:
         ValueError: if it is not; the message has close names, or the reason why the environment of
             a suite is not supported.
     """
-    if is_custom(str(name)):
-        _own(name)
-        return
-    if str(name).endswith(".py"):
-        raise ValueError(f"{name}: name the class too, for example {name}:MyEnvironment")
     suite, _, rest = str(name).partition("/")
     if suite in SUITES and (refused := suite_of(suite).refused.get(rest)):
         raise ValueError(f"cannot build environment {name!r}: {refused}")
@@ -158,16 +146,15 @@ def _prepared(env: Environment, params: PyTree) -> Any:
 
 
 @cache
-def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, Any]:
-    if name in OWN:
-        env = OWN[name](**dict(kwargs))
-        params = env.default_params
-    elif name not in names():
-        env = _constructor(name)(**dict(kwargs))
-        params = env.default_params
+def _make(
+    given: str | type | Environment, observations: Observations, kwargs: tuple
+) -> tuple[Any, Any]:
+    if given in names() and given not in OWN:
+        env, params = gymnax.make(given, **dict(kwargs))
     else:
-        env, params = gymnax.make(name, **dict(kwargs))
-    if is_custom(name):
+        env = _constructor(given)(**dict(kwargs))
+        params = env.default_params
+    if not isinstance(given, str):
         _check_episodes(env, params)
         env = without_nesting(env, params)
     if observations == "raw":
@@ -177,24 +164,13 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
     return Features(env, flat=observations == "flat"), params
 
 
-def _constructor(name: str) -> Any:
-    if is_custom(name):
-        own = _own(name)
-        return own if isinstance(own, type) else lambda: own
-    suite, _, rest = name.partition("/")
+def _constructor(env: str | type | Environment) -> Any:
+    if not isinstance(env, str):
+        return env if isinstance(env, type) else lambda: env
+    suite, _, rest = env.partition("/")
     if suite in SUITES:
         return suite_of(suite).constructor(rest)
-    return OWN[name] if name in OWN else registration._registry[name]
-
-
-def _own(name: str) -> Any:
-    """Return the class or object of a user's environment."""
-    found = load(name)
-    if not all(hasattr(found, each) for each in ("step_env", "default_params")):
-        raise ValueError(
-            f"{name} must be a gymnax environment: a class with default_params, reset_env, step_env"
-        )
-    return found
+    return OWN[env] if env in OWN else registration._registry[env]
 
 
 def _check_episodes(env: Environment, params: PyTree) -> None:

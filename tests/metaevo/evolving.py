@@ -42,6 +42,5 @@ def stop_after(monkeypatch, looks):
 
 def forget_code(monkeypatch):
     """Be a process that has imported nothing of somebody's own."""
-    for name, empty in (("_LOADED", set()), ("EXECUTED", {}), ("MOVED", {})):
-        monkeypatch.setattr(f"purerl.custom.{name}", empty)
-    monkeypatch.setattr("metaevo.config.code._LOADED", {})
+    for name in ("_LOADED", "EXECUTED", "_MOVED"):
+        monkeypatch.setattr(f"metaevo.config.code.{name}", {})

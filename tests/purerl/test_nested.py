@@ -10,7 +10,7 @@ import pytest
 from flax import struct
 from gymnax.environments import spaces
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, code
 from metaevo.tasks.binding import TaskConfig, make_environment
 from purerl import envs, ppo
 from purerl.parts.evaluation import evaluate
@@ -58,7 +58,7 @@ def gymnasium_vector(env, obs):
 @pytest.mark.parametrize("observations", ["auto", "flat", "raw"])
 @pytest.mark.parametrize("kind", [Nested, Pair])
 def test_nested_observations_become_a_vector(kind, observations):
-    env, env_params = envs.make(envs.name_of(kind), observations=observations)
+    env, env_params = envs.make(kind, observations=observations)
     raw = kind()
     space = env.observation_space(env_params)
     obs, state = env.reset(KEY, env_params)
@@ -123,7 +123,7 @@ class Reader(NamedTuple):
 def test_gymnasium_shows_the_same_vector(monkeypatch):
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     gymnasium.register("Two-v0", InGymnasium)
-    env, env_params = envs.make(envs.name_of(InGymnax))
+    env, env_params = envs.make(InGymnax)
     learner = Reader(env)
     np.testing.assert_array_equal(evaluate_in_gymnasium(learner, (), "Two-v0", num_episodes=2), 5)
     returns = jax.jit(lambda: evaluate(learner, (), KEY, env_params, num_episodes=2))()
@@ -183,11 +183,10 @@ class Spaceless(probes.Probe):
     ],
 )
 def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):
-    name = envs.name_of(kind)
-    with pytest.raises(ValueError, match=name) as caught:
-        envs.make(name)
+    with pytest.raises(ValueError, match=kind.__name__) as caught:
+        envs.make(kind)
     with pytest.raises(ConfigError, match=r"^task\.env: ") as refused:
-        make_environment(TaskConfig(env=name), "ppo")
+        make_environment(TaskConfig(env=code.name_of(kind)), "ppo")
     for error in (caught, refused):
         assert all(part in str(error.value) for part in parts)
         assert "\n" not in str(error.value)
@@ -201,7 +200,7 @@ class OwnLimit(NoTime):
 
 
 def test_an_environment_with_a_limit_of_its_own_needs_no_clock():
-    _, env, _ = make_environment(TaskConfig(env=envs.name_of(OwnLimit)), "ppo")
+    _, env, _ = make_environment(TaskConfig(env=code.name_of(OwnLimit)), "ppo")
     config = ppo.Config(total_timesteps=16, num_envs=2, num_steps=8, num_minibatches=1)
     result = jax.eval_shape(
         ppo.make_train(config, env), KEY, ppo.Hyperparams(), None, env.default_params

@@ -11,7 +11,6 @@ from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, published, resolve, seen, zoo
 from metaevo.parts.part import Filling, HandWritten
 from metaevo.tasks import arguments
-from purerl.custom import is_custom
 from purerl.types import LearnerEntry, Slot
 
 WHOLE = "learner"
@@ -57,7 +56,7 @@ def rule_of(text: str) -> Rule:
     if text in functions:
         learner, slot = functions[text]
         return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
-    is_learner = is_custom(text) and isinstance(code.load("rule", text), LearnerEntry)
+    is_learner = code.is_name(text) and isinstance(code.load("rule", text), LearnerEntry)
     if text in learners.LEARNERS or is_learner:
         name = short_name(text)
         source = code.digest_of(text) if is_learner else code.digest(b"")

@@ -62,7 +62,7 @@ def run(tmp_path, monkeypatch):
     mark, path = tmp_path / "executed", tmp_path / "walk.py"
     source = (EXAMPLES / "corridor.py").read_text()
     path.write_text(f"{source}\n\nopen({str(mark)!r}, 'a').close()\n")
-    monkeypatch.setattr("purerl.custom._LOADED", set())
+    monkeypatch.setattr(code, "_LOADED", {})
     settings = {"learner": "ppo", "task": {"env": f"{path}:Corridor"}}
     directory = RunDirectory.create(tmp_path / "run", "")
     directory.write_config(settings, {"run_id": "a", "code": code.digests(settings)})

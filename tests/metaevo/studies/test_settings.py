@@ -67,7 +67,7 @@ class Loss(Part):
 @pytest.fixture
 def own(monkeypatch):
     """The reference to a part that is given as a class, in this process."""
-    monkeypatch.setattr("purerl.custom._GIVEN", {})
+    monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     return reference_of(PART, Loss)
 
 
@@ -75,7 +75,7 @@ def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
     saved.save(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
-    monkeypatch.setattr("purerl.custom._GIVEN", {})
+    monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     monkeypatch.setitem(sys.modules, __name__, None)  # as in another process
     with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass the code"):
         metaevo.load(run.path)

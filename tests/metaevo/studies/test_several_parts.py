@@ -14,7 +14,7 @@ from metaevo.config import ConfigError, code, load_yaml
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
-from purerl import custom, envs, ppo
+from purerl import envs, ppo
 from tests.metaevo.evolving import evolve, forget_code, settings_of, study_of
 
 pytestmark = pytest.mark.long
@@ -124,7 +124,7 @@ def test_the_parts_load_with_their_code_only(workspace, tmp_path, monkeypatch):
     for slot in ("policy_loss", "value_loss"):
         with pytest.raises(ConfigError, match=r"does not name.* add --code scaled\.py"):
             metaevo.load("run", slot=slot)
-    assert not custom.is_loaded("scaled.py")
+    assert not code.is_loaded("scaled.py")
     changed = tmp_path / "scaled.py"
     changed.write_text(SCALED + "\n# changed")
     with pytest.raises(ConfigError, match=r"has changed .*--code run/code/scaled\.py"):
@@ -141,7 +141,7 @@ def test_the_parts_load_with_their_code_only(workspace, tmp_path, monkeypatch):
 def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
     line = refused(main, ["--resume", "--run-dir", "run"])
     assert "--code scaled.py" in line
-    assert not custom.is_loaded("scaled.py")
+    assert not code.is_loaded("scaled.py")
     resume = ["--resume", "--run-dir", "run"]
     ways = (
         ["--evolve", "[drift,scaled.py]"],

@@ -6,7 +6,7 @@ import pytest
 
 import metaevo
 from examples import tilted
-from metaevo.config import DeviceError
+from metaevo.config import DeviceError, code
 from metaevo.parts.seen import by_rule
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
@@ -127,8 +127,8 @@ def test_a_class_and_an_object_are_environments():
 
 def test_two_classes_of_one_name_are_two_environments():
     first, second = (type("Twin", (GridWorld,), {}) for _ in range(2))
-    assert envs.name_of(first) == envs.name_of(first)
-    assert envs.name_of(first) != envs.name_of(second)
+    assert code.name_of(first) == code.name_of(first)
+    assert code.name_of(first) != code.name_of(second)
 
 
 @pytest.mark.parametrize("wrong", [3, dict])

@@ -5,26 +5,25 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.tasks.binding import TaskConfig, make_environment
-from purerl import envs
 
-CORRIDOR = Path(__file__).parents[2] / "examples" / "corridor.py"
+CORRIDOR = Path(__file__).parents[3] / "examples" / "corridor.py"
 NAME = f"{CORRIDOR}:Corridor"
 
 
 def test_one_by_path_has_traced_parameters():
-    env, params = envs.make(NAME, length=4)
-    assert envs.make(NAME)[0] is env  # compiled functions are shared
+    _, env, params = make_environment(TaskConfig(NAME, {"length": 4}), "ppo")
+    assert make_environment(TaskConfig(NAME), "ppo")[1] is env  # compiled functions are shared
     _, state = env.reset(jax.random.key(0), params)
     for step in range(3):
         _, state, reward, terminated, *_ = env.step(jax.random.key(step), state, 1, params)
     assert (float(reward), bool(terminated)) == (1.0, True)
 
 
-def test_one_of_a_module(tmp_path, monkeypatch):
+def test_one_of_a_module_or_the_only_one_of_a_file(tmp_path, monkeypatch):
     (tmp_path / "players_of_mine.py").write_text(CORRIDOR.read_text())
     monkeypatch.syspath_prepend(tmp_path)
-    env, _ = envs.make("players_of_mine:Corridor")
-    assert env.num_actions == 2
+    for name in ("players_of_mine:Corridor", str(CORRIDOR)):
+        assert make_environment(TaskConfig(name), "ppo")[1].num_actions == 2
 
 
 def test_other_objects_are_refused_as_environments():
