@@ -155,11 +155,11 @@ def test_a_run_ends_with_judgements(evolved):
 def test_an_evolution_that_goes_on_is_judged_anew(evolved, tmp_path):
     path = shutil.copytree(evolved, tmp_path / "run")
     before = Scores.load(path / "scores.npz")
-    flags = ["--evolution.generations", "2", "--evaluation.seeds", "0"]
-    assert evolve(["--resume", "--run-dir", str(path), *flags]) == 0
+    resume = ["--resume", "--run-dir", str(path), "--evaluation.unseen", "{}"]
+    assert evolve([*resume, "--evolution.generations", "2", "--evaluation.seeds", "0"]) == 0
     assert not (path / "scores.npz").exists()
     assert not (path / "unseen.npz").exists()
-    assert evolve(["--resume", "--run-dir", str(path), "--evaluation.seeds", "16"]) == 0
+    assert evolve([*resume, "--evaluation.seeds", "16"]) == 0
     now = Scores.load(path / "scores.npz")
     assert not np.array_equal(now.held_out[0], before.held_out[0])
     np.testing.assert_array_equal(now.held_out[1], before.held_out[1])  # of squared error

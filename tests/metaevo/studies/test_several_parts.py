@@ -143,12 +143,7 @@ def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
     assert "--code scaled.py" in line
     assert not code.is_loaded("scaled.py")
     resume = ["--resume", "--run-dir", "run"]
-    ways = (
-        ["--evolve", "[drift,scaled.py]"],
-        ["--code", "run/code/scaled.py"],
-        ["--config", "tiny.yaml"],
-    )
-    for named in ways:
+    for named in (["--evolve", "[drift,scaled.py]"], ["--code", "run/code/scaled.py"]):
         forget_code(monkeypatch)
         assert main([*resume, *named]) == 0
 
