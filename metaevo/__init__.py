@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
     from metaevo.parts.resolve import load as load
+    from metaevo.parts.resolve import save as save
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import evolve as evolve
     from metaevo.studies.settings import RunConfig as RunConfig
@@ -67,6 +68,7 @@ _HOMES = {
     "generality": "metaevo.judging.generality.measurement",
     "load": "metaevo.parts.resolve",
     "load_training": "metaevo.training.result",
+    "save": "metaevo.parts.resolve",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",
     "train": "metaevo.training.run",

@@ -14,7 +14,6 @@ SHIPPED = {
     "drift": "metaevo.parts.drift:Drift",
     "formula": "metaevo.parts.formula:Formula",
     "lpg": "metaevo.parts.lpg:LearnedUpdateRule",
-    "open": "metaevo.parts.open:Open",
     "optimizer": "metaevo.parts.optimizer:LearnedOptimizer",
     "program": "metaevo.parts.program:Program",
     "schedule": "metaevo.parts.schedule:Schedule",

@@ -17,7 +17,7 @@ def _complaint(entry: Any) -> str:
     return ""
 
 
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg", "disco")}
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
 """The learners of purerl, each imported when it is used."""
 LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _complaint, LEARNERS)
 

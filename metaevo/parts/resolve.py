@@ -1,10 +1,11 @@
 """What fills a slot, by reference: one rule for settings, commands and `metaevo.load`.
 
 fill(slot, "huber"), fill(slot, "runs/first"), fill(slot, "zoo:ppo-optimizer"),
-fill(slot, "my_loss.py:Tilted"), fill(slot, "breakout_OPEN.npy")
+fill(slot, "my_loss.py:Tilted")
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, hints, show
 from metaevo.config.code import is_name, use
-from metaevo.parts import learners, published, saved, seen, zoo
+from metaevo.parts import learners, saved, seen, zoo
 from metaevo.parts.classes import part_class
-from metaevo.parts.part import Filling, HandWritten, Parts
+from metaevo.parts.part import Filling, HandWritten, Part, Parts
 from metaevo.parts.seen import SeenTask
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -24,13 +25,10 @@ from purerl.types import Slot
 
 def describe(slot: Slot) -> str:
     """Return the allowed values of the setting that fills a slot, in words."""
-    others = (
-        "the directory of a run that evolved one, a part's file (FILE.py), or zoo:NAME (metaevo "
-        "zoo lists them)"
+    return (
+        f"{', '.join(slot.functions)}, the directory of a run that evolved one, a part's file "
+        "(FILE.py), or zoo:NAME (metaevo zoo lists them)"
     )
-    if slot.name == "make_optimizer":
-        others = f"a file of published weights (docs/how-to/parts.md), {others}"
-    return f"{', '.join(slot.functions)}, {others}"
 
 
 def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
@@ -38,8 +36,8 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
 
     Args:
         slot: of a learner.
-        reference: the name of a hand-written function, `zoo:NAME`, the directory of a run, code of
-            the user's (its meta-parameters are what `init` returns) or a file of published weights.
+        reference: the name of a hand-written function, `zoo:NAME`, the directory of a run, or code
+            of the user's (its meta-parameters are what `init` returns).
         run_path: an existing run; its copy of an evolved part is used.
 
     Raises:
@@ -48,9 +46,8 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
     if reference in slot.functions:
         return Filling(HandWritten(slot.name, slot.functions[reference]), None)
     used = copy_or(slot.name, reference, run_path)
-    is_file = is_name(used) or published.is_file_name(used)
     where = f"{slot.name} = {reference!r}"
-    if not (is_file or zoo.is_name(used) or os.path.isdir(used)):
+    if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
         hint = hints.of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
     try:
@@ -96,8 +93,6 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     Raises:
         ConfigError: if there are none.
     """
-    if published.is_file_name(reference):
-        return published.load(reference)
     if is_name(str(reference)):
         part = part_class(str(reference))()
         return Parts.single(part), part.init(jax.random.key(0))
@@ -121,10 +116,7 @@ def keep(run_path: Path, slot: Slot, reference: str) -> None:
     copy = RunDirectory(copy_of(run_path, slot.name))
     if reference in slot.functions or copy.meta_params.exists():
         return
-    if published.is_file_name(reference):
-        about = published.seen(published.find(reference))
-        saved.save(copy, *parts_of(reference), 0, about)
-    elif is_name(reference):
+    if is_name(reference):
         saved.save(copy, *parts_of(reference), 0)
     else:
         saved.keep(reference, copy.path)
@@ -154,9 +146,8 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
 
     Args:
         run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
-            to stderr. Or `zoo:NAME`, an entry of the zoo; or a file of published weights
-            (`metaevo.parts.published`); or a part's file, which is executed and has the
-            meta-parameters that its `init` draws.
+            to stderr. Or `zoo:NAME`, an entry of the zoo; or what `save` has written; or a part's
+            file, which is executed and has the meta-parameters that its `init` draws.
         slot: that the function is to fill; needed if several parts were evolved.
         code: files or classes of the parts, if they are not metaevo's. They must be unchanged; the
             directory's copies (`code/NAME.py`) may be named too.
@@ -168,10 +159,31 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
     if not isinstance(run_dir, str | Path):
         raise ConfigError(f"run_dir = {show(run_dir)}: must be a path or zoo:NAME")
     use(code)
-    if not (is_name(str(run_dir)) or published.is_file_name(run_dir)):
+    if not is_name(str(run_dir)):
         run = saved.opened(run_dir)
         about = saved.about_of(run)
         if slot is None and about is not None and not is_loadable(about):
             return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     part, meta_params = part_of(run_dir, slot)
     return part.apply, meta_params
+
+
+def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] = ()) -> None:
+    """Save a part with meta-parameters from elsewhere, for `load` and for the settings of slots.
+
+    Examples:
+        >>> part = metaevo.parts.Drift()
+        >>> metaevo.save("my_drift", part, part.init(key), seen=["CartPole-v1"])
+
+    Args:
+        path: a directory that holds no run.
+        part: of metaevo, or of a class in a file, which is kept; whoever loads it names the file.
+        meta_params: of the part, as its `init` returns them.
+        seen: environments that it was evolved on; `metaevo.generality` leaves them out of scores.
+
+    Raises:
+        ConfigError: if the directory cannot be written.
+    """
+    run = RunDirectory.create(Path(path), "save")
+    seen_in = {"task": {"env": list(seen)}}
+    saved.save(run, Parts.single(part), meta_params, 0, seen_in, saved.reference_to_file)

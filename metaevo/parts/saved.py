@@ -4,8 +4,11 @@ Code in a run's directory is not executed: a part of the user's own needs its co
 with the digest that was recorded.
 """
 
+import contextlib
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +32,12 @@ def save(
     meta_params: MetaParams,
     generation: int,
     seen: PlainMapping | None = None,
+    reference_to: Callable[[Part], str] = reference_to,
 ) -> None:
     """Write evolved parts to a directory, with the code of the user's own.
 
-    `seen` has the tasks of the evolution, as the section `task` or `tasks` of settings.
+    `seen` has the tasks of the evolution, as the section `task` or `tasks` of settings;
+    `reference_to` names the class of a part.
     """
     described: PlainDict = {}
     for slot, part in parts.by_slot.items():
@@ -43,6 +48,15 @@ def save(
     about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
     save_tree(run.meta_params, jax.device_get(meta_params), about)
     code.keep(run.path, {slot: each["part"] for slot, each in described.items()})
+
+
+def reference_to_file(part: Part) -> str:
+    """Return the reference to the class of a part; by its file, if it has one of its own."""
+    reference, cls = reference_to(part), type(part)
+    if reference not in SHIPPED:
+        with contextlib.suppress(TypeError):  # a class in a notebook
+            return f"{inspect.getfile(cls)}:{cls.__name__}"
+    return reference
 
 
 def load_parts(path: str | Path) -> tuple[Parts, Any]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.parts import published
 from metaevo.parts.saved import about_of, opened
 
 
@@ -40,15 +39,14 @@ def in_settings(saved: PlainMapping) -> list[SeenTask]:
     env, params = task.get("env", []), task.get("env_params", {})
     if isinstance(env, str):
         return [SeenTask(env, env, params, {}, {})]
-    return [SeenTask(name, name, {}, {}, {}) for name in env]  # of published rules
+    return [SeenTask(name, name, {}, {}, {}) for name in env]
 
 
 def by_rule(rule: str | Path) -> list[SeenTask]:
     """Return the tasks that a rule has seen, as far as known.
 
     Args:
-        rule: `zoo:NAME`, a file of published weights, or the directory of a run, of a copy or of a
-            saved part.
+        rule: `zoo:NAME`, or the directory of a run, of a copy or of a saved part.
 
     Raises:
         ConfigError: if the entry or the directory cannot be read.
@@ -63,8 +61,6 @@ def by_rule(rule: str | Path) -> list[SeenTask]:
 
 
 def _read(rule: str | Path) -> list[SeenTask]:
-    if published.is_file_name(rule):
-        return in_settings(published.seen(published.find(rule)))
     run = opened(rule)
     if os.path.lexists(run.config_path):
         return in_settings(run.read_config()["config"])

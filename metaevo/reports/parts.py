@@ -172,6 +172,8 @@ def _steps(
 ) -> Any:
     """Return an optimizer's steps; compiled once for all meta-parameters."""
     params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
+    dormancy = jax.tree.map(jnp.ones_like, params)
+    context = context.replace(epoch=0.0, minibatch=0.0, key=jax.random.key(0), dormancy=dormancy)
     signs = (-1.0) ** jnp.arange(GRADIENTS_BEFORE)
     optimizer = function(meta_params, context)
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from purerl import disco, dqn, envs, lpg, ppo, q_learning
+from purerl import dqn, envs, lpg, ppo, q_learning
 from tests.purerl import probes
 from tests.purerl.test_nested import Nested
 
@@ -16,7 +16,6 @@ DQN = {
     "total_timesteps": 288, "num_envs": 4, "num_steps": 6, "train_interval": 8, "batch_size": 16,
     "buffer_size": 72, "learning_starts": 24,
 }  # fmt: skip
-DISCO = {"num_envs": 2, "num_steps": 3, "num_trajectories": 4, "buffer_trajectories": 6}
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,6 @@ DISCO = {"num_envs": 2, "num_steps": 3, "num_trajectories": 4, "buffer_trajector
         (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),
         (q_learning.Config, {"total_timesteps": 10, "num_steps": 20}, "total_timesteps = 10"),
         (lpg.Config, {"total_timesteps": 10}, "total_timesteps = 10 must be at least one update"),
-        (disco.Config, {**DISCO, "num_trajectories": 8}, "6 must be at least num_trajectories"),
-        (disco.Config, {**DISCO, "num_envs": 4}, "6 must be a multiple of num_envs = 4"),
     ],
 )
 def test_settings_that_do_not_fit(config, settings, message):

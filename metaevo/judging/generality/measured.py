@@ -44,8 +44,6 @@ class Measured:
     """tasks on environments that the rule was evolved on; no score includes them"""
     unable: tuple[str, ...]
     """tasks on which the rule's learner cannot be trained"""
-    weights: PlainDict | None = None
-    """where a published rule comes from"""
     commit: str
     tasks: dict[str, TaskScores]
     """scores and tuned learning rates by task"""

@@ -49,8 +49,7 @@ def generality(
 
     Args:
         rule: the name of a hand-written function or of a learner, `FILE.py:NAME` of a learner,
-            `zoo:NAME`, a file of published weights, or the directory of a run or of a saved
-            part.
+            `zoo:NAME`, or the directory of a run or of a saved part.
         tasks: names of tasks; by default all.
         learning_rates: four values to tune over; defaults to the benchmark's values.
         other_keys: tune and score agents of other random keys, and score 32 of each task: a second
@@ -120,8 +119,7 @@ class Measurement:
         chosen = listed.chosen(tasks)
         self.benchmark = listed.with_other_keys() if other_keys else listed
         self.rule = rule_of(rule)
-        count = 4 if self.rule.weights is None else 1  # published optimizers do not use the rate
-        self.rates = listed.rates(rule, learning_rates, count)
+        self.rates = listed.rates(rule, learning_rates)
         self.populations: dict[str, Population] = {}
         self.unable: list[str] = []
         for task in chosen:
@@ -166,7 +164,6 @@ class Measurement:
             seeds=self.benchmark.seeds,
             seen=tuple(self.seen),
             unable=tuple(self.unable),
-            weights=self.rule.weights,
             commit=commit(),
             tasks=tasks,
         )

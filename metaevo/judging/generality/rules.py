@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, show, to_dict
 from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
 from metaevo.config.references import short_name
 from metaevo.judging.generality.tasks import LEARNER, digest
-from metaevo.parts import learners, published, resolve, seen, zoo
+from metaevo.parts import learners, resolve, seen, zoo
 from metaevo.parts.part import Filling, HandWritten
 from metaevo.tasks import arguments
 from purerl.types import LearnerEntry, Slot
@@ -21,8 +20,7 @@ class Rule(NamedTuple):
     """A rule that fills a slot of PPO or of another learner, or a whole learner."""
 
     text: str
-    """reference as in the settings: `adam`, `zoo:NAME`, a directory, a file of published weights,
-    or `dqn`, `FILE.py:NAME`"""
+    """reference as in the settings: `adam`, `zoo:NAME`, a directory, or `dqn`, `FILE.py:NAME`"""
     name: str
     """for tables"""
     slot: str
@@ -32,17 +30,14 @@ class Rule(NamedTuple):
     """environments that the rule was evolved on"""
     learner: str = LEARNER
     """name of the learner that trains"""
-    weights: PlainDict | None = None
-    """where it comes from, if its authors have published it"""
 
 
 def rule_of(text: str) -> Rule:
     """Return the rule with this name.
 
     Args:
-        text: a hand-written function for a slot, `zoo:NAME`, a run's directory, a file of
-            published weights, a learner, or a part's file, which is executed and has the
-            meta-parameters that its `init` draws.
+        text: a hand-written function for a slot, `zoo:NAME`, a run's directory, a learner, or a
+            part's file, which is executed and has the meta-parameters that its `init` draws.
 
     Raises:
         ConfigError: if there is no such rule, or no learner has its slot.
@@ -61,13 +56,12 @@ def rule_of(text: str) -> Rule:
         name = short_name(text)
         source = code.digest_of(text) if is_learner else code.digest(b"")
         return Rule(text, name, WHOLE, digest(WHOLE, name, source), learner=text)
-    weights = published.find(text) if published.is_file_name(text) else None
-    if not (weights or zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
+    if not (zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
         names = [*functions, *learners.LEARNERS]
         hint = of_value(text, [*names, *(zoo.PREFIX + name for name in zoo.names())])
         raise ConfigError(
             f"rule = {show(text)}: must be the directory of a run, zoo:NAME, a part's file "
-            "(FILE.py), a file of published weights, a learner (FILE.py:NAME), or one of "
+            "(FILE.py), a learner (FILE.py:NAME), or one of "
             f"{', '.join(names)}{hint}"
         )
     filling = resolve.part_of(text)
@@ -76,16 +70,8 @@ def rule_of(text: str) -> Rule:
         raise ConfigError(f"{text}: fills {filling.part.slot}; the benchmark has: {allowed}")
     learner, slot = slots[filling.part.slot]
     environments = seen.environments(seen.by_rule(text))
-    if weights:
-        key, where = key_of_weights(weights), weights.source()
-        return Rule(text, weights.name, slot.name, key, environments, learner, where)
     name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
     return Rule(text, name, slot.name, _key_of_part(text, filling), environments, learner)
-
-
-def key_of_weights(rule: published.Published) -> str:
-    """Return the key of a published rule, for which its file is not needed."""
-    return digest(to_dict(rule.part()), rule.sha256)
 
 
 def _key_of_part(text: str, filling: Filling) -> str:

@@ -100,18 +100,16 @@ class Benchmark:
             "hyperparams": hyperparams,
         }
 
-    def rates(self, rule: str, given: Sequence[float] | None = None, count: int = 4) -> list[float]:
+    def rates(self, rule: str, given: Sequence[float] | None = None) -> list[float]:
         """Return the learning rates that a rule is tuned over: the user's or the benchmark's.
 
         Raises:
-            ConfigError: if their number is another one, or one is not positive and finite.
+            ConfigError: if they are not four, or one is not positive and finite.
         """
-        table = self.learning_rates
-        rates = list(given or table.get(rule, table[DEFAULT])[:count])
-        if len(rates) != count or not all(0 < rate < math.inf for rate in rates):
+        rates = list(given or self.learning_rates.get(rule, self.learning_rates[DEFAULT]))
+        if len(rates) != 4 or not all(0 < rate < math.inf for rate in rates):
             raise ConfigError(
-                f"learning_rates = {rates}: must be {count} positive numbers, as many as {rule} "
-                "may try"
+                f"learning_rates = {rates}: must be 4 positive numbers, as many as {rule} may try"
             )
         return rates
 

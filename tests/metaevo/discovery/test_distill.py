@@ -46,7 +46,7 @@ def test_parts_that_can_be_distilled(tmp_path):
     both = [part_class(name)() for name in ("value_loss", "drift", "lpg")]
     assert chosen("policy_loss", *both) is both[1]
     assert chosen(None, LearnedOptimizer())
-    others = (part_class(name)() for name in ("open", "lpg", "schedule"))
+    others = (part_class(name)() for name in ("lpg", "schedule"))
     other = LearnedOptimizer(memory_size=2), *others
     for slot, parts in [(None, both), ("schedule", both), *((None, [each]) for each in other)]:
         with pytest.raises(ConfigError):

@@ -20,6 +20,8 @@ TINY_DQN = dqn.Config(
 )  # fmt: skip
 
 
+OPEN = "experiments/published/open.py:Open"
+"""needs the argument `epoch`"""
 TOLD = {
     "ppo": {"progress", "frames", "key", "epoch", "minibatch", "dormancy"},
     "dqn": {"progress", "frames", "key", "minibatch", "dormancy"},
@@ -46,14 +48,14 @@ def test_learners_pass_the_extra_arguments_that_they_have(learner):
 
 @pytest.mark.parametrize(
     ("evolve", "settings"),
-    [({"evolve": "open"}, {}), ({"evolve": "value_loss"}, {"make_optimizer": "RUN"})],
+    [({"evolve": OPEN}, {}), ({"evolve": "value_loss"}, {"make_optimizer": "RUN"})],
 )
 def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
-    part = part_class("open")()
+    part = part_class(OPEN)()
     saved.save(RunDirectory(tmp_path), Parts.single(part), drawn(part), 7)
     settings = {key: str(tmp_path) for key in settings}
     settings_of({**evolve, **settings, "learner": "ppo"}).build()
-    where = "evolve = 'open'" if not settings else "make_optimizer = "
+    where = f"evolve = '{OPEN}'" if not settings else "make_optimizer = "
     message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
     with pytest.raises(ConfigError, match=message) as caught:
         settings_of({**evolve, **settings, "learner": "dqn"}).build()

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from metaevo.parts import open as open_part
-from metaevo.parts import published
+from experiments.published.open import Open
 from purerl.ppo import Hyperparams
 from purerl.types import Context, PyTree
 
@@ -35,15 +34,19 @@ class Case(NamedTuple):
     continuous: bool
 
     @property
-    def config(self) -> open_part.Open:
-        """The settings of our part."""
-        return open_part.Open(self.memory, self.hidden, published=True)
+    def part(self) -> Open:
+        """Our part."""
+        return Open(self.memory, self.hidden)
 
     def weights(self) -> np.ndarray:
         """Return random weights in the authors' order."""
-        init = self.config.init
-        size = ravel_pytree(init(jax.random.key(0)))[0].size
+        size = ravel_pytree(self.part.init(jax.random.key(0)))[0].size
         return np.random.default_rng(size).normal(0, 0.4, size).astype(np.float32)
+
+    def meta_params(self, weights: np.ndarray | None = None) -> PyTree:
+        """Return weights as the part has them."""
+        numbers = self.weights() if weights is None else weights
+        return ravel_pytree(self.part.init(jax.random.key(0)))[1](jnp.float32(numbers))
 
 
 CASES = Case(8, 16, False), Case(16, 32, False), Case(8, 16, True)
@@ -111,7 +114,7 @@ def ours(tree: PyTree) -> PyTree:
 @functools.cache  # compiled once
 def our_step(case: Case) -> Callable[..., Any]:
     """Return our gradient step, with the normal numbers as its last argument."""
-    part = case.config
+    part = case.part
     context = Context(Hyperparams(max_grad_norm=0.5), num_updates=UPDATES, num_epochs=EPOCHS)
 
     @jax.jit
@@ -131,10 +134,10 @@ def our_step(case: Case) -> Callable[..., Any]:
 
 def our_updates(case: Case, weights: np.ndarray, noise: list[np.ndarray]) -> list[np.ndarray]:
     """Return our updates [P] in every step; `noise` [P] are the normal numbers that were drawn."""
-    update, meta_params = our_step(case), published.unflatten(weights, (case.memory, case.hidden))
+    update, meta_params = our_step(case), case.meta_params(weights)
     params, steps = example(case.continuous)
     params, found = ours(params), []
-    state = case.config.apply(meta_params, Context(None)).init(params)
+    state = case.part.apply(meta_params, Context(None)).init(params)
     for step, drawn in zip(steps, noise, strict=True):
         dormancy = {
             name: {

@@ -11,18 +11,19 @@ import pytest
 from flax import traverse_util
 from gymnax.environments import spaces
 
+from experiments.published import disco, disco_rule
+from experiments.published.disco_rule import Outputs, Trajectory
 from metaevo.__main__ import main
-from metaevo.comparison.recorded import BETTER
-from purerl import disco
-from purerl.parts import disco_rule
-from purerl.parts.disco_rule import Outputs, Trajectory
-from tests.purerl import disco_steps, probes
-from tests.purerl.disco_steps import GAMMA, SIZES, TRACE, A, digest
+from tests.experiments.published import disco_steps
+from tests.experiments.published.disco_steps import GAMMA, SIZES, A, digest
+from tests.metaevo.toy import assert_same
+from tests.purerl import probes
 
 RECORD = json.loads(disco_steps.RECORD.read_text(encoding="utf-8"))
 KEY = jax.random.key(0)
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 GATES = "gates", "kernel"
+LEARNER = "experiments/published/disco.py:DISCO"
 every_size = pytest.mark.parametrize(
     "size", ["small", pytest.param("published", marks=pytest.mark.long)]
 )
@@ -44,7 +45,7 @@ def write(tmp_path, monkeypatch):
         path = tmp_path / f"{size}.npz"
         arrays = disco_steps.rule_weights(SIZES[size])
         np.savez(path, **{name: x.astype(np.float32) for name, x in arrays.items()})
-        monkeypatch.setattr(disco_rule, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+        monkeypatch.setattr(disco, "KNOWN", {hashlib.sha256(path.read_bytes()).hexdigest(): ""})
         return str(path)
 
     return write
@@ -56,7 +57,8 @@ def config(**changes):
 
 
 def trajectory(seen):
-    return Trajectory(seen["action"][:-1], seen["reward"], seen["done"], seen["logits"][:-1])
+    steps = seen["action"][:-1], seen["reward"], seen["done"], seen["logits"][:-1]
+    return Trajectory(seen["obs"], *steps)
 
 
 def agents_outputs(rng, sizes):
@@ -75,16 +77,14 @@ def test_targets_and_losses_match_the_authors_code(size):
         for recorded in RECORD[size]["rule"]:
             own, goal = agents_outputs(rng, sizes), agents_outputs(rng, sizes)
             seen = trajectory(disco_steps.steps(rng, only_last=False))
-            targets, memory = jax.jit(disco_rule.apply)(
-                weights, memory, own, goal, seen, GAMMA, TRACE
-            )
+            targets, memory = jax.jit(disco_rule.apply)(weights, memory, own, goal, seen, GAMMA)
             losses = disco_rule.loss(own, targets, seen)
             found = {
                 "logits": targets.logits,
                 "y": digest(targets.y),
                 "z": digest(targets.z),
                 "q": targets.q,
-                "loss": sum(losses.values()) - 0.8 * losses["q_loss"],
+                "loss": sum(losses.values()),
                 "memory": [digest(memory.hidden), digest(memory.cell)],
             }
             assert found.keys() == recorded.keys()
@@ -95,10 +95,7 @@ def test_targets_and_losses_match_the_authors_code(size):
 def path_of(name):
     """Return our name of an agent's recorded array."""
     layer, kind = name.split("/")
-    kind = {"w": "kernel", "b": "bias"}[kind]
-    if layer[-1] in "01":  # before and after an activation
-        return f"{layer[:-2]}_head", f"layers_{2 * int(layer[-1])}", kind
-    return layer if layer in ("cell", "gates") else f"{layer}_head", kind
+    return layer, {"w": "kernel", "b": "bias"}[kind]
 
 
 def as_flax(arrays):
@@ -125,14 +122,13 @@ def test_steps_match_the_authors_agent(size, write):
         params = as_flax(disco_steps.agent_params(sizes))
         shapes = jax.eval_shape(learner.network.init, KEY, jnp.zeros((1, disco_steps.OBS)))
         assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, shapes)
-        opt_state = disco.optimizer(hyperparams).init(params)
-        memory = disco_rule.begin(learner.weights)
+        opt_state, memory = disco.OPTIMIZER.init(params), disco_rule.begin(learner.weights)
         agent = disco.Agent(params, params, opt_state, memory)
         learn = jax.jit(learner.learn)
         rng = np.random.default_rng(3)
         for recorded in RECORD[size]["training"]:
             seen = disco_steps.steps(rng, only_last=True)
-            agent, _ = learn(agent, disco.Experience(seen["obs"], trajectory(seen)), hyperparams)
+            agent, _ = learn(agent, trajectory(seen), hyperparams)
             found, first = (as_recorded(each, recorded) for each in (agent.params, params))
             for name, number in recorded.items():
                 step, expected = (
@@ -141,53 +137,41 @@ def test_steps_match_the_authors_agent(size, write):
                 np.testing.assert_allclose(step, expected, **CLOSE, err_msg=name)
 
 
-def test_trajectories_are_kept_and_drawn(write):
-    """The ring keeps the latest trajectories, and minibatches have different ones of them."""
-    learner = disco.Disco(config(weights=write("small")), probes.Cycle())
-    env_params = learner.env.default_params
-    states = [jax.jit(learner.init)(KEY, disco.Hyperparams(), None, env_params)]
-    collect = jax.jit(learner.collect)
-    for key in jax.random.split(KEY, 5):
-        states.append(collect(states[-1], key, env_params)[0])
-    for number, (before, after) in enumerate(itertools.pairwise(states)):
-        rows = slice(number % 3 * 2, number % 3 * 2 + 2)  # the 6 are overwritten in turn
-        kept = jax.tree.map(lambda ring, rows=rows: ring[rows], after.ring)
-        np.testing.assert_array_equal(kept.obs[:, 0], before.envs.obs)
-        np.testing.assert_array_equal(kept.obs[:, -1], after.envs.obs)
-        policy = learner.network.apply(after.agent.params, kept.obs[:, :-1], method="policy")
-        np.testing.assert_allclose(kept.steps.logits, policy.logits, **CLOSE)
-    ring = states[2].ring._replace(obs=jnp.broadcast_to(jnp.arange(6.0)[:, None, None], (6, 4, 1)))
-    drawn = learner.draw(states[2].replace(ring=ring), KEY)
-    assert drawn.obs.shape == (4, 4, 1)
-    assert sorted(drawn.obs[0, :, 0]) == [0, 1, 2, 3]  # all that are written by then
-
-
 @pytest.mark.long
-def test_learning_begins_with_enough_trajectories(write):
-    """The first update collects 2 of the 4 that a minibatch needs; two agents at once."""
+def test_trajectories_are_kept_and_drawn_and_learning_begins_with_enough(write):
+    """Two agents: every update collects 2 trajectories, and a minibatch needs 4 of the 6 kept."""
     learner = disco.Disco(config(weights=write("small")), probes.Cycle())
     others = disco.Hyperparams(learning_rate=0.1), None, learner.env.default_params
     axes = 0, None, None, None
-    states = [jax.vmap(learner.init, axes)(jax.random.split(KEY, 2), *others)]
+    init = jax.jit(jax.vmap(learner.init, axes))
+    states = [init(jax.random.split(KEY, 2), *others)]
     update = jax.jit(jax.vmap(learner.update, axes))
-    for _ in range(2):
+    for _ in range(5):
         state, _, metrics = update(states[-1], *others)
         states.append(state)
-    first, second, third = (state.agent for state in states)
-    for before, after in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(before, after)
-    head = [agent.params["params"]["y_head"]["bias"] for agent in (second, third)]
-    assert jnp.all(jnp.any(head[0] != head[1], axis=1))
+    for before, after in itertools.pairwise(states):
+        np.testing.assert_array_equal(after.ring.obs[:, -2:, 0], before.envs.obs)
+        np.testing.assert_array_equal(after.ring.obs[:, -2:, -1], after.envs.obs)
+        assert_same(*(jax.tree.map(lambda x, rows=rows: x[:, rows], state.ring)
+                      for state, rows in ((before, slice(2, 6)), (after, slice(4)))))  # fmt: skip
+    first, second, third = (state.agent for state in states[:3])
+    assert_same(first, second)
+    assert jnp.all(jnp.any(second.params["params"]["y"]["bias"]
+                           != third.params["params"]["y"]["bias"], axis=1))  # fmt: skip
     assert jnp.all(jnp.any(third.memory.hidden != 0.0, axis=1))
     assert all(jnp.all(jnp.isfinite(metric)) for metric in metrics.values())
-    assert set(metrics) <= set(BETTER)
+    state = jax.tree.map(lambda x: x[0], states[2])
+    ring = state.ring._replace(obs=jnp.broadcast_to(jnp.arange(6.0)[:, None, None], (6, 4, 1)))
+    drawn = jax.jit(learner.draw)(state.replace(ring=ring), KEY)
+    assert drawn.obs.shape == (4, 4, 1)
+    assert sorted(drawn.obs[0, :, 0]) == [2, 3, 4, 5]  # all that are written by then
 
 
 @pytest.mark.parametrize(
     ("content", "env", "complaint"),
     [
         (None, "Catch-bsuite", "disco_103.npz': No such file or directory; must be a copy of"),
-        (b"other", "Catch-bsuite", "its SHA-256 begins with d9298a10: must be an unaltered copy"),
+        (b"other", "Catch-bsuite", "its SHA-256 begins with d9298a10; must be an unaltered copy"),
         (None, "Pendulum-v1", "Pendulum-v1: Disco103 needs a discrete action space"),
     ],
 )
@@ -195,5 +179,11 @@ def test_bad_input(content, env, complaint, tmp_path, refused):
     path = tmp_path / "disco_103.npz"
     if content is not None:
         path.write_bytes(content)
-    command = ["train", "--learner", "disco", "--train.weights", str(path), "--task.env", env]
+    command = ["train", "--learner", LEARNER, "--train.weights", str(path), "--task.env", env]
     assert complaint in refused(main, command)
+
+
+def test_a_minibatch_must_fit_into_the_replay_memory():
+    for name in ("num_envs", "num_trajectories"):
+        with pytest.raises(ValueError, match=f"buffer_trajectories = 6 is below .*{name} = 7"):
+            config(total_timesteps=60, **{name: 7})
