@@ -1,1 +1,1 @@
-"""Kinds of things to evolve, and the run that evolves, compares and reports them."""
+"""Evolutions: their settings, runs, judgements and reports."""
