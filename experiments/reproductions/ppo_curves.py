@@ -7,9 +7,8 @@ environments.
 import argparse
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -18,10 +17,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
-from experiments.reproductions.comparison import Comparison, Rows, Timing, settings_of, train
+from experiments.reproductions.comparison import Comparison, Row, Trained, settings_of
 from metaevo.config import merge
 from metaevo.config.plain import PlainDict
-from metaevo.reports.plots import plot_learning_curves
 from metaevo.tasks.fitness import Windows, mean_returns
 
 POINTS, LAST = 50, 5
@@ -35,13 +33,13 @@ def _breakout() -> gymnasium.Env:
     return FlattenObservation(TimeLimit(game, 1000))
 
 
-def _rows(
-    make_env: Callable[[], gymnasium.Env],
-    raw: PlainDict,
-    options: argparse.Namespace,
-    figures: Path,
-) -> Rows:
-    raw, curves = merge(raw, {"hyperparams": {"annealing_steps": options.frames}}), {}
+def _annealed(raw: PlainDict, frames: int, agents: int) -> PlainDict:
+    return merge(raw, {"hyperparams": {"annealing_steps": frames}})
+
+
+def _pytorch(
+    make_env: Callable[[], gymnasium.Env], raw: PlainDict, options: argparse.Namespace
+) -> Iterator[Row]:
     if options.pytorch:
         torch_ppo = importlib.import_module("experiments.reproductions.torch_ppo")
         settings = settings_of(raw)
@@ -49,17 +47,18 @@ def _rows(
         makers = [make_env] * config.num_envs
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         sums, seconds = torch_ppo.train(config, settings.hyperparams, vector, options.seed)
-        count, returns = Windows.at_most(POINTS, config.num_updates).pooled(tuple(sums))
-        curves["PyTorch, 1 agent"] = np.asarray(returns / count)[None]
-        frames = config.num_updates * config.frames_per_update
+        windows = Windows.at_most(POINTS, config.num_updates)
+        count, returns = windows.pooled(tuple(sums))
         last = float(returns[-LAST:].sum() / count[-LAST:].sum())
-        yield Timing("PyTorch, 1 agent", frames, seconds), (last,)
-    for agents in options.agents:
-        trained = train(raw, agents=agents, seed=options.seed, points=POINTS)
-        final = jax.tree.map(lambda sums: sums[:, -LAST:].sum(axis=1), trained.episodes)
-        yield trained.timing, (float(np.nanmean(mean_returns(final))),)
-        curves[trained.timing.variant] = mean_returns(trained.episodes)
-    plot_learning_curves(curves, trained.frames, figures / "learning_curves.png")
+        curve = windows.ends() * config.frames_per_update, np.asarray(returns / count)[None]
+        frames = config.num_updates * config.frames_per_update
+        yield Row("PyTorch, 1 agent", frames, seconds, None, (last,), curve)
+
+
+def _measure(trained: Trained, options: argparse.Namespace) -> Row:
+    final = jax.tree.map(lambda sums: sums[:, -LAST:].sum(axis=1), trained.episodes)
+    last, curve = float(np.nanmean(mean_returns(final))), mean_returns(trained.episodes)
+    return trained.row._replace(results=(last,), curve=(trained.steps, curve))
 
 
 CARTPOLE = Comparison(
@@ -69,8 +68,10 @@ CARTPOLE = Comparison(
     columns=("return, last tenth",),
     config="train/ppo_cartpole",  # CleanRL's settings
     agents=(1, 8, 64, 256),
-    quick={"frames": 20_480, "agents": [1, 8]},
-    rows=partial(_rows, partial(gymnasium.make, "CartPole-v1")),
+    measure=_measure,
+    others=partial(_pytorch, partial(gymnasium.make, "CartPole-v1")),
+    adapt=_annealed,
+    points=POINTS,
     packages=("torch",),
 )
 BREAKOUT = dataclasses.replace(
@@ -78,7 +79,6 @@ BREAKOUT = dataclasses.replace(
     title="PPO on Breakout-MinAtar",
     config="train/ppo_minatar",  # PureJaxRL's
     agents=(1, 8),
-    quick={"frames": 81_920, "agents": [1]},
-    rows=partial(_rows, _breakout),
+    others=partial(_pytorch, _breakout),
     packages=("torch", "minatar"),
 )
