@@ -41,8 +41,7 @@ COMPARISONS: dict[str, Comparison] = {
     "grid-world": grid_world.COMPARISON,
     "cartpole-dqn": cartpole_dqn.COMPARISON,
     "doors-dqn": doors.COMPARISON,
-    "ppo-cartpole": ppo_curves.CARTPOLE,
-    "ppo-breakout": ppo_curves.BREAKOUT,
+    "ppo-cartpole": ppo_curves.COMPARISON,
 }
 
 

@@ -19,7 +19,7 @@ from metaevo.runs.run_directory import commit
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "torch", "minatar",
+    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "torch",
 )  # fmt: skip
 Cell = str | int | float | None
 

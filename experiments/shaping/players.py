@@ -7,6 +7,7 @@ a fixed policy, or the weights of a meta-policy, so hand-written players, oppone
 evolved are one kind of thing.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -174,28 +175,23 @@ def zero_determinant(
     cooperation (level 1: generosity), or an interpolation. The game is from the player's point of
     view, and factors are at least 1.
     """
-    found = [_line(game, factor, level) for factor in factors for level in levels]
-    return [logits(each) for each in found if each is not None]
-
-
-def _line(game: Game, factor: float, level: float) -> np.ndarray | None:
-    """Return the probabilities [5] of the most reactive strategy that enforces a line."""
-    own, other = np.asarray(game.own), np.asarray(game.other)
-    low, high = (payoffs[3] * (1 - level) + payoffs[0] * level for payoffs in (own, other))
-    slopes = (own - low) - factor * (other - high)
-    repeat, start, discount = np.array([1.0, 1, 0, 0]), level, game.discount
-    # discount x p + (1 - discount) x start = repeat + scale x slopes, with p in [0, 1]
-    least, most = 0.0, math.inf
-    for place, slope in zip(repeat - (1 - discount) * start, slopes, strict=True):
-        ends = sorted(((bound - place) / slope for bound in (0.0, discount)) if slope else ())
-        if not ends and not -1e-9 <= place <= discount + 1e-9:
-            return None
-        if ends:
-            least, most = max(least, ends[0]), min(most, ends[1])
-    if discount == 0 or not least <= most * (1 + 1e-9) or not 0 < most < math.inf:
-        return None
-    rest = (repeat + most * slopes - (1 - discount) * start) / discount
-    return np.clip([start, *rest], 0.0, 1.0)
+    own, other, discount = np.asarray(game.own), np.asarray(game.other), game.discount
+    repeat, found = np.array([1.0, 1, 0, 0]), []
+    for factor, start in itertools.product(factors, levels):
+        low, high = (payoffs[3] * (1 - start) + payoffs[0] * start for payoffs in (own, other))
+        slopes = (own - low) - factor * (other - high)
+        # discount x p + (1 - discount) x start = repeat + scale x slopes, with p in [0, 1]
+        places = repeat - (1 - discount) * start
+        known = places[slopes == 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.sort(np.stack([-places, discount - places]) / slopes, axis=0)
+        ends = ends[:, slopes != 0]
+        least, most = max([0.0, *ends[0]]), min([math.inf, *ends[1]])
+        is_known = np.all((known >= -1e-9) & (known <= discount + 1e-9))
+        if discount and is_known and least <= most * (1 + 1e-9) and 0 < most < math.inf:
+            rest = (places + most * slopes) / discount
+            found.append(logits(np.clip([start, *rest], 0.0, 1.0)))
+    return found
 
 
 def find(name: str, game: Game, rate: float) -> Opponent:
