@@ -52,14 +52,6 @@ class Trained(NamedTuple):
     """[points] environment steps of one agent at the end of each point's window"""
 
 
-def _no_others(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
-    return iter(())
-
-
-def _unchanged(raw: PlainDict, frames: int, agents: int) -> PlainDict:
-    return raw
-
-
 @dataclass(frozen=True)
 class Comparison:
     """One published comparison; its options are `frames`, `agents`, `seed` and `pytorch`."""
@@ -75,9 +67,9 @@ class Comparison:
     """numbers of agents that train at once, by default; a row for each"""
     measure: Callable[[Trained, argparse.Namespace], Row]
     """complete the row of trained agents by results and learning curves"""
-    others: Callable[[PlainDict, argparse.Namespace], Iterator[Row]] = _no_others
+    others: Callable[[PlainDict, argparse.Namespace], Iterator[Row]] = lambda *_: iter(())
     """what ours are compared with, from the settings"""
-    adapt: Callable[[PlainDict, int, int], PlainDict] = _unchanged
+    adapt: Callable[[PlainDict, int, int], PlainDict] = lambda raw, *_: raw
     """change the settings by environment steps and number of agents"""
     points: int = 100
     """of a learning curve, at most; 0 for every step"""
