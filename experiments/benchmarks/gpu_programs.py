@@ -19,8 +19,7 @@ from unittest import mock
 
 from metaevo.evolution import devices
 
-if __name__ == "__main__":
-    devices.setup()  # before anything starts JAX
+devices.setup()  # before anything starts JAX
 
 import jax
 import numpy as np

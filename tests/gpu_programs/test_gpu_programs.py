@@ -11,10 +11,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import metaevo
-
-metaevo.devices.setup()
-
 from experiments.benchmarks import gpu_programs
 from purerl import fast
 
