@@ -5,7 +5,7 @@ python experiments/benchmark.py ppo --external 'PureJaxRL=peer.sh {task} {agents
 python experiments/benchmark.py ppo q_learning evolution --against ../first --repeats 9
 python experiments/benchmark.py ppo --agents 256 --devices 1 2 4 8
 python experiments/benchmark.py evolution --external 'A=a.sh {agents} {generations} {agent_steps}'
-python experiments/benchmark.py kernels --together 6                    # needs a GPU
+python experiments/benchmark.py ppo recurrent evolution --without-kernels  # on a GPU
 
 Every variant runs in a separate process. All processes of a case compile first; then they measure
 in turns (A B A B ...) while the others wait, so that other load of the machine affects every
@@ -23,17 +23,15 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import evolution, kernels, training
+from experiments.benchmarks import suites
 from experiments.benchmarks.engine import COLUMNS, Case, compare, work
-from experiments.benchmarks.machine import machine, save
-from experiments.benchmarks.tables import Table
+from experiments.benchmarks.tables import Table, machine, save
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 
 SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
-    **{learner: partial(training.cases, learner) for learner, _ in training.WORK},
-    "evolution": evolution.cases,
-    "kernels": kernels.cases,
+    **{suite: partial(suites.trainings, suite) for suite, _ in suites.WORK},
+    "evolution": suites.evolutions,
 }
 
 
@@ -45,7 +43,7 @@ def main() -> int:
     print("  ".join(f"{key} {value}" for key, value in machine().items()))
     table = Table(*COLUMNS)
     try:
-        compare(cases, table, options.repeats, options.together)
+        compare(cases, table, options.repeats)
     finally:  # keep the rows of an interrupted benchmark
         if options.save is not None:
             save(options.save, {" ".join(options.suites): table})
@@ -60,16 +58,17 @@ def parse() -> argparse.Namespace:
     number = partial(add, type=int, metavar="N")
     add("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
     number("--agents", nargs="+", default=(), help="by default 1 64; candidates (evolution)")
-    tasks = sorted({task for _, task in training.WORK})
+    tasks = sorted({task for _, task in suites.WORK})
     add("--tasks", nargs="+", choices=tasks, default=(), help="of training; default: all")
     number("--devices", nargs="+", default=(), help="also train on so many")
     number("--frames", default=2**19, help="of a measurement (training), in 2 updates at least")
     text = "presets (evolution); default: ppo, which is evolve_value_loss/ppo"
     add("--shape", nargs="+", default=("ppo",), help=text)
     number("--generations", default=4, help="of one measurement (evolution); default: 4")
-    number("--agent-steps", help="of one agent in the environment (evolution, kernels)")
+    number("--agent-steps", help="of one agent in the environment (evolution)")
     number("--repeats", default=3, help="measurements of each variant; default: 3")
-    number("--together", default=1, help="cases that compile at the same time; default: 1")
+    text = "also measure XLA's kernels in the place of ours, which only a GPU has"
+    add("--without-kernels", action="store_true", help=text)
     text = "also measure another checkout of this repository (training, evolution)"
     add("--against", type=_checkout, action="append", default=[], metavar="FOLDER", help=text)
     text = "also measure this worker, see benchmarks/engine.py; {suite} is a field, too"
@@ -98,6 +97,6 @@ def _peer(text: str) -> tuple[str, list[str]]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        work(sys.argv[2], json.loads(sys.argv[3]))
+        work(suites.WORKERS[sys.argv[2]], json.loads(sys.argv[3]))
     else:
         sys.exit(main())

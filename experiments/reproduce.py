@@ -4,9 +4,7 @@ python experiments/reproduce.py                             # list the compariso
 python experiments/reproduce.py grid-world
 python experiments/reproduce.py ppo-cartpole --agents 1 8 64 256 2048
 python experiments/reproduce.py ppo-cartpole --no-pytorch --frames 200000
-python experiments/reproduce.py cartpole-dqn --quick        # shows that it works
 python experiments/reproduce.py doors-dqn --help            # its options
-python experiments/reproduce.py mfos-ipd --run-dir runs/ipd # an evolution: flags of metaevo evolve
 
 The table is printed and written, with figures, to runs/reproduce/NAME/<time> (or --run-dir DIR).
 """
@@ -30,51 +28,40 @@ if __name__ == "__main__":  # before anything starts JAX
 import importlib.util
 from collections.abc import Sequence
 
-from experiments.benchmarks.machine import save
-from experiments.benchmarks.tables import Table
-from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
-from experiments.reproductions.comparison import Comparison, settings_of
-from metaevo.commands import evolve
+from experiments.benchmarks.tables import Table, save
+from experiments.reproductions import cartpole_dqn, doors, grid_world, ppo_curves
+from experiments.reproductions.comparison import Comparison, Row, settings_of
 from metaevo.config import ConfigError, exit_on_config_error, load_yaml, merge, presets
 from metaevo.config.command_line import Parser
 from metaevo.config.hints import of_value
+from metaevo.reports.plots import plot_learning_curves
 from metaevo.runs.run_directory import RunDirectory
 
 COMPARISONS: dict[str, Comparison] = {
     "grid-world": grid_world.COMPARISON,
     "cartpole-dqn": cartpole_dqn.COMPARISON,
-    "doors-dqn": doors_dqn.COMPARISON,
-    "ppo-cartpole": ppo_curves.CARTPOLE,
-    "ppo-breakout": ppo_curves.BREAKOUT,
+    "doors-dqn": doors.COMPARISON,
+    "ppo-cartpole": ppo_curves.COMPARISON,
 }
-SHAPING = {f"mfos-{game}": f"shaping/{game}" for game in ("ipd", "chicken", "pennies")}
-"""Presets of M-FOS (Lu et al. 2022): evolutions that end with a round robin on fresh starts."""
 
 
 @exit_on_config_error()
 def main(argv: Sequence[str]) -> int:
     """Run the comparison that a command line names."""
-    known = {name: each.title for name, each in COMPARISONS.items()} | {
-        name: f"opponent shaping: metaevo evolve --config configs/{preset}.yaml, five evolutions"
-        for name, preset in SHAPING.items()
-    }
-    listing = "\n".join(f"  {name:22}{title}" for name, title in known.items())
     if not argv or argv[0] in ("-h", "--help"):
-        print(f"{__doc__}\ncomparisons:\n{listing}")
+        print(f"{__doc__}\ncomparisons:")
+        for name, each in COMPARISONS.items():
+            print(f"  {name:22}{each.title}")
         return 0
     name, *rest = argv
-    if name not in known:
-        hint = of_value(name, known)
-        raise ConfigError(f"unknown comparison {name!r}{hint}; known: {', '.join(known)}")
-    if name in SHAPING:
-        several = "--evolution-seeds", "5", "--evaluation.seeds", "512"
-        return evolve.main(["--config", str(presets.find(SHAPING[name])), *several, *rest])
+    if name not in COMPARISONS:
+        hint, known = of_value(name, COMPARISONS), ", ".join(COMPARISONS)
+        raise ConfigError(f"unknown comparison {name!r}{hint}; known: {known}")
     comparison = COMPARISONS[name]
     description = f"{comparison.title}. Published: {comparison.published}"
     raw = load_yaml(presets.find(comparison.config))
     parser = Parser(f"reproduce {name}", description)
     add = parser.add_argument
-    add("--quick", action="store_true", help="small sizes, within a minute or so")
     text = "environment steps of one agent; default: %(default)s"
     add("--frames", type=int, default=raw["train"]["total_timesteps"], metavar="N", help=text)
     text = "how many train at once, a row for each; default: %(default)s"
@@ -83,15 +70,13 @@ def main(argv: Sequence[str]) -> int:
     add("--no-pytorch", dest="pytorch", action="store_false", help="leave PyTorch out (PPO)")
     text = f"default: runs/reproduce/{name}/<timestamp>"
     add("--run-dir", type=Path, metavar="DIR", help=text)
-    if "--quick" in rest:
-        parser.set_defaults(**comparison.quick)
     options = parser.parse_args(rest)
     if min(options.frames, *options.agents) < 1:
         raise ConfigError("--frames, --agents: must be greater than 0")
-    for each in comparison.packages if options.pytorch else ():
-        if importlib.util.find_spec(each) is None:
+    for package in comparison.packages if options.pytorch else ():
+        if importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"{each} is not installed: pip install -e '.[{each}]', or leave it out with "
+                f"{package} is not installed: pip install -e '.[{package}]', or leave it out with "
                 "--no-pytorch"
             )
     raw = merge(raw, {"train": {"total_timesteps": options.frames}})
@@ -100,17 +85,16 @@ def main(argv: Sequence[str]) -> int:
     chosen = {key: value for key, value in vars(options).items() if key != "run_dir"}
     run.write_config(chosen, {"comparison": name})
     print(description, flush=True)
-    table = Table(
-        "variant", "steps", "seconds", "seconds to compile", "steps/s", "speedup",
-        *comparison.columns,
-    )  # fmt: skip
-    reference = None
-    rows = comparison.rows(raw, options, run.figures)
-    for (variant, frames, seconds, compile_seconds), results in rows:
-        speed = frames / seconds
-        reference = reference or speed
-        speedup = f"{speed / reference:.3g}x"
-        table.row(variant, frames, seconds, compile_seconds, speed, speedup, *results)
+    columns = "variant", "steps", "seconds", "seconds to compile", "steps/s", "speedup"
+    table, rows = Table(*columns, *comparison.columns), list[Row]()
+    for row in comparison.rows(raw, options):
+        rows.append(row)
+        speed, reference = (each.frames / each.seconds for each in (row, rows[0]))
+        table.row(*row[:4], speed, f"{speed / reference:.3g}x", *row.results)
+    if curves := {row.variant: row.curve for row in rows if row.curve is not None}:
+        (steps, _), path = next(iter(curves.values())), run.figures / "learning_curves.png"
+        values = {name: each for name, (_, each) in curves.items()}
+        plot_learning_curves(values, steps, path, ylabel=comparison.ylabel)
     save(run.path / "results.json", {comparison.title: table})
     print(f"\nWritten to {run.path}: results.json, figures/")
     return 0

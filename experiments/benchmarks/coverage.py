@@ -27,8 +27,7 @@ from metaevo.evolution import devices
 if __name__ == "__main__":
     devices.setup(1)  # before purerl.envs starts JAX
 import metaevo
-from experiments.benchmarks.machine import save
-from experiments.benchmarks.tables import Table
+from experiments.benchmarks.tables import Table, save
 from metaevo import statistics
 from metaevo.judging import resampling
 from metaevo.judging.budget import FULL, QUICK, STANDARD, Budget

@@ -9,7 +9,6 @@ are commands of ours, which `work` answers; others are peers.
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import resource
@@ -21,9 +20,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from experiments.benchmarks.machine import ROOT
-from experiments.benchmarks.tables import Cell, Table, number
+from experiments.benchmarks.tables import ROOT, Cell, Table, number
 
 OURS = "ours"
 """The variant that all others are compared with."""
@@ -32,10 +31,8 @@ COLUMNS = (
     f"{OURS} is faster: median [min, max]", "in CPU seconds", "first run, s", "peak MiB", "layout",
 )  # fmt: skip
 Command = Sequence[str]
-Labels = tuple[Cell, ...]
-"""Suite, task, number of agents; and the name of a variant."""
-Case = tuple[Labels, dict[str, Command]]
-"""An amount of work, and variants that do it."""
+Case = tuple[tuple[Cell, ...], dict[str, Command]]
+"""An amount of work (suite, task, number of agents), and variants that do it."""
 Answer = dict[str, Any]
 """A line of JSON."""
 
@@ -43,8 +40,10 @@ Answer = dict[str, Any]
 def variants(
     options: argparse.Namespace, function: str, work: Mapping[str, Any], **fields: Any
 ) -> dict[str, Command]:
-    """Return our command and those of `--against`; and of `--external`, which have `fields`."""
+    """Return our commands and those of `--against`; and of `--external`, which have `fields`."""
     found = {OURS: own(function, work)}
+    if options.without_kernels:
+        found["XLA's kernels"] = own(function, {**work, "kernels": False})
     found |= {commit: own(function, work, root) for commit, root in options.against}
     for name, words in options.external:
         found[name] = [word.format(**fields) for word in words]
@@ -57,32 +56,30 @@ def own(function: str, arguments: Mapping[str, Any], root: Path = ROOT) -> Comma
     return [sys.executable, str(script), "--worker", function, json.dumps(arguments)]
 
 
-def compare(cases: Sequence[Case], table: Table, repeats: int, together: int) -> None:
-    """Measure cases, so many at a time, and print a row for each variant.
+def compare(cases: Sequence[Case], table: Table, repeats: int) -> None:
+    """Measure cases and print a row for each variant.
 
-    The variants measure in turns (A B A B ...) once all have compiled; if there are several cases
-    at a time, all compile at once. A ratio is our rate divided by the variant's. It compares
-    neighbours in time, because a disturbance affects both.
+    The variants of a case measure in turns (A B A B ...) once all have compiled. A ratio is our
+    rate divided by the variant's. It compares neighbours in time, because a disturbance affects
+    both.
     """
-    for start in range(0, len(cases), together):
-        commands = {
-            (*labels, name): command
-            for labels, variants in cases[start : start + together]
-            for name, command in variants.items()
-        }
-        measured = measure(commands, repeats, at_once=together > 1)
-        for (*labels, name), (about, *samples) in measured.items():
-            _, *reference = measured.get((*labels, OURS), [about])
+    for labels, commands in cases:
+        measured = measure(commands, repeats)
+        for name, (about, *samples) in measured.items():
+            _, *reference = measured.get(OURS, [about])
             speeds, ratios = [], []
             for key in ("seconds", "cpu_seconds"):
-                rates = [each["amount"] / each[key] for each in samples if key in each]
-                ours = [each["amount"] / each[key] for each in reference if key in each]
+                rates, ours = _rates(samples, key), _rates(reference, key)
+                pairs = zip(ours, rates, strict=False) if name != OURS else ()
                 speeds.append(spread(rates))
-                pairs = zip(ours, rates, strict=False)
-                ratios.append("" if name == OURS else spread(x / y for x, y in pairs))
+                ratios.append(spread(x / y for x, y in pairs))
             peak = max(each.get("peak_bytes", 0) for each in samples) / 2**20 or None
             known = about.get("first_seconds"), peak, about.get("layout")
             table.row(*labels, name, *speeds, *ratios, *known)
+
+
+def _rates(samples: Sequence[Answer], key: str) -> list[float]:
+    return [each["amount"] / each[key] for each in samples if key in each]
 
 
 def spread(values: Iterable[float]) -> str:
@@ -92,32 +89,26 @@ def spread(values: Iterable[float]) -> str:
     return f"{number(statistics.median(known))} [{number(known[0])}, {number(known[-1])}]"
 
 
-def measure(
-    commands: Mapping[Labels, Command], repeats: int, *, at_once: bool = False
-) -> dict[Labels, list[Answer]]:
+def measure(commands: Mapping[str, Command], repeats: int) -> dict[str, list[Answer]]:
     """Return the answers of each command; one that fails is reported and left out."""
-    answers: dict[Labels, list[Answer]] = {}
+    answers: dict[str, list[Answer]] = {}
+    started: dict[str, Callable[[str], Answer]] = {}
 
-    def step(labels: Labels, ask: Callable[[str], Answer], request: str) -> None:
-        name = ", ".join(map(str, labels))
+    def step(name: str, request: str) -> None:
         print(f"... {name}: {'measures' if request else 'compiles'}", file=sys.stderr)
         try:
-            answers.setdefault(labels, []).append(ask(request))
+            answers.setdefault(name, []).append(started[name](request))
         except ValueError as error:
-            del answers[labels]
+            del answers[name]
             print(f"error: {name}: {error}; left out", file=sys.stderr)
 
     with contextlib.ExitStack() as stack:
-        starting = (
-            (labels, stack.enter_context(process(command))) for labels, command in commands.items()
-        )
-        started = {}
-        for labels, ask in list(starting) if at_once else starting:
-            started[labels] = ask
-            step(labels, ask, "")
+        for name, command in commands.items():
+            started[name] = stack.enter_context(process(command))
+            step(name, "")
         for _ in range(repeats):
-            for labels in list(answers):
-                step(labels, started[labels], "\n")
+            for name in list(answers):
+                step(name, "\n")
     return answers
 
 
@@ -177,13 +168,18 @@ def timed(work: Callable[[Any], Any], make_input: Callable[[int], Any], amount: 
     return measure
 
 
-def work(name: str, arguments: Mapping[str, Any]) -> None:
-    """Answer on standard output, by `module:function`, which returns a `Measure` and its layout."""
+def work(make: Callable[..., tuple[Measure, str]], arguments: dict[str, Any]) -> None:
+    """Answer on standard output; `make` returns what measures, and its layout.
+
+    With `"kernels": false`, XLA computes what our own kernels for a GPU would.
+    """
     import jax
 
     began = time.perf_counter()
-    module, _, function = name.partition(":")
-    make = getattr(importlib.import_module(f"experiments.benchmarks.{module}"), function)
+    if not arguments.pop("kernels", True):
+        from purerl.fast import kernels
+
+        mock.patch.object(kernels, "has_triton", return_value=False).start()
     measure, layout = make(**arguments)
     measure(0)
     first = time.perf_counter() - began

@@ -1,5 +1,26 @@
-"""Markdown tables, printed row by row."""
+"""Markdown tables, printed row by row, and the files in docs/results with the machine."""
 
+import importlib.metadata
+import importlib.util
+import itertools
+import json
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from metaevo.evolution.devices import usable_cores
+from metaevo.runs.run_directory import commit
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "torch",
+)  # fmt: skip
 Cell = str | int | float | None
 
 
@@ -9,26 +30,18 @@ class Table:
     def __init__(self, *columns: str):
         """Print the head."""
         self.columns, self.rows = columns, list[list[str]]()
-        for line in self._head():
-            print(line, flush=True)
+        _print(["", *columns, ""])
+        _print(["", "---", *["---:"] * (len(columns) - 1), ""])
 
     def row(self, *cells: Cell) -> None:
         """Print a row."""
         assert len(cells) == len(self.columns), cells
         self.rows.append([_text(cell) for cell in cells])
-        print(_line(self.rows[-1]), flush=True)
-
-    def markdown(self) -> str:
-        """Return the whole table."""
-        return "\n".join([*self._head(), *map(_line, self.rows)])
-
-    def _head(self) -> list[str]:
-        marks = ["---", *["---:"] * (len(self.columns) - 1)]
-        return ["", _line(list(self.columns)), _line(marks)]
+        _print(["", *self.rows[-1], ""])
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _print(cells: list[str]) -> None:
+    print(" | ".join(cells).strip(), flush=True)
 
 
 def _text(cell: Cell) -> str:
@@ -43,3 +56,45 @@ def number(value: float, digits: int = 3) -> str:
     """Format a value with a number of significant digits and commas between thousands."""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
+
+
+def machine() -> dict[str, Any]:
+    """Return the processor, the GPUs and versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    found = {"processor": [*models, platform.machine()][0], "cores": usable_cores()}
+    if shutil.which("nvidia-smi"):
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        gpus = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        found["gpu"] = "; ".join(gpus.splitlines())
+    installed = filter(importlib.util.find_spec, PACKAGES)
+    versions = {name: importlib.metadata.version(name) for name in installed}
+    return {**found, "python": platform.python_version(), **versions}
+
+
+def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
+    """Write tables, by their titles, with the machine and the command, for a page."""
+    content = {
+        "date": date.today().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "command": command_line(),
+        **({"note": note} if note else {}),
+        "tables": [
+            {"title": title, "columns": list(table.columns), "rows": table.rows}
+            for title, table in tables.items()
+        ],
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def command_line() -> str:
+    """Return the command line of this process, without files and without peers' commands."""
+    words = ["python"]
+    for before, word in itertools.pairwise(sys.orig_argv):
+        if before in ("--external", "--against"):
+            word = f"{word.partition('=')[0]}=..." if "=" in word else "..."
+        if not {before, word} & {"--save", "--run-dir"}:
+            words.append(word.removeprefix(f"{ROOT}/"))
+    return shlex.join(words)

@@ -10,54 +10,36 @@ Victims are the tasks of the problem: those of the evolution, and unseen ones fo
 """
 
 import functools
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Gt, Interval, MaxLen, MinLen
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from annotated_types import Ge, MinLen
+from matplotlib.figure import Figure
 
 import metaevo
-from experiments.cheap_talk import channels, figures
-from experiments.cheap_talk.channels import Messenger
-from experiments.cheap_talk.talking import Talking, TalkParams
+from experiments.cheap_talk.talking import (
+    HAND_WRITTEN,
+    Messenger,
+    Talking,
+    TalkParams,
+    hand_written,
+)
+from metaevo.config import from_dict
+from metaevo.tasks.fitness import all_finite, measures
 from purerl import dqn, envs, ppo, q_learning
-from purerl.parts.evaluation import mean_return
-from purerl.types import EpisodeSums
 
 PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
-LAST = 0.1
-"""The last part of training that counts as its end."""
+PANELS, POINTS = 4, 61
+"""Panels of the figure at most, and points of a curve."""
 LEARNERS = {"ppo": ppo.LEARNER, "dqn": dqn.LEARNER, "q_learning": q_learning.LEARNER}
 """What victims may be."""
-SIGNS = {"adversary": -1.0, "ally": 1.0}
-"""Sign of the victim's fitness in the fitness of a channel, by its role."""
-
-
-@dataclass(frozen=True)
-class ChannelConfig:
-    """The network of messages: relu layers, then `scale * tanh`."""
-
-    width: Annotated[int, Interval(gt=0, le=1024)] = 2
-    """numbers of a message"""
-    scale: Annotated[float, Gt(0)] = 2 * math.pi
-    """bound of the numbers of a message"""
-    hidden_sizes: Annotated[
-        tuple[Annotated[int, Interval(gt=0, le=4096)], ...], MinLen(1), MaxLen(16)
-    ] = (64, 64)
-    """units of each hidden layer"""
-
-    @property
-    def messenger(self) -> Messenger:
-        """The network."""
-        return Messenger(self.hidden_sizes, self.width)
 
 
 @dataclass(frozen=True)
@@ -72,15 +54,93 @@ class VictimConfig:
     """its traced settings"""
 
 
-class Victim(NamedTuple):
-    """A task: a learner in an environment with messages."""
+class Training(metaevo.MetaProblem):
+    """Train victims that hear a learned or a hand-written channel."""
 
-    learner: Any
-    hyperparams: Any
+    def __init__(
+        self, settings: "CheapTalk", victims: dict[str, VictimConfig], *, is_learned: bool = True
+    ):
+        """Bind the victims, which are tasks.
+
+        Hand-written channels have their places in `HAND_WRITTEN` as meta-parameters.
+        """
+        self.settings, self.met, self.is_learned = settings, victims, is_learned
+        self.tasks = list(victims)
+        try:
+            self.bare = envs.make(settings.env, **settings.env_params)
+        except (TypeError, ValueError) as error:
+            raise metaevo.ConfigError(f"env: {error}") from error
+        self.built = [self._victim(name, each) for name, each in victims.items()]
+
+    def _victim(self, name: str, given: VictimConfig) -> tuple[Any, Any]:
+        """Return a learner in the environment with messages, and its hyperparameters."""
+        first, messenger = next(iter(self.settings.victims.values())), self.settings.channel
+        train, hyperparams = given.train, given.hyperparams
+        if given.learner == first.learner:
+            train, hyperparams = {**first.train, **train}, {**first.hyperparams, **hyperparams}
+        channel = messenger.message if self.is_learned else messenger.speak
+        try:
+            if given.learner not in LEARNERS:
+                allowed = ", ".join(LEARNERS)
+                raise ValueError(f"learner = {given.learner!r}: must be one of {allowed}")
+            entry, env = LEARNERS[given.learner], Talking(self.bare[0], channel, messenger.width)
+            learner = entry.make(from_dict(entry.config, train), env)
+            return learner, from_dict(entry.hyperparams, hyperparams)
+        except (TypeError, ValueError) as error:
+            raise metaevo.ConfigError(f"victims: {name}: {error}") from error
+
+    @property
+    def description(self) -> Any:
+        """What scores depend on."""
+        return [repr(self.settings), self.tasks, self.is_learned]
+
+    def frames(self, task: Any) -> jax.Array:
+        """Return the environment steps of one victim."""
+        configs = [learner.config for learner, _ in self.built]
+        return jnp.asarray([each.num_updates * each.frames_per_update for each in configs])[task]
+
+    def init(self, key: jax.Array) -> Any:
+        """Draw the weights of a channel."""
+        if not self.is_learned:
+            return jnp.zeros(())
+        env, env_params = self.bare
+        (size,) = env.observation_space(env_params).shape
+        return self.settings.channel.init(key, size)
+
+    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
+        """Train one victim from scratch."""
+        spoken = meta_params
+        if not self.is_learned:  # constants and random networks differ between victims
+            own, place = jax.random.fold_in(key, 0x7A1C), meta_params.astype(jnp.int32)
+            spoken = hand_written(own, self.settings.init(key), place)
+        each = [functools.partial(self._train, *victim) for victim in self.built]
+        found: metaevo.Evaluation = jax.lax.switch(task, each, key, spoken)
+        return found
+
+    def _train(
+        self, learner: Any, hyperparams: Any, key: jax.Array, spoken: Any
+    ) -> metaevo.Evaluation:
+        params = TalkParams(self.bare[1], spoken)
+        result = learner.train(key, *metaevo.devices.as_inputs((hyperparams, None, params)))
+        found = measures(result.episodes)
+        whole, final = found["mean_return"], found["final_return"]
+        fitness = whole + self.settings.final_return * final
+        fitness = jnp.where(all_finite(result.state.params), fitness, jnp.nan)
+        sign = -1.0 if self.settings.role == "adversary" else 1.0
+        metrics = {"victim_mean_return": whole, "victim_final_return": final}
+        return metaevo.Evaluation(sign * fitness, metrics)
+
+    def contenders(self) -> list[metaevo.Contender]:
+        """Return the hand-written channels, which share a program."""
+        training = Training(self.settings, self.met, is_learned=False)
+        return [
+            metaevo.Contender(name, training, np.float32(place))
+            for place, name in enumerate(HAND_WRITTEN)
+        ]
 
 
-@dataclass(frozen=True)
-class CheapTalk(metaevo.MetaProblem):
+@dataclass(eq=False)
+class CheapTalk(Training):
     """Train a victim that hears a candidate.
 
     Raises:
@@ -93,7 +153,7 @@ class CheapTalk(metaevo.MetaProblem):
     """the environment's name"""
     env_params: dict[str, Any] = field(default_factory=dict)
     """overrides of its parameters"""
-    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    channel: Messenger = field(default_factory=Messenger)
     victims: Annotated[dict[str, VictimConfig], MinLen(1)] = field(
         default_factory=lambda: {"PPO": VictimConfig()}
     )
@@ -105,189 +165,56 @@ class CheapTalk(metaevo.MetaProblem):
     final_return: Annotated[float, Ge(0)] = 1.0
     """weight of the mean return in the last tenth of training, next to that of all of it"""
     captions: ClassVar = {
-        "messages.png": "Messages of the channel over the two coordinates of the observation along "
-        "which they change most; the others have their median in random play.",
+        "messages.png": "Messages of the channel along the coordinates of the observation that "
+        "change them most; the others have their median in random play.",
     }
 
     def __post_init__(self) -> None:
-        self._hear(self.victims)
+        super().__init__(self, self.victims)
 
-    def _hear(self, victims: dict[str, VictimConfig]) -> None:
-        object.__setattr__(self, "met", victims)
-        object.__setattr__(self, "tasks", list(victims))
-        object.__setattr__(self, "built", self.build(self.channel.messenger.message))
-
-    met: ClassVar[dict[str, VictimConfig]]
-    """the victims, and below what trains them; set for each object"""
-    built: ClassVar[list[Victim]]
-
-    def build(self, channel: channels.Channel) -> list[Victim]:
-        """Return the victims, in the environment with messages of a channel."""
-        return [self._victim(name, each, channel) for name, each in self.met.items()]
-
-    def _victim(self, name: str, given: VictimConfig, channel: channels.Channel) -> Victim:
-        first = next(iter(self.victims.values()))
-        train, hyperparams = given.train, given.hyperparams
-        if given.learner == first.learner:
-            train, hyperparams = {**first.train, **train}, {**first.hyperparams, **hyperparams}
-        try:
-            entry = LEARNERS[given.learner]
-            env = Talking(self._bare[0], channel, self.channel.width)
-            learner = entry.make(_settings(entry.config, train), env)
-            return Victim(learner, _settings(entry.hyperparams, hyperparams))
-        except KeyError:
-            reason: Any = f"learner = {given.learner!r}: must be one of {', '.join(LEARNERS)}"
-        except (TypeError, ValueError) as error:
-            reason = error
-        raise metaevo.ConfigError(f"victims: {name}: {reason}")
-
-    @cached_property
-    def _bare(self) -> Any:
-        try:
-            return envs.make(self.env, **self.env_params)
-        except (TypeError, ValueError) as error:
-            raise metaevo.ConfigError(f"env: {error}") from error
-
-    @property
-    def description(self) -> Any:
-        """What scores depend on."""
-        return [repr(self), self.tasks]
-
-    def frames(self, task: Any) -> jax.Array:
-        """Return the environment steps of one victim."""
-        configs = [each.learner.config for each in self.built]
-        return jnp.asarray([each.num_updates * each.frames_per_update for each in configs])[task]
-
-    def init(self, key: jax.Array) -> Any:
-        """Draw the weights of a channel."""
-        env, params = self._bare
-        (size,) = env.observation_space(params).shape
-        return self.channel.messenger.init(key, jnp.zeros(size))
-
-    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
-        """Train one victim from scratch."""
-        return self.train(self.built, key, meta_params, task)
-
-    def train(
-        self, victims: list[Victim], key: jax.Array, spoken: Any, task: Any
-    ) -> metaevo.Evaluation:
-        """Train one victim that hears a channel with its parameters."""
-
-        def victim(built: Victim, key: jax.Array, spoken: Any) -> metaevo.Evaluation:
-            params = TalkParams(self._bare[1], spoken, self.channel.scale)
-            settings = metaevo.devices.as_inputs((built.hyperparams, None, params))
-            result = built.learner.train(key, *settings)
-            whole, final = mean_return(result.episodes), final_return(result.episodes)
-            finite = [jnp.all(jnp.isfinite(each)) for each in jax.tree.leaves(result.state.params)]
-            fitness = jnp.where(jnp.stack(finite).all(), whole + self.final_return * final, jnp.nan)
-            metrics = {"victim_mean_return": whole, "victim_final_return": final}
-            return metaevo.Evaluation(SIGNS[self.role] * fitness, metrics)
-
-        each = [functools.partial(victim, built) for built in victims]
-        found: metaevo.Evaluation = jax.lax.switch(task, each, key, spoken)
-        return found
-
-    def contenders(self) -> list[metaevo.Contender]:
-        """Return the hand-written channels, which share a program."""
-        talk = HandWritten(self)
-        return [
-            metaevo.Contender(name, talk, np.float32(place))
-            for place, name in enumerate(channels.HAND_WRITTEN)
-        ]
-
-    def unseen(self) -> "CheapTalk | None":
-        """Return the problem with the victims that only the judgement trains."""
-        if not self.unseen_victims:
-            return None
-        found = replace(self)
-        found._hear(self.unseen_victims)
-        return found
+    def unseen(self) -> Training | None:
+        """Return the trainings of the victims that only the judgement trains."""
+        return Training(self, self.unseen_victims) if self.unseen_victims else None
 
     def draw(self, meta_params: Any, folder: Path) -> None:
         """Draw the messages of the channel."""
         folder.mkdir(parents=True, exist_ok=True)
-        seen = self._observations
-        figures.plot_messages(
-            lambda obs: self.channel.scale * np.asarray(self._message(meta_params, obs)),
-            np.quantile(seen, 0.5, axis=0),
-            np.quantile(seen, (0.02, 0.98), axis=0),
-            self.env,
-            folder / "messages.png",
-        )
+        lines = self._lines
+        said = np.asarray(self._message(meta_params, lines))
+        shown = np.sort(np.argsort(said.std(axis=1).sum(axis=-1))[-PANELS:])
+        figure = Figure(figsize=(3.2 * len(shown) + 1.0, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+        for place, axes in zip(shown, panels, strict=True):
+            labels = [f"message {number + 1}" for number in range(said.shape[-1])]
+            axes.plot(lines[place, :, place], said[place], label=labels)
+            axes.set(xlabel=f"observation {place + 1}")
+        panels[0].legend(fontsize="small")
+        figure.savefig(folder / "messages.png", dpi=110)
 
     @cached_property
     def _message(self) -> Callable[[Any, np.ndarray], jax.Array]:
-        return jax.jit(self.channel.messenger.message)
+        return jax.jit(self.channel.message)
 
     @cached_property
-    def _observations(self) -> np.ndarray:
-        """Observations [samples, obs_size] of random play."""
-        env, params = self._bare
+    def _lines(self) -> np.ndarray:
+        """Observations [obs_size, points, obs_size] along each coordinate of random play."""
+        env, params = self.bare
 
         def step(carry, key):
             obs, state = carry
             act_key, env_key = jax.random.split(key)
             action = env.action_space(params).sample(act_key)
-            nxt, state, *_ = env.step(env_key, state, action, params)
-            return (nxt, state), obs
+            following, state, *_ = env.step(env_key, state, action, params)
+            return (following, state), obs
 
         def play(key):
             reset_key, key = jax.random.split(key)
             start = env.reset(reset_key, params)
             return jax.lax.scan(step, start, jax.random.split(key, STEPS))[1]
 
-        seen = np.asarray(jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(0), PLAYS)))
-        return seen.reshape(-1, seen.shape[-1])
-
-
-class HandWritten(metaevo.MetaProblem):
-    """Train a victim that hears a hand-written channel: points are places in `HAND_WRITTEN`."""
-
-    def __init__(self, talk: CheapTalk):
-        """Bind the victims."""
-        self.talk, self.tasks = talk, list(talk.tasks)
-        self.victims = talk.build(channels.speak(talk.channel.messenger))
-
-    @property
-    def description(self) -> Any:
-        """What scores depend on."""
-        return ["hand-written", self.talk.description]
-
-    def frames(self, task: Any) -> jax.Array:
-        """Return the environment steps of one victim."""
-        return self.talk.frames(task)
-
-    def init(self, key: jax.Array) -> jax.Array:
-        """Return the first channel."""
-        return jnp.zeros(())
-
-    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
-        """Train one victim; constants and random networks differ between victims."""
-        example, place = self.talk.init(key), meta_params.astype(jnp.int32)
-        own = jax.random.fold_in(key, 0x7A1C)
-        spoken = [channels.speaker(name, own, example) for name in channels.HAND_WRITTEN]
-        speaker = jax.tree.map(lambda *leaves: jnp.stack(leaves)[place], *spoken)
-        return self.talk.train(self.victims, key, speaker, task)
-
-
-def _settings(kind: type, given: dict[str, Any]) -> Any:
-    """Return the static or traced settings of a learner; raises `ValueError` if one is invalid."""
-    try:
-        adapter = TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
-        return adapter.validate_python([given])[0]
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"][1:]))
-        raise ValueError(f"{key} = {first['input']!r}: {first['msg']}") from None
-
-
-def final_return(episodes: EpisodeSums) -> jax.Array:
-    """Return the mean return of the episodes [U] that ended in the last tenth of a training.
-
-    If there is none, of those that ended in the last update with any.
-    """
-    updates = jnp.arange(episodes.episodes.shape[0])
-    start = len(updates) - max(1, round(LAST * len(updates)))
-    last_end = jnp.max(jnp.where(episodes.episodes > 0, updates, 0))
-    final = updates >= jnp.minimum(start, last_end)
-    return mean_return(jax.tree.map(lambda sums: jnp.where(final, sums, 0.0), episodes))
+        seen = np.concatenate(jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(0), PLAYS)))
+        size, (low, high) = seen.shape[-1], np.quantile(seen, (0.02, 0.98), axis=0)
+        lines = np.tile(np.median(seen, axis=0), (size, POINTS, 1))
+        for place in range(size):
+            lines[place, :, place] = np.linspace(low[place], high[place], POINTS)
+        return lines

@@ -2,23 +2,16 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.reproductions.comparison import Comparison, Rows, train
-from metaevo.config.plain import PlainDict
-from metaevo.reports.plots import plot_learning_curves
+from experiments.reproductions.comparison import Comparison, Row, Trained
 from metaevo.tasks.fitness import Windows, mean_returns
 
 DECENT, AVERAGED = 195.0, 10
-
-
-def episode_returns(episodes: Any) -> list[np.ndarray]:
-    """Return each agent's episode returns in order, from sums per step [A, steps]."""
-    pairs = zip(episodes.episodes, episodes.returns, strict=True)
-    return [returns[count > 0] for count, returns in pairs]
+SMOOTH = 1000
+"""Steps of a point of the learning curve: longer than two episodes."""
 
 
 def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> float:
@@ -30,19 +23,18 @@ def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> f
     return float(reached[0] + over) if len(reached) else np.nan
 
 
-def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
-    windows, curves = Windows(1000, options.frames), {}  # longer than two episodes
-    for agents in options.agents:
-        trained = train(raw, agents=agents, seed=options.seed, points=options.frames)
-        returns = episode_returns(trained.episodes)
-        until = np.array([episodes_until(each, DECENT) for each in returns])
-        there = until[np.isfinite(until)]
-        last = [each[-AVERAGED:].mean() for each in returns if len(each)]
-        median = float(np.median(there)) if len(there) else "none"
-        mean = float(np.mean(last)) if last else None
-        yield trained.timing, (median, f"{len(there)} of {agents}", mean)
-        curves[trained.timing.variant] = mean_returns(jax.vmap(windows.pooled)(trained.episodes))
-    plot_learning_curves(curves, windows.ends(), figures / "learning_curves.png")
+def _measure(trained: Trained, options: argparse.Namespace) -> Row:
+    episodes = trained.episodes
+    counts = zip(episodes.episodes, episodes.returns, strict=True)
+    returns = [of_agent[count > 0] for count, of_agent in counts]
+    until = np.array([episodes_until(each, DECENT) for each in returns])
+    there = until[np.isfinite(until)]
+    median = float(np.median(there)) if len(there) else "none"
+    last = [each[-AVERAGED:].mean() for each in returns if len(each)]
+    results = median, f"{len(there)} of {len(returns)}", float(np.mean(last)) if last else None
+    windows = Windows(SMOOTH, options.frames)
+    curve = windows.ends(), mean_returns(jax.vmap(windows.pooled)(episodes))
+    return trained.row._replace(results=results, curve=curve)
 
 
 COMPARISON = Comparison(
@@ -55,6 +47,6 @@ COMPARISON = Comparison(
     ),
     config=Path(__file__).with_suffix(".yaml"),
     agents=(1, 8),
-    quick={"frames": 6_000, "agents": [1, 2]},
-    rows=_rows,
+    measure=_measure,
+    points=0,
 )

@@ -24,8 +24,8 @@ BLOCKS = 20
 """calls that a training is split into, for the progress bar"""
 
 
-class Timing(NamedTuple):
-    """The time of a variant; the first variant of a table is the reference of the others."""
+class Row(NamedTuple):
+    """A variant of a table; the first one is the reference of the others' speed."""
 
     variant: str
     frames: int
@@ -33,10 +33,23 @@ class Timing(NamedTuple):
     seconds: float
     """without compilation"""
     compile_seconds: float | None = None
+    results: tuple[Cell, ...] = ()
+    curve: tuple[np.ndarray, np.ndarray] | None = None
+    """environment steps of one agent [points], and learning curves [agents, points]"""
 
 
-Rows = Iterator[tuple[Timing, tuple[Cell, ...]]]
-"""Rows of a table: a variant's time and its results, one variant after the other."""
+class Trained(NamedTuple):
+    """The result of a training."""
+
+    row: Row
+    """without results"""
+    task: Bound
+    agents: Any
+    """the learner's states on the host, [agents, ...]"""
+    episodes: EpisodeSums
+    """each field is [agents, points]"""
+    steps: np.ndarray
+    """[points] environment steps of one agent at the end of each point's window"""
 
 
 @dataclass(frozen=True)
@@ -52,25 +65,26 @@ class Comparison:
     """settings of `metaevo train`: a preset or a file"""
     agents: tuple[int, ...]
     """numbers of agents that train at once, by default; a row for each"""
-    quick: PlainDict
-    """the options of --quick, which show that the comparison works"""
-    rows: Callable[[PlainDict, argparse.Namespace, Path], Rows]
-    """from the settings, the options and the folder of the figures"""
+    measure: Callable[[Trained, argparse.Namespace], Row]
+    """complete the row of trained agents by results and learning curves"""
+    others: Callable[[PlainDict, argparse.Namespace], Iterator[Row]] = lambda *_: iter(())
+    """what ours are compared with, from the settings"""
+    adapt: Callable[[PlainDict, int, int], PlainDict] = lambda raw, *_: raw
+    """change the settings by environment steps and number of agents"""
+    points: int = 100
+    """of a learning curve, at most; 0 for every step"""
+    ylabel: str = "return of finished episodes"
     packages: tuple[str, ...] = ()
     """that the agent in PyTorch needs"""
 
-
-class Trained(NamedTuple):
-    """The result of a training."""
-
-    task: Bound
-    timing: Timing
-    agents: Any
-    """the learner's states on the host, [agents, ...]"""
-    episodes: EpisodeSums
-    """each field is [agents, points]"""
-    frames: np.ndarray
-    """[points] environment steps of one agent at the end of each point's window"""
+    def rows(self, raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
+        """Yield the rows of the table, one variant after the other."""
+        yield from self.others(self.adapt(raw, options.frames, 1), options)
+        for agents in options.agents:
+            changed = self.adapt(raw, options.frames, agents)
+            points = self.points or options.frames
+            trained = train(changed, agents=agents, seed=options.seed, points=points)
+            yield self.measure(trained, options)
 
 
 def settings_of(raw: PlainDict) -> TrainSettings:
@@ -78,23 +92,15 @@ def settings_of(raw: PlainDict) -> TrainSettings:
     return from_dict(training_class(raw), raw)
 
 
-def train(
-    raw: PlainDict, *, agents: int, seed: int, points: int = 100, chunk_size: int | None = None
-) -> Trained:
+def train(raw: PlainDict, *, agents: int, seed: int, points: int) -> Trained:
     """Train agents with keys that a seed gives; learning curves have at most so many points."""
     settings = settings_of(raw)
     task, functions = make_task(settings)
     updates = settings.train.num_updates
     population = Population(
-        task,
-        settings.hyperparams,
-        functions,
-        settings.fitness,
-        agents=agents,
-        log_every=-(-updates // points),
-        metrics=True,
-        chunk_size=chunk_size,
-    )
+        task, settings.hyperparams, functions, settings.fitness, agents=agents,
+        log_every=-(-updates // points), metrics=True, chunk_size=settings.run.chunk_size,
+    )  # fmt: skip
     name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
     began = time.perf_counter()
     chunks = population.place(population.init(keys_for(seed, Purpose.TRAINING, agents)).rows)
@@ -104,6 +110,6 @@ def train(
         chunks = jax.block_until_ready(population.run(chunks, done, min(length, updates - done)))
     seconds = time.perf_counter() - compiled
     rows = population.rows(chunks)
-    frames = population.windows.ends() * population.frames_per_update
-    timing = Timing(name, agents * int(frames[-1]), seconds, compiled - began)
-    return Trained(task, timing, rows.agent, rows.episodes, frames)
+    steps = population.windows.ends() * population.frames_per_update
+    row = Row(name, agents * int(steps[-1]), seconds, compiled - began)
+    return Trained(row, task, rows.agent, rows.episodes, steps)

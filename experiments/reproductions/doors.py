@@ -1,4 +1,7 @@
-"""Two rooms and three doors: an environment of one's own, given as `FILE.py:Doors`."""
+"""DQN on Doors: two rooms and three doors, an environment of one's own, as `FILE.py:Doors`."""
+
+import argparse
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +9,13 @@ import numpy as np
 from flax import struct
 from gymnax.environments import environment, spaces
 
+from experiments.reproductions.comparison import Comparison, Row, Trained
+from metaevo.config import merge
+from metaevo.config.plain import PlainDict
+from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.tasks.fitness import mean_rewards
 from purerl.envs import grid
+from purerl.parts.evaluation import evaluate
 
 SIZE = 15
 IS_WALL = np.zeros((SIZE, SIZE), bool)
@@ -18,7 +27,6 @@ EMPTY, AGENT, WALL, GOAL = range(4)
 _FREE = np.flatnonzero(~IS_WALL).astype(np.int32)
 _MOVES = np.concatenate([np.arange(SIZE**2, dtype=np.int32), grid.neighbours(IS_WALL).ravel()])
 _CODES = np.eye(4, dtype=np.float32)
-_BACKGROUND = _CODES[np.where(IS_WALL.ravel(), WALL, EMPTY)]
 
 
 @struct.dataclass
@@ -30,19 +38,17 @@ class EnvParams(environment.EnvParams):
 
 @struct.dataclass
 class EnvState(environment.EnvState):
-    """Cells are row * SIZE + column; all fields are int32 scalars."""
+    """int32 scalars: the agent's cell, row * SIZE + column, and the steps since the reset."""
 
     agent: jax.Array
-    goal: jax.Array
     time: jax.Array
-    """steps since the reset"""
 
 
 class Doors(environment.Environment):
     """Walk to the goal and stay: actions 0 stay, 1 right, 2 down, 3 left, 4 up.
 
-    A vertical wall with three gaps, the doors, splits a square grid in the middle. Agent and goal
-    begin in distinct free cells, drawn uniformly. Every step after which the agent is on the goal
+    A vertical wall with three gaps, the doors, splits a square grid in the middle. The agent begins
+    in a free cell, drawn uniformly, which is not the goal. Every step after which it is on the goal
     has reward 1, all others 0. An episode never terminates and is truncated after
     `max_steps_in_episode` steps. A move off the grid or into the wall has no effect.
 
@@ -50,15 +56,19 @@ class Doors(environment.Environment):
     hides it.
 
     Args:
-        goal: fixed cell (row, column) of the goal; None for a new goal in every episode.
+        goal: cell (row, column) of the goal.
     """
 
     default_params = EnvParams()
     num_actions = 1 + len(grid.MOVES)
 
-    def __init__(self, goal: grid.Cell | None = None):
+    def __init__(self, goal: grid.Cell = (4, 11)):
         super().__init__()
-        self.goal = None if goal is None else grid.free_cell("goal", goal, IS_WALL)
+        row, column = grid.free_cell("goal", goal, IS_WALL)
+        self.goal = row * SIZE + column
+        self._starts = np.setdiff1d(_FREE, self.goal)
+        self._background = _CODES[np.where(IS_WALL.ravel(), WALL, EMPTY)]
+        self._background[self.goal] = _CODES[GOAL]
 
     # gymnax's own `step` splits the key and computes the observation of a reset at every step.
     def step(
@@ -71,7 +81,7 @@ class Doors(environment.Environment):
         start = self._start(key)  # the move is deterministic, so the reset uses the whole key
         state = jax.tree.map(lambda new, old: jnp.where(truncated, new, old), start, moved)
         info = {"terminated": terminated, "truncated": truncated, "final_observation": last}
-        return _planes(state), state, reward, terminated, truncated, info
+        return self._planes(state), state, reward, terminated, truncated, info
 
     def step_env(
         self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
@@ -80,13 +90,13 @@ class Doors(environment.Environment):
         index = jnp.asarray(action, jnp.int32) * SIZE**2 + state.agent
         agent = jnp.asarray(_MOVES).at[index].get(mode="clip")
         state = state.replace(agent=agent, time=state.time + 1)
-        reward = (agent == state.goal).astype(jnp.float32)
-        return _planes(state), state, reward, jnp.zeros((), bool), {}
+        reward = (agent == self.goal).astype(jnp.float32)
+        return self._planes(state), state, reward, jnp.zeros((), bool), {}
 
     def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[jax.Array, EnvState]:
         """Begin an episode."""
         state = self._start(key)
-        return _planes(state), state
+        return self._planes(state), state
 
     def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
         """Stay, right, down, left, up."""
@@ -98,21 +108,41 @@ class Doors(environment.Environment):
 
     def _start(self, key: jax.Array) -> EnvState:
         # Remainders favour some cells by less than one in 2**32 / cells.
-        agent_bits, goal_bits = jax.random.bits(key, (2,))
-        count = np.uint32(len(_FREE))
-        if self.goal is None:
-            goal_index = (goal_bits % count).astype(jnp.int32)
-        else:
-            goal_index = jnp.int32(np.searchsorted(_FREE, self.goal[0] * SIZE + self.goal[1]))
-        # draw from the other free cells: skip the goal's index
-        agent_index = (agent_bits % (count - np.uint32(1))).astype(jnp.int32)
-        agent_index += (agent_index >= goal_index).astype(jnp.int32)
-        cells = jnp.asarray(_FREE)
-        return EnvState(agent=cells[agent_index], goal=cells[goal_index], time=jnp.int32(0))
+        place = jax.random.bits(key, (2,))[0] % np.uint32(len(self._starts))
+        return EnvState(agent=jnp.asarray(self._starts)[place], time=jnp.int32(0))
+
+    def _planes(self, state: EnvState) -> jax.Array:
+        planes = jnp.asarray(self._background).at[state.agent].set(_CODES[AGENT])
+        return planes.reshape(SIZE, SIZE, 4)
 
 
-def _planes(state: EnvState) -> jax.Array:
-    # Two writes into a constant: three times as fast as comparing every cell.
-    planes = jnp.asarray(_BACKGROUND).at[state.goal].set(_CODES[GOAL])
-    planes = planes.at[state.agent].set(_CODES[AGENT])  # hides the goal
-    return planes.reshape(SIZE, SIZE, 4)
+def _adapt(raw: PlainDict, frames: int, agents: int) -> PlainDict:
+    num_steps = max(1, frames // 100 // raw["train"]["num_envs"])
+    return merge(raw, {"train": {"num_steps": num_steps}})
+
+
+def _measure(trained: Trained, options: argparse.Namespace) -> Row:
+    learner, env_params = trained.task.learner, trained.task.env_params
+    key = key_for(options.seed, Purpose.PLAYING)
+
+    def play(agent):
+        policy = learner.policy(agent)
+        return evaluate(learner, policy, key, env_params, num_episodes=512).mean()
+
+    greedy = float(jax.jit(jax.vmap(play))(trained.agents).mean()) / EnvParams.max_steps_in_episode
+    rewards = mean_rewards(trained.episodes)
+    last = float(rewards[:, -max(1, rewards.shape[1] // 10) :].mean())
+    return trained.row._replace(results=(greedy, last), curve=(trained.steps, rewards))
+
+
+COMPARISON = Comparison(
+    title="DQN on Doors",
+    published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.71 in 2.3 minutes with "
+    "Flax and 16 times as many environments in JAX, on a GPU.",
+    columns=("reward per step, greedy", "reward per step, last tenth"),
+    config=Path(__file__).with_name("doors_dqn.yaml"),
+    agents=(1,),
+    measure=_measure,
+    adapt=_adapt,
+    ylabel="reward per step",
+)

@@ -7,15 +7,16 @@ upper left corner to the lower right, reward 1 there.
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.reproductions.comparison import Comparison, Rows, Timing, settings_of, train
+from experiments.reproductions.comparison import Comparison, Row, Trained, settings_of
 from metaevo.config import merge
 from metaevo.config.plain import PlainDict
-from metaevo.reports.value_maps import GridMap, plot_value_map
 from metaevo.training.settings import make_task
 from purerl.envs import grid
 
@@ -70,42 +71,40 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     return f"{found:.0%}", float(np.median(errors))
 
 
-def _shortened(raw: PlainDict, frames: int, num_steps: int) -> PlainDict:
-    return merge(raw, {"train": {"total_timesteps": frames, "num_steps": min(num_steps, frames)}})
-
-
-def _rows(raw: PlainDict, options: argparse.Namespace, figures: Path) -> Rows:
-    """Loops in Python and groups of agents take fewer steps, because they are slower."""
+def _loops(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
+    """Loops in Python take fewer steps, because they are slower."""
     steps, began = max(1, 3 * options.frames // 10), time.perf_counter()
     table = numpy_loop(steps, options.seed)
-    timing = Timing("Python loop, NumPy", steps, time.perf_counter() - began)
-    yield timing, _quality(table[None])
+    seconds = time.perf_counter() - began
+    yield Row("Python loop, NumPy", steps, seconds, results=_quality(table[None]))
 
     steps = max(1, options.frames // 50)
-    settings = settings_of(_shortened(raw, 1, 1))
+    settings = settings_of(merge(raw, {"train": {"total_timesteps": 1, "num_steps": 1}}))
     bound, functions = make_task(settings)
-    learner, env_params = bound.learner, bound.env_params
-    inputs = settings.hyperparams, functions, env_params
-    state = learner.init(jax.random.key(options.seed), *inputs)
-    step = jax.jit(lambda state: learner.update(state, *inputs)[0])
+    inputs = settings.hyperparams, functions, bound.env_params
+    state = bound.learner.init(jax.random.key(options.seed), *inputs)
+    step = jax.jit(lambda state: bound.learner.update(state, *inputs)[0])
     state, began = jax.block_until_ready(step(state)), time.perf_counter()
     for _ in range(steps):
         state = step(state)
-    table = np.asarray(state.q)
-    timing = Timing("Python loop, compiled step", steps, time.perf_counter() - began)
-    yield timing, _quality(table)
+    table, seconds = np.asarray(state.q), time.perf_counter() - began
+    yield Row("Python loop, compiled step", steps, seconds, results=_quality(table))
 
-    for agents in options.agents:
-        steps = options.frames if agents == 1 else max(1, options.frames // 10)
-        # The fastest layout on CPUs: few agents run one after another, with XLA's limit on loops
-        # lifted; many in chunks, in stretches short enough for random numbers to stay in the cache.
-        num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
-        short = _shortened(raw, steps, num_steps)
-        trained = train(short, agents=agents, seed=options.seed, chunk_size=chunk_size)
-        q, visits = np.asarray(trained.agents.q)[:, 0], np.asarray(trained.agents.visits)
-        yield trained.timing, _quality(q)
-        cells, path = GridMap((SIZE, SIZE), grid.MOVES), figures / f"values_{agents}.png"
-        plot_value_map(q.mean(axis=0), visits.mean(axis=0), cells, path)
+
+def _adapt(raw: PlainDict, frames: int, agents: int) -> PlainDict:
+    """Return the fastest layout on CPUs, and fewer steps for groups of agents.
+
+    Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
+    short enough for random numbers to stay in the cache.
+    """
+    steps = frames if agents == 1 else max(1, frames // 10)
+    num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
+    train: Any = {"total_timesteps": steps, "num_steps": min(num_steps, steps)}
+    return merge(raw, {"train": train, "run": {"chunk_size": chunk_size}})
+
+
+def _measure(trained: Trained, options: argparse.Namespace) -> Row:
+    return trained.row._replace(results=_quality(np.asarray(trained.agents.q)[:, 0]))
 
 
 COMPARISON = Comparison(
@@ -115,6 +114,7 @@ COMPARISON = Comparison(
     columns=("shortest way found", "error of the start's value (median)"),
     config=Path(__file__).with_suffix(".yaml"),
     agents=(1, 30, 1024),
-    quick={"frames": 200_000, "agents": [1, 30, 256]},
-    rows=_rows,
+    measure=_measure,
+    others=_loops,
+    adapt=_adapt,
 )

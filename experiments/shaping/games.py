@@ -10,52 +10,54 @@ program on a few cores.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import jax
+from annotated_types import Interval
+from pydantic import FiniteFloat
 
 LOGITS = 5
 """Number of logits of a policy: start, CC, CD, DC, DD."""
 _OTHERS_VIEW = (0, 1, 3, 2, 4)
 """Index of the same situation for the other player, which sees CD as DC and DC as CD."""
 
-Matrix = Sequence[Sequence[float]]
-"""2 x 2 payoffs: a row for each own action, a column for each action of the other player."""
+Payoffs = tuple[tuple[FiniteFloat, FiniteFloat], tuple[FiniteFloat, FiniteFloat]]
 
 
-class Game(NamedTuple):
-    """A repeated game from the point of view of one player."""
+@dataclass(frozen=True)
+class Game:
+    """A repeated game from the point of view of one player, and the length of a meta-episode."""
 
-    own: tuple[float, ...]
-    """the player's payoffs after CC, CD, DC and DD, its own action first"""
-    other: tuple[float, ...]
-    """the other player's payoffs, in the same order"""
-    discount: float
-    """in [0, 1)"""
+    payoffs: Payoffs = ((-1.0, -3.0), (0.0, -2.0))
+    """our payoffs: a row for each of our actions (cooperate, defect), a column for each of the
+    opponent's"""
+    opponent_payoffs: Payoffs | None = None
+    """the opponent's payoffs, in the same places; null if both see the same game"""
+    discount: Annotated[float, Interval(ge=0, le=0.9999)] = 0.96
+    """discount factor of the repeated game, below 1"""
+    steps: Annotated[int, Interval(gt=0, le=100_000)] = 100
+    """joint moves of a meta-episode: how often both choose a new policy"""
 
-    @classmethod
-    def of(cls, own: Matrix, other: Matrix | None, discount: float) -> "Game":
-        """Build a game from its payoff matrices.
+    @property
+    def own(self) -> tuple[float, ...]:
+        """The player's payoffs after CC, CD, DC and DD, its own action first."""
+        return (*self.payoffs[0], *self.payoffs[1])
 
-        Args:
-            own: payoffs of the row player.
-            other: payoffs of the column player, in the same layout; None if the game is symmetric.
-            discount: in [0, 1).
-        """
-        if other is None:
-            other = [[own[column][row] for column in range(2)] for row in range(2)]
-        return cls(tuple(map(float, (*own[0], *own[1]))), tuple(map(float, (*other[0], *other[1]))),
-                   float(discount))  # fmt: skip
+    @property
+    def other(self) -> tuple[float, ...]:
+        """The other player's payoffs, in the same order."""
+        first, second = self.opponent_payoffs or _transposed(self.payoffs)
+        return (*first, *second)
 
     @property
     def swapped(self) -> "Game":
         """The same game from the other player's point of view."""
-        ours, theirs = self.own, self.other
-        return Game(
-            (theirs[0], theirs[2], theirs[1], theirs[3]),
-            (ours[0], ours[2], ours[1], ours[3]),
-            self.discount,
-        )
+        theirs = self.opponent_payoffs
+        if theirs is None:
+            return self
+        ours = _transposed(self.payoffs)
+        return replace(self, payoffs=_transposed(theirs), opponent_payoffs=ours)
 
 
 def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]:
@@ -65,12 +67,8 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
     (I - discount P)^T m = (1 - discount) p. The matrix is diagonally dominant by columns, so
     elimination needs no pivots. Derivatives solve the same system with other right-hand sides
     (`custom_linear_solve`), which is six times as fast as differentiating through the elimination,
-    and thirty times as fast for LOLA's second derivatives.
-
-    Args:
-        discount: in [0, 1).
-        own: [5] logits of the first player.
-        other: [5] logits of the other player, from its own point of view.
+    and thirty times as fast for LOLA's second derivatives. Policies are logits [5], each from its
+    owner's point of view.
     """
     ours, theirs = jax.nn.sigmoid(own), jax.nn.sigmoid(other)
     first, *after = (_joint(ours[i], theirs[j]) for i, j in enumerate(_OTHERS_VIEW))
@@ -97,7 +95,6 @@ def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax
 
 
 def _joint(ours: jax.Array, theirs: jax.Array) -> list[jax.Array]:
-    """Return the probabilities of CC, CD, DC and DD from both probabilities of cooperating."""
     return [ours * theirs, ours * (1 - theirs), (1 - ours) * theirs, (1 - ours) * (1 - theirs)]
 
 
@@ -120,3 +117,8 @@ def _solve(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
 
 def _dot(x: Sequence[Any], y: Sequence[Any]) -> Any:
     return sum(a * b for a, b in zip(x, y, strict=True))
+
+
+def _transposed(payoffs: Payoffs) -> Payoffs:
+    (a, b), (c, d) = payoffs
+    return (a, c), (b, d)

@@ -10,10 +10,10 @@ class KilledError(BaseException):
 
 
 @pytest.fixture(scope="module")
-def place(request, tmp_path_factory):
+def place(tmp_path_factory):
     """A directory with the file's settings; processes keep compiled programs there."""
     path = tmp_path_factory.mktemp("place")
-    (path / "tiny.yaml").write_text(getattr(request.module, "TINY", TINY))
+    (path / "tiny.yaml").write_text(TINY)
     return path
 
 

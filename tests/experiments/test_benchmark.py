@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from experiments import benchmark
-from experiments.benchmarks import engine
-from experiments.benchmarks.gpu_programs import hlo
-from experiments.benchmarks.tables import Table
+from experiments.benchmarks import engine, hlo
+from experiments.benchmarks.tables import ROOT, Table
 
 pytestmark = pytest.mark.long
 
@@ -23,15 +22,11 @@ for _ in sys.stdin:
 """A worker that says how long it took and does nothing."""
 
 
-def fake(seconds):
-    return [sys.executable, "-c", FAKE, str(seconds)]
-
-
 def run(*arguments):
     """The rows of a benchmark that succeeds, by column."""
     done = subprocess.run(
         [sys.executable, "experiments/benchmark.py", *arguments, "--repeats", "1"],
-        cwd=engine.ROOT, capture_output=True, text=True, timeout=550, env=os.environ, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=550, env=os.environ, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
@@ -61,29 +56,26 @@ def test_ppo_is_compared_with_another_worker_and_another_checkout(tmp_path):
 
 
 def test_variants_are_compared_with_ours_in_turns(tmp_path, monkeypatch, capsys):
+    """A failing variant is reported and left out."""
     log = tmp_path / "log"
     monkeypatch.setenv("LOG", str(log))
     code = FAKE.replace(
         "    sample",
         "    print(seconds, file=open(__import__('os').environ['LOG'], 'a'))\n    sample",
     )
-    commands = {name: [sys.executable, "-c", code, s] for name, s in (("ours", "0.5"), ("b", "2"))}
+    fails = "raise SystemExit(3)", "print('hello')", "print('{}', flush=True); input()"
+    codes = {"ours": (code, "0.5"), "b": (code, "2"), **{each: (each,) for each in fails}}
+    commands = {name: [sys.executable, "-c", *words] for name, words in codes.items()}
+    others = {"b": commands["b"]}  # without a reference
     table = Table(*engine.COLUMNS)
-    engine.compare([(("ppo", "task", 7), commands), (("ppo", "task", 8), commands)], table, 2, 2)
-    assert [row[2:8] for row in table.rows[:2]] == [
+    engine.compare([(("ppo", "task", 7), commands), (("ppo", "task", 8), others)], table, 2)
+    assert [row[2:8] for row in table.rows] == [
         ["7", "ours", "200 [200, 200]", "100 [100, 100]", "", ""],
         ["7", "b", "50 [50, 50]", "25 [25, 25]", "4 [4, 4]", "4 [4, 4]"],
+        ["8", "b", "50 [50, 50]", "25 [25, 25]", "", ""],
     ]
-    assert log.read_text().split() == ["0.5", "2.0"] * 4
-
-
-def test_a_failing_variant_is_reported_and_others_measured(capsys):
-    codes = "raise SystemExit(3)", "print('hello')", "print('{}', flush=True); input()"
-    commands = {code: [sys.executable, "-c", code] for code in codes}
-    table = Table(*engine.COLUMNS)
-    engine.compare([(("ppo", "task", 7), {**commands, "other": fake(1.0)})], table, 1, 1)
-    assert [row[3] for row in table.rows] == ["other"]  # without a reference
-    assert capsys.readouterr().err.count("error: ") == len(codes)
+    assert log.read_text().split() == ["0.5", "2.0"] * 2 + ["2.0"] * 2
+    assert capsys.readouterr().err.count("error: ") == len(fails)
 
 
 def test_a_stopped_worker_stops_its_subprocesses(tmp_path):

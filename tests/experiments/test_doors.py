@@ -1,4 +1,4 @@
-"""The environment of doors-dqn, given by file, against its rules in plain Python."""
+"""The environment of doors-dqn against its rules in plain Python."""
 
 import jax
 import numpy as np
@@ -7,9 +7,7 @@ import pytest
 from experiments.reproductions.doors import AGENT, EMPTY, GOAL, IS_WALL, SIZE, WALL, Doors, EnvState
 from metaevo.config import from_dict, load_yaml
 from metaevo.studies.sweeps import make_objective, sweep_class
-from purerl import envs
 
-ENV = "experiments/reproductions/doors.py:Doors"
 KEY = jax.random.key(0)
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
 FREE = np.flatnonzero(~IS_WALL)
@@ -17,12 +15,12 @@ FREE = np.flatnonzero(~IS_WALL)
 
 def test_transitions_match_the_rules():
     rng, count = np.random.default_rng(0), 1500
-    agent, goal = FREE[rng.integers(len(FREE), size=(2, count))].astype(np.int32)
-    goal[:300] = agent[:300]
+    agent = FREE[rng.integers(len(FREE), size=count)].astype(np.int32)
     action, time = rng.integers(5, size=count), np.arange(count, dtype=np.int32) % 38
-    env, params = Doors(), Doors.default_params
+    env, params, goal = Doors((4, 2)), Doors.default_params, 4 * SIZE + 2
+    agent[:300] = rng.choice([goal, goal - 1, goal + 1], size=300)
     step = jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
-    states = EnvState(time=time, agent=agent, goal=goal)
+    states = EnvState(time=time, agent=agent)
     obs, after, reward, terminated, truncated, info = step(KEY, states, action, params)
     assert not np.any(terminated)
     np.testing.assert_array_equal(truncated, time == 37)
@@ -49,18 +47,15 @@ def test_transitions_match_the_rules():
         if inside and (to_col != 7 or to_row in (2, 7, 12)):
             row, col = to_row, to_col
         expected = np.where(IS_WALL, WALL, EMPTY)
-        expected[divmod(int(goal[index]), SIZE)] = GOAL
+        expected[4, 2] = GOAL
         expected[row, col] = AGENT
         np.testing.assert_array_equal(final[index], expected)
-        assert reward[index] == (row * SIZE + col == goal[index])
+        assert reward[index] == (row * SIZE + col == goal)
 
 
-def test_it_is_made_by_its_file():
-    env, params = envs.make(ENV, observations="flat", goal=[4, 11], max_steps_in_episode=5)
-    assert env.observation_space(params).shape == (SIZE**2 * 4,)
-    assert params.max_steps_in_episode == 5
+def test_the_goal_is_a_free_cell():
     with pytest.raises(ValueError, match=r"goal = \(0, 7\) is on a wall"):
-        envs.make(ENV, goal=[0, 7])
+        Doors((0, 7))
 
 
 def test_the_published_sweep_fits_together():

@@ -1,12 +1,15 @@
-"""An evolution over several real processes: the same run as in one, stopped, killed, resumed."""
+"""Evolutions as one and as several real processes: finished, refused, stopped, killed, resumed."""
 
 import random
+import re
 import signal
 import socket
 
 import numpy as np
 import pytest
 
+import metaevo
+from metaevo.config import load_yaml
 from tests.experiments.evolving import (
     GENERATIONS,
     assert_same_run,
@@ -35,6 +38,56 @@ def reference(place, devices):
     if not run_dir.exists():
         finish(start(place, run_dir, devices=devices))
     return run_dir
+
+
+def test_a_run_writes_all_files(place):
+    run_dir = reference(place, 2)
+    names = {path.name for path in run_dir.iterdir()}
+    assert names >= {
+        "config.yaml", "metrics.jsonl", "checkpoints", "meta_params.npz", "figures", "report.html"
+    }  # fmt: skip
+    assert checkpoints(run_dir) == ["000078", "000079", "000080"]
+    saved = load_yaml(run_dir / "config.yaml")
+    assert saved["config"]["strategy"]["population_size"] == 7
+    assert saved["resolved"]["num_devices"] == 2
+    assert "experiments/evolve_value_loss.py" in saved["environment"]["command_line"]
+    records = metrics(run_dir)
+    validations = GENERATIONS // 4 + 1  # the last generation's too
+    assert records[-1]["frames"] == 100 * (14 * GENERATIONS + 3 * validations)
+    validated = [each["fitness_of_mean"] is not None for each in records]
+    assert validated[:5] == [True, False, False, False, True]
+    assert validated[-1]
+    assert (run_dir / "figures" / "fitness.png").stat().st_size > 1000
+    _, meta_params = metaevo.load(run_dir)
+    assert meta_params[0]["kernel"].shape == (1, 4)
+
+
+def test_a_stopped_and_killed_run_resumes_exactly(place, tmp_path):
+    run_dir = tmp_path / "stopped"
+    process = start(place, run_dir)
+    wait_for_generations(process, run_dir, 10)
+    # Another process in the same directory is refused, whether it resumes or not.
+    process.send_signal(signal.SIGSTOP)  # so that it cannot end in the meantime
+    refused = start(place, run_dir), start(place, run_dir, new=False)
+    errors = [finish(each, 2)[1] for each in refused]
+    process.send_signal(signal.SIGCONT)
+    assert errors[0].startswith("error: ")
+    assert "already holds a run" in errors[0]
+    assert re.fullmatch(rf"error: .* in use by another run \(process {process.pid}\)\n", errors[1])
+
+    process.terminate()
+    _, stderr = finish(process, 143)
+    assert "--resume --run-dir" in stderr
+    stopped = len(metrics(run_dir))
+    assert checkpoints(run_dir)[-1] == f"{stopped:06d}"
+
+    process = start(place, run_dir, new=False)
+    wait_for_generations(process, run_dir, stopped + 10)
+    process.kill()
+    finish(process, -signal.SIGKILL)
+    assert stopped < (run_dir / "metrics.jsonl").read_bytes().count(b"\n") < GENERATIONS
+    finish(start(place, run_dir, new=False))
+    assert_same_run(run_dir, reference(place, 2), GENERATIONS)
 
 
 def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):

@@ -51,7 +51,7 @@ SHAPING = """
 problem: experiments.shaping.matrix_games:MatrixGame
 opponent: {names: [lola, naive]}
 game: {steps: 50}
-policy: {hidden: 8}
+hidden: 8
 strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
 evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8}
 evaluation: {seeds: 0}

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks.gpu_programs import __main__ as command
-from experiments.benchmarks.gpu_programs import programs
+from experiments.benchmarks import gpu_programs
 from purerl import fast
 
 pytestmark = [pytest.mark.gpu_programs, pytest.mark.timeout(1800)]
@@ -24,7 +23,7 @@ COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "
 
 @pytest.fixture(scope="module")
 def gpu():
-    yield programs.gpus(1)
+    yield gpu_programs.gpus(1)
     fast.trace_for(None)
 
 
@@ -32,9 +31,9 @@ def instructions(program):
     return [each for table in program.computations.values() for each in table.values()]
 
 
-@pytest.mark.parametrize("preset", command.PRESETS)
+@pytest.mark.parametrize("preset", gpu_programs.PRESETS)
 def test_a_program_needs_neither_float64_nor_lapack_nor_the_host(gpu, preset):
-    program = programs.compiled(preset, 1 if preset.startswith("train/") else 64, gpu)
+    program = gpu_programs.compiled(preset, 1 if preset.startswith("train/") else 64, gpu)
     for each in instructions(program):
         assert not re.search(r"\bf64\[", each.type), each
         if each.op == "custom-call":
@@ -45,7 +44,7 @@ def test_a_program_needs_neither_float64_nor_lapack_nor_the_host(gpu, preset):
 
 
 def test_a_generation_on_eight_gpus_communicates_once():
-    program = programs.compiled("evolve_value_loss/ppo", 64, programs.gpus(8))
+    program = gpu_programs.compiled("evolve_value_loss/ppo", 64, gpu_programs.gpus(8))
     ops = [each.op.removesuffix("-start") for each in instructions(program)]
     assert sum(op in COLLECTIVES for op in ops) == 1
 
@@ -68,7 +67,7 @@ def test_costs_of_known_programs(gpu):
 
     def cost(function, shape, updates=0):
         lowered = jax.jit(function, in_shardings=where).lower(jax.ShapeDtypeStruct(shape, float))
-        return programs.finished(lowered).cost(updates)
+        return gpu_programs.finished(lowered).cost(updates)
 
     def sines(x):
         return jax.lax.fori_loop(0, 10, lambda _, carry: jnp.sin(carry) + x, x)

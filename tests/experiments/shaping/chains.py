@@ -4,9 +4,9 @@ import numpy as np
 
 from experiments.shaping.games import Game
 
-DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
-CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)
-PENNIES = Game.of([[1, -1], [-1, 1]], [[-1, 1], [1, -1]], 0.96)
+DILEMMA = Game()
+CHICKEN = Game(((0, -1), (1, -100)))
+PENNIES = Game(((1, -1), (-1, 1)), ((-1, 1), (1, -1)))
 
 
 def chances(own, other):
@@ -28,3 +28,8 @@ def slope(function, x, step=1e-4):
     return np.array(
         [(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(5)]
     )
+
+
+def climb(game, own, other):
+    """The gradient [5] of a player's discounted sum in its own policy."""
+    return slope(lambda policy: total(game, policy, other), own)

@@ -1,29 +1,45 @@
-"""Trainings and generations, compiled for a GPU that the machine need not have.
+"""Compile training and evolution for an H100 that need not be there, and count what they cost.
 
-XLA compiles for the GPU by its description in h100.txtpb, which decides the kernels and which loops
-become CUDA graphs; CUDA's libraries come with `make gpu-programs`.
+make gpu-programs                                     # installs CUDA's libraries (4 GB)
+make gpu-programs ARGS="train/ppo_cartpole shaping/ipd --agents 1 64"
+
+A program is a preset of configs/: an update of a training, or a generation. XLA compiles it for the
+GPU by its description in h100.txtpb, with the flags that `metaevo` sets (`metaevo.devices.setup`).
+The optimised program has exact numbers of kernel launches and host round trips, and the bytes that
+its kernels read and write.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
+from metaevo.evolution import devices
+
+devices.setup()  # before anything starts JAX
+
 import jax
 import numpy as np
 from jax.experimental import topologies
 
-from experiments.benchmarks.evolution import make_problem
-from experiments.benchmarks.gpu_programs.hlo import Program
-from experiments.benchmarks.training import settings_of
-from metaevo.config import load_yaml, presets
-from metaevo.evolution import devices
+from experiments.benchmarks.hlo import Program
+from experiments.benchmarks.suites import make_problem, settings_of
+from experiments.benchmarks.tables import Table, save
+from metaevo.config import exit_on_config_error, load_yaml, presets
+from metaevo.config.command_line import Parser
 from metaevo.evolution.loop import Evolution
 from metaevo.training.settings import make_task
 from purerl import fast
 
+PRESETS = (
+    "train/ppo_cartpole", "train/ppo_minatar", "train/ppo_memory", "train/dqn_cartpole",
+    "train/q_learning_grid_world", "evolve_value_loss/blog", "evolve_optimizer/ppo",
+    "evolve_optimizer/open", "evolve_optimizer/tasks", "evolve_drift/ppo", "evolve_lpg/lpg",
+    "shaping/ipd", "cheap_talk/cartpole",
+)  # fmt: skip
 UPDATES = 30
 """Length of the trainings. One of another length costs as much for each update."""
 
@@ -98,3 +114,27 @@ def _graphed(folder: Path) -> Iterator[str]:
                 graph = indentation if line.group(3) == "kCommandBuffer" else None
             elif int(line.group(2)) in names:
                 yield names[int(line.group(2))]
+
+
+@exit_on_config_error()
+def main(argv: Sequence[str]) -> int:
+    """Compile the programs and print a row for each."""
+    parser = Parser("gpu_programs", __doc__)
+    parser.add_argument("presets", nargs="*", metavar="PRESET", help=f"default: {PRESETS}")
+    parser.add_argument("--agents", type=int, nargs="+", default=(64,), help="or candidates")
+    parser.add_argument("--save", type=Path, help="write the table there, for a page")
+    args = parser.parse_args(argv)
+    columns = "launches / update", "% in graphs", "syncs / update", "GB / update"
+    gpu, table = gpus(1), Table("program", "agents", *columns)
+    for name in args.presets or PRESETS:
+        for agents in args.agents:
+            cost = compiled(name, agents, gpu).cost(UPDATES)
+            graphed = f"{100 * cost.graphed / cost.launches:.0f}"
+            table.row(name, agents, int(cost.launches), graphed, int(cost.syncs), cost.bytes / 1e9)
+            if args.save is not None:
+                save(args.save, {"Programs for an H100": table})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""The suites: agents of a learner, trained from scratch, and generations of a preset."""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from experiments.benchmarks.engine import Case, Measure, own, timed, variants
+from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.config.plain import PlainDict
+
+WORK: dict[tuple[str, str], PlainDict] = {
+    ("ppo", "CartPole-v1"): load_yaml(presets.find("train/ppo_cartpole")),  # CleanRL's settings
+    ("recurrent", "MemoryChain-bsuite"): load_yaml(presets.find("train/ppo_memory")),  # PPO
+    ("ppo", "Breakout-MinAtar"): load_yaml(presets.find("train/ppo_minatar")),  # PureJaxRL's
+    ("dqn", "CartPole-v1"): {  # PureJaxRL's settings, learning from 1,000 steps on
+        "learner": "dqn",
+        "task": {"env": "CartPole-v1"},
+        "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
+    },
+    ("q_learning", "GridWorld"): load_yaml(presets.find("train/q_learning_grid_world")),
+}
+"""Settings of `metaevo train`, by suite and task."""
+
+
+def frames_per_update(raw: PlainDict) -> int:
+    """Return the environment steps of an agent's update."""
+    return raw["train"].get("num_envs", 1) * raw["train"]["num_steps"]
+
+
+def settings_of(raw: PlainDict, updates: int) -> Any:
+    """Return settings of `metaevo train`, of a training of so many updates."""
+    from metaevo.training.settings import training_class
+
+    raw = merge(raw, {"train": {"total_timesteps": updates * frames_per_update(raw)}})
+    return from_dict(training_class(raw), raw)
+
+
+def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
+    """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
+    from metaevo.studies.evolve_settings import settings_class
+
+    raw = merge(_preset(shape), {"strategy": {"population_size": population}})
+    if agent_steps:
+        raw = merge(raw, {"train": {"total_timesteps": agent_steps}})
+    settings = from_dict(settings_class(raw), raw)
+    return settings.build(), settings
+
+
+def trainings(suite: str, options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the tasks of a suite."""
+    for (name, task), raw in WORK.items():
+        if name != suite or task not in (options.tasks or [task]):
+            continue
+        for agents in options.agents or (1, 64):
+            per_update = agents * frames_per_update(raw)
+            updates = max(2, round(options.frames / per_update))
+            work = {"learner": suite, "task": task, "agents": agents, "updates": updates}
+            found = variants(options, "training:ours", work, suite=suite, **work)
+            for count in options.devices:
+                found[f"{count} devices"] = own("training:ours", {**work, "num_devices": count})
+            yield (suite, task, agents), found
+
+
+def evolutions(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the presets: training, ask and tell of whole generations."""
+    for shape in options.shape:
+        raw = _preset(shape)
+        steps = options.agent_steps or raw.get("train", {}).get("total_timesteps", 0)
+        work = {"generations": options.generations, "agent_steps": steps}
+        for population in options.agents or (raw["strategy"]["population_size"],):
+            agents = population * raw["evolution"].get("seeds_per_candidate", 1)
+            ours = {"shape": shape, "population": population, **work}
+            fields = {"suite": "evolution", "task": shape, "agents": agents, **work}
+            found = variants(options, "evolution:value_loss", ours, **fields)
+            yield ("evolution", shape, agents), found
+
+
+def _preset(shape: str) -> PlainDict:
+    """Return the settings of a preset of configs/; `ppo` is `evolve_value_loss/ppo`."""
+    return load_yaml(presets.find(shape if "/" in shape else f"evolve_value_loss/{shape}"))
+
+
+# --- In the worker's process ----------------------------------------------------------------------
+
+
+def train(
+    learner: str, task: str, agents: int, updates: int, num_devices: int | None = None
+) -> tuple[Measure, str]:
+    """Agents split over one device per core, which trains them in chunks."""
+    from metaevo.evolution import devices
+
+    devices.setup(num_devices)
+    import jax
+
+    from metaevo.tasks.population import Population
+    from metaevo.training.settings import make_task
+
+    settings = settings_of(WORK[learner, task], updates)
+    bound, functions = make_task(settings)
+    population = Population(
+        bound, settings.hyperparams, functions, settings.fitness,
+        agents=agents, num_devices=num_devices,
+    )  # fmt: skip
+    measure = timed(
+        population.train,
+        lambda repeat: jax.random.split(jax.random.key(repeat), agents),
+        agents * population.frames,
+    )
+    return measure, f"{population.num_devices} devices, chunks of {population.chunk_size}"
+
+
+def evolve(shape: str, generations: int, population: int, agent_steps: int) -> tuple[Measure, str]:
+    """A block of generations on all devices; the amount is in environment steps."""
+    from metaevo.evolution import devices
+
+    devices.setup()
+    from metaevo.evolution.loop import Evolution
+    from metaevo.evolution.problem import frames_per_generation
+
+    problem, settings = make_problem(shape, population, agent_steps)
+    config = replace(settings.evolution, block_size=generations, validation_seeds=0)
+    evolution = Evolution(problem, settings.strategy.build(), config)
+    start = devices.replicate(evolution.start(0), evolution.num_devices)
+    agents = population * config.seeds_per_candidate
+    frames = generations * agents * frames_per_generation(problem)
+    measure = timed(lambda _: evolution.run(start, generations), int, frames)
+    return measure, f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"
+
+
+WORKERS: dict[str, Callable[..., tuple[Measure, str]]] = {
+    "training:ours": train,
+    "evolution:value_loss": evolve,
+}
+"""By names that `--against` calls in other checkouts, with these arguments: keep both."""
