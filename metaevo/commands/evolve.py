@@ -13,7 +13,7 @@ from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.settings import without_env_params
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.run import run_evolutions
+from metaevo.studies.run import plan, run_evolutions
 from metaevo.studies.study import Study
 
 DEFAULT = "evolve_optimizer/small_tasks"
@@ -55,7 +55,13 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
         problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
-        return run_evolutions(Study(problem, settings), settings, run_dir=run_path, resume=resume)
+        study = Study(problem, settings)
+        if given["dry_run"]:
+            table = hosts.raise_on_all(lambda: plan(study))
+            if hosts.is_first():
+                print(table.text())
+            return 0
+        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str], component: str | None, description: str | None) -> PlainDict:
@@ -99,6 +105,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         "settings": to_dict(from_dict(type(settings), data)),
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
+        "dry_run": args.dry_run,
         "code": args.code,
     }
 

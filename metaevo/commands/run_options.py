@@ -29,6 +29,11 @@ def run_parser(command: str, description: str | None) -> Parser:
         "--resume", action="store_true", help="continue the run in --run-dir from its checkpoint"
     )
     parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check everything and print what would be computed; nothing is written",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="tiny sizes: a whole run and its report in seconds; the numbers mean nothing",

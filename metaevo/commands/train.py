@@ -2,7 +2,7 @@
 
 from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error
-from metaevo.training.run import run_training
+from metaevo.training.run import plan, run_training
 from metaevo.training.settings import training_class
 
 
@@ -12,4 +12,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser = run_parser("train", description)
     settings, args = parse_run(parser, argv, training_class)
     code.use(args.code)
+    if args.dry_run:
+        print(plan(settings).text())
+        return 0
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)

@@ -30,8 +30,11 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.memory import as_text
+from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.trouble import check_first_generation
+from metaevo.parts.part import LEARNED
 from metaevo.reports.numbers import number
+from metaevo.reports.page import Table
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
@@ -40,7 +43,7 @@ from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude, present
 from metaevo.studies.evolutions import Evolutions, Member, members_of
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import Study
+from metaevo.studies.study import TITLES, Study
 
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
@@ -48,6 +51,32 @@ HARMLESS = (
     "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
+
+
+def plan(study: Study) -> Table:
+    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
+    study.check()
+    problem, settings = study.problem, study.settings
+    config, count = settings.evolution, settings.run.evolution_seeds
+    evolution = Evolution(problem, settings.strategy.build(), config)
+    candidates, tasks = evolution.population_size, problem.tasks_per_generation
+    frames = candidates * config.seeds_per_candidate * frames_per_generation(problem)
+    rows = [
+        ["evolutions", f"{count} of {config.generations:,} generations"],
+        [
+            "agents of a generation",
+            f"{candidates:,} candidates x {config.seeds_per_candidate} seeds x {tasks} tasks",
+        ],
+        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
+        ["frames, without validation", f"{count * config.generations * frames:,}"],
+    ]
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
+    for name, judgement in study.judgements(judged).items():
+        rivals, agents = judgement.contenders, judgement.budget.agents
+        where = f"on {len(rivals[0].problem.tasks)} tasks"
+        rows.append([TITLES[name], f"{len(rivals)} contenders x {agents:,} agents {where}"])
+    return Table("Plan", ["", ""], rows)
 
 
 def run_evolutions(

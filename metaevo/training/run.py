@@ -17,6 +17,7 @@ from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners, resolve
+from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
@@ -119,6 +120,20 @@ def _pair(slot: str, value: Any) -> tuple[Any, Any]:
             "meta-parameters"
         )
     return pair
+
+
+def plan(settings: TrainSettings) -> Table:
+    """Return what a training would compute; raises `ConfigError` as `run_training` does."""
+    population = population_of(settings)
+    report.check(settings, population.task)
+    at_once = f"at most {population.chunk_size} on each of {population.num_devices} devices"
+    rows = [
+        ["agents", f"{settings.seeds:,}"],
+        ["agents at once", at_once],
+        ["updates of each", f"{population.num_updates:,}"],
+        ["frames of all", f"{settings.seeds * population.frames:,}"],
+    ]
+    return Table("Plan", ["", ""], rows)
 
 
 def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
+from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
@@ -51,6 +52,19 @@ def search(
                 time.sleep(POLL_SECONDS)
             else:
                 return
+
+
+def plan(objective: Objective[Any]) -> Table:
+    """Return what a sweep would compute, at most; raises `ConfigError` as `run_sweep` does."""
+    program, config = objective.start(), objective.config
+    trials = num_trials(config, objective.space)
+    rows = [
+        ["trials", f"{trials:,} of {config.seeds} seeds, by {config.sampler}"],
+        ["at once", f"{config.batch or program.batch}"],
+        ["frames of the search", f"{trials * config.seeds * program.frames:,}"],
+        ["frames of the confirmation", f"{2 * config.confirm_seeds * program.frames:,}"],
+    ]
+    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(objective.space.entries)}")
 
 
 def run_sweep(
