@@ -4,15 +4,17 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from PIL import Image
 
 from metaevo.config import files
 from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FRAMES = 24
 """Pictures of a film, at most."""
@@ -21,7 +23,8 @@ SECONDS = 15.0
 DPI, HEIGHT = 64, 400
 """Of figures, and of other pictures in pixels."""
 _MILLISECONDS, _LAST = 250, 2500
-Picture = Figure | Image.Image
+Picture = Any
+"""A figure, or an image of a picture that a problem has saved itself"""
 
 
 def animate(
@@ -82,7 +85,7 @@ def _drawn(draw: Callable[[int, Path], None], points: int) -> dict[int, dict[str
 
 def _share_limits(pictures: Sequence[Picture]) -> None:
     """Give the same axes of all figures the same limits, so that only the curves move."""
-    figures = [each for each in pictures if isinstance(each, Figure)]
+    figures = [each for each in pictures if not isinstance(each, Image.Image)]
     for axes in zip(*(figure.axes for figure in figures), strict=False):
         for get, put in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
             ends = np.array([getattr(each, get)() for each in axes])
@@ -90,7 +93,7 @@ def _share_limits(pictures: Sequence[Picture]) -> None:
                 getattr(each, put)(ends[:, 0].min(), ends[:, 1].max())
 
 
-def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
+def _fitness(records: Sequence[PlainMapping], generation: int) -> "Figure":
     """Draw the fitness until a generation."""
     until = [each for each in records if each["generation"] < max(generation, 1)]
     with plots.collected() as figures:
@@ -100,9 +103,9 @@ def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
     return figure
 
 
-def _beside(picture: Picture, fitness: Figure) -> np.ndarray:
+def _beside(picture: Picture, fitness: "Figure") -> np.ndarray:
     """Return a picture and the fitness, equally high, as uint8 [height, width, 3]."""
-    if isinstance(picture, Figure):
+    if not isinstance(picture, Image.Image):
         fitness.set_size_inches(plots.WIDTH, picture.get_figheight())
         left = _pixels(picture)
     else:
@@ -113,8 +116,10 @@ def _beside(picture: Picture, fitness: Figure) -> np.ndarray:
     return np.concatenate([left[:height], right[:height]], axis=1)
 
 
-def _pixels(figure: Figure) -> np.ndarray:
+def _pixels(figure: "Figure") -> np.ndarray:
     figure.set_dpi(DPI)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

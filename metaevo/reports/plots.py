@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike
 
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.numbers import counted
 from metaevo.statistics import FloatArray, mean_curve
+
+if TYPE_CHECKING:  # a command that draws nothing does not import it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PathLike = str | os.PathLike[str]
 
@@ -88,7 +88,7 @@ def plot_panels(
     return save_figure(figure, path)
 
 
-def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, PlainDict]) -> list[Axes]:
+def _draw_panel(axes: "Axes", panel: Panel, styles: Mapping[str, PlainDict]) -> "list[Axes]":
     """Draw a panel; return the axes behind it, if any."""
     style_axes(axes, panel.xlabel, panel.ylabel)
     axes.set_title(plain_text(panel.title), fontsize=11, color=INK)
@@ -104,8 +104,10 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, PlainDict]) -> li
         draw_line(axes, steps, values, label=label, **styles[name])
         ends += [float(np.nanmin(steps)), float(np.nanmax(steps))]
         if np.issubdtype(steps.dtype, np.integer):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            axes.locator_params(axis="x", integer=True, min_n_ticks=1)
     if max(ends, default=0) >= 1e4:
+        from matplotlib.ticker import EngFormatter
+
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if panel.cross is not None:
         axes.axvline(panel.cross, color=GREY, linewidth=0.8, zorder=1)
@@ -115,7 +117,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, PlainDict]) -> li
     return [_histogram_behind(axes, np.ravel(np.asarray(panel.behind)), (min(ends), max(ends)))]
 
 
-def _histogram_behind(axes: Axes, values: FloatArray, window: tuple[float, float]) -> Axes:
+def _histogram_behind(axes: "Axes", values: FloatArray, window: tuple[float, float]) -> "Axes":
     """Shade the histogram of values on a hidden axis; the label reports the share in view."""
     behind = axes.twinx()
     share = np.mean((values >= window[0]) & (values <= window[1]))
@@ -168,7 +170,7 @@ def plot_fitness(
     """
     figure = new_figure(4.5)
     axes = style_axes(figure.subplots(), "generation", "fitness")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)
     for name, records in evolutions.items():
         keys = "generation", "fitness_low", "fitness_high", "fitness_mean", "fitness_best"
         generation, low, high, mean, best = (read_column(records, key) for key in keys)
@@ -227,7 +229,7 @@ def plot_front(rows: Sequence[PlainMapping], path: PathLike, *, few: int = 4) ->
         place = 1.02, 1.0 - index / max(8, len(rows))
         axes.text(*place, shown, transform=axes.transAxes, verticalalignment="top",
                   family="monospace", fontsize=8, color=INK)  # fmt: skip
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     return save_figure(figure, path)
 
 
@@ -239,13 +241,18 @@ def plain_text(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
+def new_figure(height: float, width: float = WIDTH) -> "Figure":
     """Return an empty figure, in inches, with the layout of all plots."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.07)
     return Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
 
 
-def style_axes(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "both") -> Axes:
+def style_axes(
+    axes: "Axes", xlabel: str, ylabel: str, grid: Literal["both", "x"] = "both"
+) -> "Axes":
     """The one look of all axes: two spines, a light grid behind the data, labels."""
     axes.set_facecolor("white")
     axes.spines[["top", "right"]].set_visible(False)
@@ -259,7 +266,7 @@ def style_axes(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] 
     return axes
 
 
-def add_legend(figure: Figure, *axes: Axes) -> None:
+def add_legend(figure: "Figure", *axes: "Axes") -> None:
     """One legend below all axes, each label once, in as many columns as fit the width."""
     entries: PlainDict = {}
     for one in axes:
@@ -282,11 +289,11 @@ def add_legend(figure: Figure, *axes: Axes) -> None:
     )
 
 
-_COLLECTED: ContextVar[dict[str, Figure] | None] = ContextVar("collected", default=None)
+_COLLECTED: "ContextVar[dict[str, Figure] | None]" = ContextVar("collected", default=None)
 
 
 @contextmanager
-def collected() -> Iterator[dict[str, Figure]]:
+def collected() -> "Iterator[dict[str, Figure]]":
     """Collect the figures that are drawn inside, by their file names, and write no files."""
     figures: dict[str, Figure] = {}
     token = _COLLECTED.set(figures)
@@ -296,7 +303,7 @@ def collected() -> Iterator[dict[str, Figure]]:
         _COLLECTED.reset(token)
 
 
-def save_figure(figure: Figure, path: PathLike) -> Path:
+def save_figure(figure: "Figure", path: PathLike) -> Path:
     """Write the PNG atomically: a report or a viewer never sees half of a figure."""
     path = Path(path)
     if (figures := _COLLECTED.get()) is not None:
@@ -331,7 +338,7 @@ def line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
     return styles
 
 
-def draw_line(axes: Axes, x: ArrayLike, y: ArrayLike, **style: Any) -> None:
+def draw_line(axes: "Axes", x: ArrayLike, y: ArrayLike, **style: Any) -> None:
     """Draw a line without its missing points; a single point gets a marker."""
     steps, values = np.asarray(x), np.asarray(y)
     known = np.isfinite(steps) & np.isfinite(values)

@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import optuna
 from optuna.trial import TrialState
@@ -30,6 +29,7 @@ WIDTH = 9.0  # inches
 
 def draw(study: optuna.Study, directory: Path) -> None:
     """Draw the figures that the finished trials allow into a directory."""
+    import matplotlib as mpl
     from matplotlib import pyplot
 
     trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))  # copies
