@@ -52,10 +52,10 @@ class Case:
     def __init__(self, name):
         make, self.config, self.hyperparams = LEARNERS[name]
         if name == "q_learning":
-            options = {"name": "GridWorld", "observations": "index", "size": 3}
+            options = {"env": "GridWorld", "observations": "index", "size": 3}
             changes = {"goal_reward": 5.0, "max_steps_in_episode": 7}
         else:
-            options, changes = {"name": "CartPole-v1"}, {"gravity": 5.0, "max_steps_in_episode": 7}
+            options, changes = {"env": "CartPole-v1"}, {"gravity": 5.0, "max_steps_in_episode": 7}
         self.env, self.env_params = envs.make(**options, max_steps_in_episode=12)
         self.other_env_params = envs.make(**options, **changes)[1]
         self.traces = []
