@@ -51,8 +51,7 @@ def study_of(evolve, evaluation, **others):
 
 def ranges(study):
     """The ranges of every hand-written contender, in addition to the common ones."""
-    config = study.evaluation
-    rivals = study.problem.contenders(config.contenders, config.own)
+    rivals = study.settings.evaluation.contenders_of(study.problem)
     return {each.name: each.ranges for each in rivals}
 
 
