@@ -21,6 +21,7 @@ from optuna.storages import (
     RetryHeartbeatStaleTrialCallback,
 )
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from sqlalchemy.engine import make_url
 
 from metaevo.config import ConfigError, files
 
@@ -94,6 +95,18 @@ def _open_database(url: str) -> BaseStorage:
             f"sweep.storage: cannot be opened: {reason}; must be a URL like sqlite:///FILE or "
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
+
+
+def fail_dead_trials(study: optuna.Study, url: str | None) -> None:
+    """Fail the trials of dead processes and queue their settings, each once.
+
+    Processes that notice a death at the same time take turns: Optuna locks a trial in the database,
+    which SQLite ignores.
+    """
+    with contextlib.ExitStack() as stack:
+        if url is not None and url.startswith("sqlite") and (file := make_url(url).database):
+            stack.callback(os.close, files.lock(Path(f"{file}.lock"), wait=True))
+        optuna.storages.fail_stale_trials(study)
 
 
 def _connect(url: str) -> BaseStorage:

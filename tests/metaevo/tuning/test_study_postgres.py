@@ -29,7 +29,7 @@ def url():
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def test_a_killed_process_loses_no_trial(tmp_path, url):
+def test_a_killed_process_loses_and_repeats_no_trial(tmp_path, url):
     several_processes.check_that_a_killed_process_loses_nothing(tmp_path, url)
 
 

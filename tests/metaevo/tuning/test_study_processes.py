@@ -14,7 +14,7 @@ from tests.metaevo.tuning.conftest import KilledError, complete
 
 
 @pytest.mark.long
-def test_a_killed_process_loses_no_trial(tmp_path):
+def test_a_killed_process_loses_and_repeats_no_trial(tmp_path):
     url = f"sqlite:///{tmp_path}/study.db"
     several_processes.check_that_a_killed_process_loses_nothing(tmp_path, url)
 
@@ -86,3 +86,30 @@ def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
         study.tell(complete(second, 1.0))
         assert study.ask(2) == []
     assert {record.number: record.value for record in study.trials()} == {2: 2.0, 1: 1.0}
+
+
+@pytest.mark.filterwarnings("ignore")  # of Optuna: heartbeats are experimental
+def test_a_death_that_several_notice_at_once_queues_a_trial_once(
+    tmp_path, make_config, space, monkeypatch
+):
+    monkeypatch.setattr(storages, "BEAT_SECONDS", 1)
+    monkeypatch.setattr(storages, "DEAD_SECONDS", 2)
+    config = make_config(trials=32, storage=f"sqlite:///{tmp_path}/study.db")
+    lost, *others = (Study(tmp_path, config, space, seed=0) for _ in range(9))
+    asked = lost.ask(16)
+    for _, beat in lost._own.values():
+        beat.join()
+    threading.Event().wait(3.0)  # until they count as dead
+    together = threading.Barrier(len(others))
+
+    def look(study):
+        together.wait()
+        storages.fail_dead_trials(study.optuna_study, config.storage)
+
+    threads = [threading.Thread(target=look, args=[each]) for each in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    queued = [each for each in lost.optuna_study.get_trials() if each.state.name == "WAITING"]
+    assert len(queued) == len(asked)
