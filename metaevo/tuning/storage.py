@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
@@ -97,16 +98,16 @@ def _open_database(url: str) -> BaseStorage:
         ) from None
 
 
-def fail_dead_trials(study: optuna.Study, url: str | None) -> None:
-    """Fail the trials of dead processes and queue their settings, each once.
+@contextlib.contextmanager
+def taking_turns(url: str | None) -> Iterator[None]:
+    """Let one process at a time take trials from a shared SQLite file.
 
-    Processes that notice a death at the same time take turns: Optuna locks a trial in the database,
-    which SQLite ignores.
+    Optuna locks the trial that it fails, queues or takes; SQLite ignores that.
     """
     with contextlib.ExitStack() as stack:
         if url is not None and url.startswith("sqlite") and (file := make_url(url).database):
             stack.callback(os.close, files.lock(Path(f"{file}.lock"), wait=True))
-        optuna.storages.fail_stale_trials(study)
+        yield
 
 
 def _connect(url: str) -> BaseStorage:

@@ -22,7 +22,7 @@ from metaevo.config import ConfigError, changed_keys, show
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import make_pruner, make_sampler, num_trials
 from metaevo.tuning.space import Params, Space
-from metaevo.tuning.storage import fail_dead_trials, open_storage, queue_again
+from metaevo.tuning.storage import open_storage, queue_again, taking_turns
 
 _STATES = {
     "complete": TrialState.COMPLETE,
@@ -119,11 +119,11 @@ class Study:
         of other processes may still be running then, and are queued if these die.
         """
         study, taken = self.optuna_study, list[Trial]()
-        with warnings.catch_warnings():
+        with taking_turns(self._config.storage), warnings.catch_warnings():
             # Heartbeats are meant for `optimize`, which evaluates one trial at a time.
             warnings.filterwarnings("ignore", "Heartbeat of storage")
             warnings.simplefilter("ignore", ExperimentalWarning)
-            fail_dead_trials(study, self._config.storage)
+            optuna.storages.fail_stale_trials(study)
             while len(taken) < count and self._choose_sampler():
                 trial = study.ask()
                 beat = get_heartbeat_thread(trial._trial_id, self._storage)

@@ -96,7 +96,7 @@ def test_a_death_that_several_notice_at_once_queues_a_trial_once(
     monkeypatch.setattr(storages, "DEAD_SECONDS", 2)
     config = make_config(trials=32, storage=f"sqlite:///{tmp_path}/study.db")
     lost, *others = (Study(tmp_path, config, space, seed=0) for _ in range(9))
-    asked = lost.ask(16)
+    asked, taken = lost.ask(16), []
     for _, beat in lost._own.values():
         beat.join()
     threading.Event().wait(3.0)  # until they count as dead
@@ -104,12 +104,15 @@ def test_a_death_that_several_notice_at_once_queues_a_trial_once(
 
     def look(study):
         together.wait()
-        storages.fail_dead_trials(study.optuna_study, config.storage)
+        taken.extend(study.ask(8))
 
     threads = [threading.Thread(target=look, args=[each]) for each in others]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    queued = [each for each in lost.optuna_study.get_trials() if each.state.name == "WAITING"]
-    assert len(queued) == len(asked)
+    for study in others:
+        study.__exit__()
+    again = [each.params for each in taken if each.params in [lost.params for lost in asked]]
+    assert sorted(map(str, again)) == sorted(str(each.params) for each in asked)
+    assert len({each.number for each in taken}) == len(taken) == 32
