@@ -25,8 +25,7 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
-from metaevo.runs.latest import run_argument
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, run_argument
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.evaluation import QUICK_HELP, resized

@@ -14,7 +14,7 @@ from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
 from metaevo.reports import animation, page, plots
-from metaevo.runs import checkpoint, history
+from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
@@ -143,7 +143,7 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
     """Draw the result; return it, and its path if `metaevo.load` can read it."""
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    past = history.read(directory.path)
+    past = checkpoint.history(directory.path)
     if past is not None:
         animation.animate(
             lambda index, folder: study.draw_frame(past.at(index), folder),
