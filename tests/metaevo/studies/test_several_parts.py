@@ -93,8 +93,7 @@ def test_a_part_draws_and_describes_itself(folder):
     run = folder / "run"
     figures = {path.name for path in (run / "figures").iterdir()}
     assert figures == {
-        "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "policy_loss.gif",
-        "mine.txt", "loss.png", "loss.gif",
+        "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "mine.txt", "loss.png",
     }  # fmt: skip
     found, _ = load_tree(run / "meta_params.npz")
     assert set(found) == {"policy_loss", "value_loss"}
