@@ -158,9 +158,9 @@ def judge(
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
         learned = {LEARNED: meta_params}
-        scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
+        judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, scores)
+        write_report(study, run, meta_params, source, dict(judged))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)

@@ -51,7 +51,12 @@ def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> No
         evolutions.save_chosen(directory)
     found, source = _draw_found(study, directory)
     learned = {LEARNED: found} if evolutions is None else evolutions.learned()
-    scores = study.compare(learned, directory.path, check_stop=run.check_stop)
+    is_unseen = study.problem.unseen() is not None
+    scores: dict[str, Scores] = {}
+    for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
+        scores[name] = each
+        if name == SCORES and is_unseen and not is_quick(directory.read_config()["config"]):
+            print(f"\n{tables.verdict(each).text()}\n", flush=True)
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
