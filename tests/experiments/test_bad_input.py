@@ -29,5 +29,5 @@ def test_the_error_names_the_setting(line, tmp_path, monkeypatch, refused):
         argv = ["--learner", "ppo", *argv]
     if "--resume" not in argv:
         argv += ["--run-dir", str(tmp_path / "run")]
-    assert CASES[line] in refused(main, argv, component="value_loss", description="")
+    assert CASES[line] in refused(main, argv, component="value_loss")
     assert not (tmp_path / "run").exists()

@@ -28,7 +28,7 @@ def arguments(**changes):
 
 
 def train(*argv, **changes):
-    return training.main([*argv, *arguments(**changes)], description=None)
+    return training.main([*argv, *arguments(**changes)])
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Population, "init", None)
     monkeypatch.setattr(Population, "run", None)
-    assert text in refused(training.main, argv, description=None)
+    assert text in refused(training.main, argv)
     assert not (tmp_path / "runs").exists()
 
 

@@ -33,7 +33,7 @@ def test_it_is_the_run_that_began_last(runs):
     runs("runs/evolve_value_loss/a/transfer/later", 4)  # within a run
     runs("elsewhere/d", 5)
     assert run_path("latest") == latest
-    assert run_parser("train", None).parse_args(["--run-dir", "latest"]).run_dir == latest
+    assert run_parser("train").parse_args(["--run-dir", "latest"]).run_dir == latest
     runs("runs/train/e", 6)
     assert run_path("latest") == Path("runs/train/e")
     assert run_path("runs/c") == Path("runs/c")
