@@ -15,7 +15,7 @@ import metaevo
 from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict
-from metaevo.runs import signals
+from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {
     "evolve": "evolve a part of a learner, and compare it with hand-written ones",
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
     Returns:
         the exit code.
     """
-    signals.leave_at_once()  # until there is something to save
+    leave_at_once()  # until there is something to save
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # characters that its encoding lacks
     try:

@@ -3,7 +3,7 @@
 from metaevo.commands.evaluate import settings_of_run, with_unseen
 from metaevo.commands.run_options import computing
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.runs.latest import run_argument
+from metaevo.runs.run_directory import run_argument
 
 
 @exit_on_config_error()

@@ -22,7 +22,7 @@ from metaevo.config import (
 )
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
-from metaevo.runs.latest import run_argument
+from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
 from metaevo.runs.settings import without_env_params
 
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def settings_of_run(
     saved: PlainDict = {}
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        from metaevo.runs.run_directory import RunDirectory
-
         if args.run_dir is None:
             raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
         run = RunDirectory.open(args.run_dir)
@@ -196,7 +194,6 @@ def judge(
     """Repeat the judgement at the end of a run with other settings; return the exit code."""
     from metaevo.parts.part import LEARNED
     from metaevo.reports.page import Table
-    from metaevo.runs.run_directory import UNSEEN, RunDirectory
     from metaevo.studies.changed import judge_in
     from metaevo.studies.conclusion import write_report
     from metaevo.studies.run import planned
@@ -220,9 +217,9 @@ def judge(
 
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
-        scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
+        judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, scores)
+        write_report(study, run, meta_params, source, dict(judged))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)
@@ -235,7 +232,6 @@ def _found(study: "Study", run_dir: Path) -> "MetaParams":
 
     from metaevo.parts.resolve import parts_of
     from metaevo.runs import checkpoint
-    from metaevo.runs.run_directory import RunDirectory
     from metaevo.tasks.problem import LearnerProblem
 
     if isinstance(study.problem, LearnerProblem):

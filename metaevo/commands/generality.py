@@ -97,8 +97,7 @@ def plan(measurement: "Measurement") -> "Table":
 def table(rows: "Iterable[Measured]") -> "Table":
     """Return a table with a row for each rule, in their order."""
     from metaevo.judging.generality.measured import UNSEEN
-    from metaevo.reports.numbers import MISSING, estimate
-    from metaevo.reports.page import Table
+    from metaevo.reports.page import MISSING, Table, estimate
 
     columns, cells = ["rule", "score [95%]", "tasks"], []
     for each in rows:

@@ -12,8 +12,8 @@ from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.config.references import check_name
 from metaevo.config.sources import fields_of, source, stub
-from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import quickened
+from metaevo.runs.run_directory import RunDirectory, run_argument
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
@@ -87,8 +87,6 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     Raises:
         ConfigError: if it names no run, or not all code of the run.
     """
-    from metaevo.runs.run_directory import RunDirectory
-
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     settings = content["config"]
