@@ -29,7 +29,7 @@ def test_help_and_version_do_not_import_jax():
         "             ['distill', '--help']):\n"
         "    try: assert main(argv) == 0\n"
         "    except SystemExit as end: assert not end.code\n"
-        "slow = {'jax', 'flax', 'numpy', 'matplotlib', 'optuna', 'tqdm'} & set(sys.modules)\n"
+        "slow = {'jax', 'flax', 'numpy', 'matplotlib', 'optuna'} & set(sys.modules)\n"
         "assert not slow, slow\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
