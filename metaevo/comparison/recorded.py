@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.intervals import FloatArray
 from metaevo.runs.run_directory import numbers
-from metaevo.statistics import FloatArray
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, files, flatten
+from metaevo.intervals import FloatArray
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.latest import evolutions_in, run_path, runs_below
 from metaevo.runs.run_directory import RunDirectory, numbers
 from metaevo.runs.schema import Evaluation
-from metaevo.statistics import FloatArray
 
 
 def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:

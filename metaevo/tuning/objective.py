@@ -16,8 +16,8 @@ import numpy as np
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose
+from metaevo.intervals import iqm
 from metaevo.runs.progress import Progress
-from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
 from metaevo.tuning.space import Params, Space, free_space, make_space
