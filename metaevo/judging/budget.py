@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from metaevo.config import ConfigError
+from metaevo.config.space import KINDS, Entry, free_space
 from metaevo.intervals import FloatArray
-from metaevo.tuning.space import KINDS, Entry, free_space
 
 DIMENSIONS = 64
 """Maximum number of hyperparameters in a space."""

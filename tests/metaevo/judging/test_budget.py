@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
+from metaevo.config.space import free_space
 from metaevo.judging.budget import QUICK, Budget
-from metaevo.tuning.space import free_space
 
 SPACE = {
     "a": {"uniform": [-1.0, 3.0]},
