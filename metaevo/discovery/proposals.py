@@ -33,13 +33,13 @@ from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose
+from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.judging.verdict import Verdict
+from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.statistics import Interval
 from metaevo.studies.evolve_settings import experiment_class
 
 Given = str | bytes | PlainMapping
@@ -264,7 +264,7 @@ class Judge:
         judgement = self._judgement([own], is_search=True)
         for _ in judgement.steps():
             pass
-        scores = judgement.scores()
+        scores = judgement.scores
         lost = int((~np.isfinite(scores.held_out)).any(axis=1).sum())
         if lost:
             reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"

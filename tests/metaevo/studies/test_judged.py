@@ -89,12 +89,13 @@ def test_the_table_and_the_verdict_of_unseen_tasks_agree():
     for gains, word in (([0.4, 0.2], "better"), ([-0.01, 0.0], "not worse"), ([-1, 0], "worse")):
         scores = planted(gains, [[-500, -100], [0, 3]])
         row = tables.by_task(scores, "Unseen tasks", is_unseen=True).rows[-1]
-        assert row[-1].startswith(f"{word}: ")
+        assert row[-1].startswith("not worse (by 0.1): " if word == "not worse" else f"{word}: ")
         verdict = tables.verdict(scores, is_unseen=True)
-        assert verdict.heading == f"{word.capitalize()} on 2 unseen tasks"
+        assert verdict.heading == "Verdict on 2 unseen tasks"
+        assert verdict.paragraphs[0].startswith(f"learned is {word} than squared")
         assert len(verdict.paragraphs[0].split()) <= 25
     seen = tables.by_task(planted([-0.01, 0.0], [[-500, -100], [0, 3]]), "", is_unseen=False)
-    assert not seen.rows[-1][-1].startswith("not worse: ")
+    assert not seen.rows[-1][-1].startswith("not worse")
 
 
 def test_a_task_without_a_scale_is_left_out():
@@ -118,7 +119,8 @@ def test_each_judgement_has_seeds_and_ranges_of_its_own():
     assert found["scores"].purpose == Purpose.HELD_OUT
     for judgement in found.values():
         names = [each.name for each in judgement.contenders]
-        settings = [judgement.settings_of(names.index(each), 1) for each in ("huber", "squared")]
+        scores = judgement.scores
+        settings = [scores.setting(names.index(each), 1) for each in ("huber", "squared")]
         assert "huber_delta" in settings[0]
         assert "huber_delta" not in settings[1]
 
