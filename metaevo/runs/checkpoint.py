@@ -116,7 +116,8 @@ def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> No
     # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
     members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
     archive = io.BytesIO()
-    np.savez(archive, **members, **{_METADATA: np.array(json.dumps(content))})
+    members[_METADATA] = np.array(json.dumps(content))
+    np.savez(archive, **members)
     path.parent.mkdir(parents=True, exist_ok=True)
     with seal(archive) as sealed, files.replacing(path) as file:
         file.write(sealed)
