@@ -237,6 +237,13 @@ class Judge:
         rivals = self._kept("hand_written", self._judgement(self._rivals))
         return _joined(rivals, self._kept(name, self._judgement([own])))
 
+    def examples(self) -> dict[str, Judgement]:
+        """Return judgements of hand-written functions, as large as those of proposals."""
+        search = {"a proposal": self._judgement(self._rivals[:1], is_search=True)}
+        if not self.settings.evaluation.seeds:
+            return search
+        return search | {"the best one, against": self._judgement(self._rivals)}
+
     def _judgement(self, contenders: Sequence[Contender], *, is_search: bool = False) -> Judgement:
         """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed

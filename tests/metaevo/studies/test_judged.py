@@ -172,14 +172,14 @@ def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
-    assert evaluate(argv, description="") == 0
+    assert evaluate(argv) == 0
     place = evolved / "transfer" / "unseen"
     assert Scores.load(place / "unseen.npz").tasks == ("small",)
     assert not (place / "scores.npz").exists()
     assert (place / "report.html").exists()
     argv = ["--run-dir", evolved, "--name", "wide", "--task.env_params.size", "[2,4]"]
     argv += ["--hyperparams.gamma", "0.9", "--evaluation.seeds", "4"]
-    assert evaluate([*map(str, argv), "--comparison", "quick"], description="") == 0
+    assert evaluate([*map(str, argv), "--comparison", "quick"]) == 0
     there = evolved / "transfer" / "wide"
     assert Scores.load(there / "scores.npz").seeds == 4
     settings = load_yaml(there / "config.yaml")["config"]
@@ -205,7 +205,7 @@ def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_
 def test_invalid_evaluations_are_refused(evolved, refused, line, text):
     (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
     line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
-    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()], description="")
+    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()])
 
 
 def test_a_smaller_judgement_needs_no_more_trainings():
