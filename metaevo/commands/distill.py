@@ -5,7 +5,7 @@ from metaevo.config.command_line import Parser
 from metaevo.discovery.distill import distill
 from metaevo.runs.latest import run_argument
 from metaevo.studies.changed import settings_of_run, with_unseen
-from metaevo.studies.evolve_settings import EvolveSettings
+from metaevo.studies.settings import EvolveSettings
 
 
 @exit_on_config_error()

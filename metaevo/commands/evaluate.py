@@ -28,10 +28,8 @@ from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
-from metaevo.studies.conclusion import write_report
-from metaevo.studies.evaluation import QUICK_HELP, resized
-from metaevo.studies.evolve_settings import EvolveSettings
-from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.conclusion import Result, write_report
+from metaevo.studies.settings import QUICK_HELP, EvolutionSettings, EvolveSettings, resized
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 
@@ -161,7 +159,7 @@ def judge(
         learned = {LEARNED: meta_params}
         judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, dict(judged))
+        write_report(study, run, Result(meta_params, source, dict(judged)))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)

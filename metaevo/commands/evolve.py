@@ -11,9 +11,8 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
 from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.settings import without_env_params
-from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
-from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.run import plan, run_evolutions
+from metaevo.studies.run import run_evolutions
+from metaevo.studies.settings import COMPARISONS, QUICK_HELP, resized, settings_class
 from metaevo.studies.study import Study
 
 DEFAULT = "evolve_optimizer/small_tasks"
@@ -57,6 +56,8 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
+            from metaevo.studies.api import plan
+
             table = hosts.raise_on_all(lambda: plan(study))
             if hosts.is_first():
                 print(table.text())

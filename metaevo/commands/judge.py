@@ -9,7 +9,7 @@ from metaevo.config import ConfigError, exit_on_config_error, files, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.discovery.proposals import PROGRAM, Judge, raw_settings
-from metaevo.studies.evolve_settings import experiment_class
+from metaevo.studies.settings import settings_class
 
 
 @exit_on_config_error()
@@ -30,7 +30,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     if "--config" in argv:
         raise ConfigError("--config: name the settings with --tasks")
     settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, PROGRAM), defaults
+        parser, argv, lambda raw: settings_class(raw, PROGRAM), defaults
     )
     language = settings.component
     with Judge(None, to_dict(settings), state=args.state) as judge:

@@ -10,8 +10,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
-from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.settings import EvolutionSettings, settings_class
 
 FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
