@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
@@ -18,14 +17,13 @@ from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, conf
 from metaevo.evolution.strategy import Strategy
 from metaevo.evolution.trouble import check_first_generation, trouble
 from metaevo.parts.part import LEARNED, Parts
-from metaevo.reports.page import Table
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.terminal import Progress
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, ProblemSettings, RunConfig
-from metaevo.studies.study import TITLES, Study
+from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 
 
@@ -199,32 +197,6 @@ def evolve(
     measured = directory.read_config()["resolved"]
     frames = _frames(study.use(measured), used, config)
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
-
-
-def plan(study: Study) -> Table:
-    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
-    study.check()
-    problem, settings = study.problem, study.settings
-    config, count = settings.evolution, settings.run.evolution_seeds
-    evolution = Evolution(problem, settings.strategy.build(), config)
-    candidates, tasks = evolution.population_size, problem.tasks_per_generation
-    frames = candidates * config.seeds_per_candidate * frames_per_generation(problem)
-    rows = [
-        ["evolutions", f"{count} of {config.generations:,} generations"],
-        [
-            "agents of a generation",
-            f"{candidates:,} candidates x {config.seeds_per_candidate} seeds x {tasks} tasks",
-        ],
-        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
-        ["frames, without validation", f"{count * config.generations * frames:,}"],
-    ]
-    shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
-    for name, judgement in study.judgements(judged).items():
-        rivals, agents = judgement.contenders, judgement.budget.agents
-        where = f"on {len(rivals[0].problem.tasks)} tasks"
-        rows.append([TITLES[name], f"{len(rivals)} contenders x {agents:,} agents {where}"])
-    return Table("Plan", ["", ""], rows)
 
 
 def _plain(cls: type, given: Any, name: str) -> PlainDict:

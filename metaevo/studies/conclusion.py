@@ -15,7 +15,7 @@ from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
 from metaevo.reports import page, plots
-from metaevo.runs import checkpoint, history
+from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
@@ -69,7 +69,7 @@ def conclude(study: Study, run: Run) -> None:
     chosen = directory if evolutions is None else evolutions.chosen.directory
     generations = chosen.read_metrics("generation")
     study.draw(found, directory.figures, generations)
-    past = history.read(chosen.path)
+    past = checkpoint.history(chosen.path)
     if past is not None and len(past.generations) > 2:
         from metaevo.reports import film
 
@@ -85,7 +85,8 @@ def conclude(study: Study, run: Run) -> None:
     for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
         scores[name] = each
         if name == SCORES and has_verdict and study.problem.unseen() is not None:
-            print(f"\n{tables.verdict(each).text()}\n", flush=True)  # training goes on
+            table = f"{each.table()}\n" if each.pooled else ""
+            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)  # training goes on
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
@@ -166,7 +167,7 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
     own, baseline = result.scores.get(SCORES), {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.untuned(name) for name in own.baselines}
+        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if any(map(len, records.values())):

@@ -25,13 +25,13 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.memory import as_text
+from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import check_first_generation
 from metaevo.reports.page import number
-from metaevo.runs import checkpoint, history
-from metaevo.runs.progress import Progress
+from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal, StopRequestedError
+from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
@@ -77,10 +77,11 @@ def run_evolutions(
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
         run = hosts.raise_on_all(lambda: stack.enter_context(alive))
-        return _lead(study, run)
+        _lead(study, run)
+    return run.exit_code
 
 
-def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
+def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     path, config, is_new = run.directory.path, run.settings.run, run.before is None
     several, seeds = config.evolution_seeds > 1, range(config.evolution_seeds)
     members = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
@@ -93,26 +94,24 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
         generations = len((members[0] if several else run.directory).read_metrics("generation"))
         evolutions = f"{len(members)} evolutions, " if several else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
-        return 0
+        return
     if not is_new:
         _announce(path)
     evolution = make_evolution(study, run.settings, resolved)
     _start(run, resolved, evolution)
-    with run.working():
-        try:
-            if several:
-                run.forget_end()
-                for place in seeds:
-                    run.check_stop()
-                    _evolve_one(study, run, place, evolution, resolved)
-            else:
-                _evolve(study, run, evolution)
-            hosts.disconnect()  # the rest is done by this process alone
-            conclude(study, run)
-        except StopRequestedError:
-            hosts.disconnect()
-            raise
-    return run.exit_code
+    try:
+        if several:
+            run.forget_end()
+            for place in seeds:
+                run.check_stop()
+                _evolve_one(study, run, place, evolution, resolved)
+        else:
+            _evolve(study, run, evolution)
+        hosts.disconnect()  # the rest is done by this process alone
+        conclude(study, run)
+    except StopRequestedError:
+        hosts.disconnect()
+        raise
 
 
 def _evolve_one(
@@ -129,8 +128,7 @@ def _evolve_one(
         print(f"{evolutions}: seed {own_config.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
-        with contextlib.closing(own.trackers):
-            _evolve(study, own, evolution)
+        _evolve(study, own, evolution)
     _keep_chunk_size(run, evolution)  # less memory than it seemed
 
 
@@ -226,7 +224,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
         start = evolution.strategy.bind(evolution.problem).best(state.search)
-        history.record(run.directory.path, 0, start)
+        checkpoint.record(run.directory.path, 0, start)
     total = run.settings.evolution.generations
     if done < total:  # what was judged is of an earlier end
         run.directory.scores_path.unlink(missing_ok=True)
@@ -234,10 +232,11 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, evolution, bar, time.monotonic() - seconds)
         for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):
-            logbook.add(block)
+            found = evolution.result(block.state)
+            logbook.add(block, found)
+            study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
-    study.save(run.directory, evolution.result(block.state), block.done)
     if others := evolution.others(block.state):
         write_json_atomic(run.directory.others_path, others)
 
@@ -271,8 +270,8 @@ class _Logbook:
         self.bytes_shown: int | None = None
         self.found = "-"
 
-    def add(self, block: Block) -> None:
-        """Log the generations of a block, and save a checkpoint."""
+    def add(self, block: Block, found: MetaParams) -> None:
+        """Log the generations of a block and what was found, and save a checkpoint."""
         if self.evolution.bytes_needed != self.bytes_shown:  # a program was just compiled
             self.bar.stage("evolving")
             _keep_chunk_size(self.run, self.evolution)
@@ -284,7 +283,7 @@ class _Logbook:
         for index, record in enumerate(block.records, start=1):
             seconds = round(since + block.seconds * index / len(block.records), 3)
             self.run.log({"kind": "generation", "seconds": seconds, **record})
-        history.record(self.run.directory.path, block.done, self.evolution.result(block.state))
+        checkpoint.record(self.run.directory.path, block.done, found)
         self._show(block)
         self.frames = block.records[-1]["frames"]
         copy = jax.device_get(devices.first(block.state))

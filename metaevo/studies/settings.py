@@ -33,12 +33,7 @@ from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Task
 from purerl.types import Hyperparams, Slot
 
-COMPARISONS = ("none", "quick", "full")
-"""Sizes of a judgement: none, a small one, and the full settings."""
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
-QUICK_HELP = "at most " + ", ".join(
-    f"{limit} {name.replace('_', ' ')}" for name, limit in _LIMITS.items()
-)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST = 100_000
 """Maximum number of settings, and of seeds of a setting."""
@@ -129,7 +124,7 @@ class EvaluationConfig(HeldOutConfig):
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
-    """Return the section `evaluation`, as plain data, for a size in `COMPARISONS`."""
+    """Return the section `evaluation`, as plain data, for a size: none, quick or full."""
     if size == "none":
         return {**evaluation, "seeds": 0} | ({"unseen": {}} if "unseen" in evaluation else {})
     return {**evaluation, **(_limited(evaluation) if size == "quick" else {})}
