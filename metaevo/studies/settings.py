@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from annotated_types import Gt, Interval
 
 from metaevo.config import ConfigError, show, to_dict
+from metaevo.config.checks import Setting, extended, section, settings_of
+from metaevo.config.code import Kind
+from metaevo.config.code import resolve as find
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.references import Kind
-from metaevo.config.references import resolve as find
-from metaevo.config.sections import Setting, extended, section, settings_of
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.evolution.settings import StrategyConfig
