@@ -9,7 +9,7 @@ from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
-from metaevo.parts.classes import part_class, shipped_for
+from metaevo.parts.learners import part_class
 from metaevo.runs.settings import without_env_params
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.studies.evolve_settings import settings_class
@@ -20,6 +20,14 @@ DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
 PARTS = ("optimizer", "value_loss")
 """Default parts where the user names a learner or a task: the first with a preset for it."""
+SLOTS = {
+    "value_loss": "value_loss",
+    "policy_loss": "drift",
+    "make_optimizer": "optimizer",
+    "schedule": "schedule",
+    "update_rule": "lpg",
+}
+"""Parts whose presets serve a user's own part, by its slot."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
@@ -116,9 +124,9 @@ def _preset(component: Any, learner: Any) -> PlainDict:
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
     names, own = presets.names(), code.is_name(component)
-    for what in shipped_for(part_class(component).slot) if own else [component]:
-        for each in LEARNERS if learner is None else [learner]:
-            if (name := f"evolve_{what}/{each}") in names:
-                found = load_yaml(presets.find(name))
-                return {key: found[key] for key in found if not own or key != "component"}
+    what = SLOTS.get(part_class(component).slot) if own else component
+    for each in LEARNERS if learner is None else [learner]:
+        if (name := f"evolve_{what}/{each}") in names:
+            found = load_yaml(presets.find(name))
+            return {key: found[key] for key in found if not own or key != "component"}
     return {}

@@ -17,11 +17,10 @@ from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Gt
 
-from metaevo.parts import temporal
-from metaevo.parts.distillation import fit
-from metaevo.parts.part import Part
+from metaevo.parts.part import Part, time_inputs
 from purerl.fast.activations import tanh
 from purerl.types import Context, MetaParams, PyTree
 
@@ -64,7 +63,7 @@ class Drift(Part):
         log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         inputs = _inputs(log_ratio, advantage)
         if self.temporal:
-            inputs = jnp.concatenate([inputs, *jnp.outer(temporal.inputs(context), inputs)])
+            inputs = jnp.concatenate([inputs, *jnp.outer(time_inputs(context), inputs)])
         drift = jax.nn.relu(_network(meta_params, inputs) - self.offset)
         return drift - jnp.exp(log_ratio) * advantage
 
@@ -91,7 +90,7 @@ def _init_network(config: Drift, key: jax.Array) -> dict[str, jax.Array]:
 
 
 def _num_inputs(config: Drift) -> int:
-    return INPUTS * (1 + temporal.SIZE * config.temporal)
+    return INPUTS * (1 + 2 * config.temporal)
 
 
 def _inputs(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
@@ -133,4 +132,13 @@ def _distill(config: Drift, key: jax.Array, meta_params: MetaParams) -> PyTree:
         errors = jnp.square(value - wanted) + 0.1 * jnp.square(slope - wanted_slope)
         return jnp.mean(jnp.where(counts, errors, 0.0))
 
-    return fit(distance, meta_params, key, DISTILLATION_STEPS)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, DISTILLATION_STEPS))
+
+    def step(carry, key):
+        meta_params, opt_state = carry
+        updates, opt_state = optimizer.update(jax.grad(distance)(meta_params, key), opt_state)
+        return (optax.apply_updates(meta_params, updates), opt_state), None
+
+    keys = jax.random.split(key, DISTILLATION_STEPS)
+    (meta_params, _), _ = jax.lax.scan(step, (meta_params, optimizer.init(meta_params)), keys)
+    return meta_params

@@ -11,7 +11,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.config.sections import Setting, extended, section
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import classes, learners, resolve, seen
+from metaevo.parts import learners, resolve
 from metaevo.studies import unseen
 from metaevo.studies.evaluation import EvaluationConfig
 from metaevo.studies.settings import EvolutionSettings, RunConfig, problem_settings
@@ -108,10 +108,10 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
     def _known(self, run_path: Path | None) -> list[unseen.Seen]:
         """Return the environments that this evolution sees, and its learned parts have seen."""
         tasks, learner = self.evaluation.unseen, self.learner
-        known = unseen.seen_by("", seen.in_settings(to_dict(self)), tasks, learner)
+        known = unseen.seen_by("", resolve.tasks_in(to_dict(self)), tasks, learner)
         for slot in self.fixed_slots():
             name = getattr(self, slot.name)
-            before = resolve.seen_by(slot, name, run_path)
+            before = resolve.seen_in_slot(slot, name, run_path)
             known += unseen.seen_by(f"{slot.name} = {name!r}", before, tasks, learner)
         return known
 
@@ -155,22 +155,22 @@ def experiment_class(raw: PlainDict, component: str | None = None) -> type[Evolv
     settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
     if evolve is None:
-        names = ", ".join(classes.SHIPPED)
+        names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = classes.slots_of(evolve, learner, raw.get("component"))
-    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
+    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
     if isinstance(evolve, str):
-        (part,) = parts.values()
+        ((_, part),) = evolved.values()
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
-        fields = [(name, each, field(default_factory=each)) for name, each in parts.items()]
+        fields = [(name, cls, field(default_factory=cls)) for name, (_, cls) in evolved.items()]
         settings.append(section("component", make_dataclass("Components", fields, frozen=True)))
         evolve = tuple(evolve)
+    taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
         for slot in learners.find(learner).slots
-        if slot.name not in evolved
+        if slot.name not in taken
     ]
     settings.append(Setting("evolve", str | tuple[str, ...], evolve))
     return extended(EvolveSettings, [*settings, *slots])

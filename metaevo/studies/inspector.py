@@ -9,7 +9,6 @@ import numpy as np
 
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
-from metaevo.parts.part import Evolved
 from metaevo.reports import parts
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
@@ -43,13 +42,13 @@ class PartInspector:
             sentences += found.part.findings(found)
         return sentences
 
-    def _found(self, meta_params: MetaParams) -> list[Evolved]:
+    def _found(self, meta_params: MetaParams) -> list[parts.Evolved]:
         """Return the evolved parts."""
         meta_params, evolved = jax.device_get(meta_params), self.problem.parts
         learner, bound = learners.find(self.problem.learner), self.problem.bound[0]
         updates, hyperparams = bound.learner.config.num_updates, bound.hyperparams
         return [
-            Evolved(part, evolved.of(meta_params, slot), learner, hyperparams,
+            parts.Evolved(part, evolved.of(meta_params, slot), learner, hyperparams,
                     lambda: self._value_targets, updates)
             for slot, part in evolved.by_slot.items()
         ]  # fmt: skip

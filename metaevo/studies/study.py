@@ -24,7 +24,7 @@ from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
 from metaevo.evolution.seeding import Purpose
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import resolve, saved
+from metaevo.parts import resolve
 from metaevo.parts.part import LEARNED
 from metaevo.reports.plots import Panel, plot_numbers, plot_panels, read_column
 from metaevo.runs import checkpoint
@@ -137,7 +137,7 @@ class Study:
         """
         if isinstance(self.problem, LearnerProblem):
             seen = {"tasks": {name: to_dict(task) for name, task in self.problem.named.items()}}
-            saved.save(directory, self.problem.parts, meta_params, generation, seen)
+            resolve.write(directory, self.problem.parts, meta_params, generation, seen)
         else:
             about = {"generation": generation}
             checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)

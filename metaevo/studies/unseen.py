@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, show
-from metaevo.parts.seen import SeenTask
+from metaevo.parts.resolve import SeenTask
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import TaskConfig, make_environment
 from metaevo.tasks.task import Task
@@ -65,7 +65,7 @@ def seen_by(
     """
     wanted = {task.env or name for name, task in unseen.items()}
     found = []
-    for name, env, env_params, _, sample in tasks:
+    for name, env, env_params, sample in tasks:
         if env not in wanted:
             continue
         entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")

@@ -13,8 +13,8 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.references import reference_of
-from metaevo.parts import Part, ValueLossNetwork, resolve, saved, seen
-from metaevo.parts.classes import PART
+from metaevo.parts import Part, ValueLossNetwork, resolve, saved
+from metaevo.parts.learners import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -23,18 +23,18 @@ from purerl.types import Targets
 from tests.metaevo.evolving import forget_code, settings_of
 from tests.metaevo.toy import assert_same
 
-CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), even=True)
+CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), error_scale=2.0)
 
 
 @pytest.fixture
 def run(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
-    saved.save(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
+    resolve.write(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
     return run
 
 
 def test_round_trip(run):
-    slot_function, meta_params = resolve.load(run.path)
+    slot_function, meta_params = saved.load(run.path)
     assert_same(meta_params, CONFIG.init(jax.random.key(0)))
     arguments = meta_params, None, 1.0, 0.25, 0.5
     assert slot_function(*arguments) == CONFIG.apply(*arguments)
@@ -57,7 +57,7 @@ class Scaled(Part):
 def test_parameters_made_of_python_numbers_come_back(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
     parts = Parts.single(Scaled())
-    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
+    resolve.write(run, parts, parts.init(jax.random.key(0)), 1)
     value_loss, loaded = metaevo.load(run.path)
     assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
 
@@ -130,7 +130,7 @@ def test_metadata_that_does_not_fit_is_refused(run, changes):
     metadata["parts"]["value_loss"] |= changes
     save_tree(run.meta_params, tree, metadata)
     with pytest.raises(ConfigError):
-        resolve.load(run.path)
+        saved.load(run.path)
 
 
 def test_other_shapes_and_types_are_refused(run):
@@ -145,15 +145,15 @@ def test_other_shapes_and_types_are_refused(run):
     ):
         save_tree(run.meta_params, other, metadata)
         with pytest.raises(ConfigError, match="do not fit"):
-            resolve.load(run.path)
+            saved.load(run.path)
     save_tree(run.meta_params, tree, metadata)
-    resolve.load(run.path)
+    saved.load(run.path)
 
 
 def test_loading_a_run_without_a_part_fails(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no evolved part"):
-            resolve.load(path)
+            saved.load(path)
     with pytest.raises(ConfigError, match="run_dir = 3"):
         metaevo.load(3)
 
@@ -164,7 +164,7 @@ def test_loading_a_run_without_a_part_fails(tmp_path):
 def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
     save_tree(tmp_path / "meta_params.npz", {"a": jnp.zeros(1)}, about)
     with pytest.raises(ConfigError, match="damaged"):
-        seen.by_rule(tmp_path)
+        resolve.seen_by(tmp_path)
 
 
 def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
     assert_same(resolve.fill(slot, f"{file}:ScheduledAdam").meta_params, drawn)
     with pytest.raises(ConfigError, match="make_optimizer"):
         resolve.fill(losses.VALUE_LOSS, str(file))
-    assert resolve.seen_by(slot, str(file)) == []
+    assert resolve.seen_in_slot(slot, str(file)) == []
     resolve.keep(run, slot, str(file))
     forget_code(monkeypatch)
     assert_same(resolve.fill(slot, str(file), run).meta_params, drawn)

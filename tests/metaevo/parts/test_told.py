@@ -5,8 +5,8 @@ import optax
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.parts import learners, saved
-from metaevo.parts.classes import part_class
+from metaevo.parts import learners, resolve
+from metaevo.parts.learners import part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo
@@ -52,7 +52,7 @@ def test_learners_pass_the_extra_arguments_that_they_have(learner):
 )
 def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
     part = part_class(OPEN)()
-    saved.save(RunDirectory(tmp_path), Parts.single(part), drawn(part), 7)
+    resolve.write(RunDirectory(tmp_path), Parts.single(part), drawn(part), 7)
     settings = {key: str(tmp_path) for key in settings}
     settings_of({**evolve, **settings, "learner": "ppo"}).build()
     where = f"evolve = '{OPEN}'" if not settings else "make_optimizer = "
