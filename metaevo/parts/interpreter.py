@@ -156,14 +156,11 @@ def _table(rows: Rows, first: Rows) -> list[jax.Array]:
 
 
 @functools.cache
-def _interpreter(
-    operations: tuple[str, ...], slopes: bool, *, merged: bool = True
-) -> Callable[..., Any]:
+def _interpreter(operations: tuple[str, ...], slopes: bool) -> Callable[..., Any]:
     """Return `(codes [N, L], constants [N, L], inputs, their slopes) -> value, slope`.
 
     Inputs, slopes, value and slope are [N, S], for S samples of N programs. Batched programs become
-    more programs, and batched inputs become more samples, so all arithmetic is on [N, S]. Only a
-    function that is not `merged` so, but batched by JAX, can be differentiated.
+    more programs, and batched inputs become more samples, so all arithmetic is on [N, S].
     """
 
     def run(codes, constants, inputs, input_slopes):
@@ -194,8 +191,6 @@ def _interpreter(
         found = mapped(*program, *jax.tree.map(of_samples, samples, tuple(in_batched[2:])))
         return jax.tree.map(split, found), jax.tree.map(lambda leaf: True, found)
 
-    if not merged:
-        return run
     mapped = jax.custom_batching.custom_vmap(run)
     mapped.def_vmap(batched)
     return mapped
@@ -268,8 +263,6 @@ def _both(
     program: Program,
     inputs: Sequence[jax.Array],
     slopes: Sequence[jax.Array],
-    *,
-    merged: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
     """Return a program's value and, if the inputs have slopes, its own slope."""
     shape = jnp.broadcast_shapes(*map(jnp.shape, inputs))
@@ -278,7 +271,7 @@ def _both(
         return tuple(jnp.broadcast_to(jnp.float32(each), shape).reshape(1, -1) for each in leaves)
 
     codes, constants = program
-    run = _interpreter(operations, bool(slopes), merged=merged)
+    run = _interpreter(operations, bool(slopes))
     value, slope = run(codes[None], constants[None], flat(inputs), flat(slopes))
     return value.reshape(shape), slope.reshape(shape)
 
@@ -288,7 +281,7 @@ def differentiable(
     program_of: Callable[[Any], Program],
     inputs_of: Callable[[jax.Array, Any], Sequence[jax.Array]],
 ) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return `(x, others) -> number`, which can be differentiated twice, by x only.
+    """Return `(x, others) -> number`, which can be differentiated once, by x only.
 
     Args:
         operations: of the language.
@@ -296,26 +289,15 @@ def differentiable(
         inputs_of: returns the program's inputs, from x and others.
     """
 
-    def both(x, others, *, merged=True):
-        inputs, slopes = jax.jvp(lambda x: inputs_of(x, others), (x,), (jnp.ones_like(x),))
-        return _both(operations, program_of(others), inputs, slopes, merged=merged)
-
-    slope_too = jax.custom_jvp(both)
-
-    @slope_too.defjvp
-    def second(primals, tangents):
-        x, others = primals
-        along = functools.partial(both, others=others, merged=False)
-        found, slopes = jax.jvp(along, (x,), (jnp.ones_like(x),))
-        return found, jax.tree.map(lambda slope: slope * tangents[0], slopes)
-
     @jax.custom_jvp
     def value(x, others):
         return evaluate(operations, program_of(others), inputs_of(x, others))
 
     @value.defjvp
-    def first(primals, tangents):
-        found, slope = slope_too(*primals)
+    def derivative(primals, tangents):
+        x, others = primals
+        inputs, slopes = jax.jvp(lambda x: inputs_of(x, others), (x,), (jnp.ones_like(x),))
+        found, slope = _both(operations, program_of(others), inputs, slopes)
         return found, slope * tangents[0]
 
     return value

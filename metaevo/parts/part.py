@@ -154,11 +154,6 @@ class Parts:
             for slot, part in self.by_slot.items()
         }
 
-    def programs(self) -> "Programs | None":
-        """Return how the meta-parameters behave, if there is one part and they are programs."""
-        (part, *others) = self.by_slot.values()
-        return None if others else part.programs()
-
 
 def length(context: Context) -> jax.Array:
     """Return the length of training as parts see it: the logarithm of its updates, divided by 10.

@@ -22,10 +22,9 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution import genetic, growth, postfix
 from metaevo.evolution.problem import Programs
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import formula, interpreter, languages, zoo
-from metaevo.parts.expressions import parse
+from metaevo.parts import formula, interpreter, languages
+from metaevo.parts.expressions import compiled, parse, program_text
 from metaevo.parts.languages import LANGUAGES, Rule, Written, joined
-from metaevo.parts.program_text import compiled, text
 from purerl.types import PyTree
 
 Operation = Literal[
@@ -69,8 +68,8 @@ class Program(Written):
     depth: Annotated[int, Interval(ge=1, le=16)] = 8
     """largest number of levels of a program's tree"""
     start: tuple[str, ...] = ()
-    """expressions, names of hand-written functions of the slot or zoo entries of such ones; half of
-    the first programs are these, and the others are random, as all are without it"""
+    """expressions, or names of hand-written functions of the slot; half of the first programs are
+    these, and the others are random, as all are without it"""
     hyperparams: tuple[str, ...] = ("learning_rate",)
     """schedule: the hyperparameters that are multiplied, each by a program of its own"""
     arguments: tuple[str, ...] = ()
@@ -87,7 +86,7 @@ class Program(Written):
         for key in ("inputs", "operations", "hyperparams"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
                 raise ValueError(f"{key}: must name each once")
-        if self.slot == "schedule" and not self.hyperparams:
+        if not self.hyperparams:
             raise ValueError("hyperparams: must name at least one")
         self.check_gives()
         for expression in self.start:
@@ -110,10 +109,7 @@ class Program(Written):
             ValueError: if it is no program of the language.
         """
         numbers: PlainMapping = {}
-        name = expression
-        if zoo.is_name(expression):
-            name = zoo.find(expression).card["function"] or ""
-        hand_written = formula.HAND_WRITTEN.get(self.slot, {}).get(name)
+        hand_written = formula.HAND_WRITTEN.get(self.slot, {}).get(expression)
         where = f"start = {show(expression)}"
         if hand_written is not None:
             if hand_written.gives != self.gives:
@@ -147,7 +143,7 @@ class Program(Written):
         for program in zip(meta_params["codes"], meta_params["constants"], strict=True):
             codes, constants = map(np.asarray, program)
             is_valid = postfix.is_valid(jnp.asarray(codes), len(self.names))
-            texts.append(text(codes, constants, self.names) if is_valid else "no program")
+            texts.append(program_text(codes, constants, self.names) if is_valid else "no program")
         return joined(dict(zip(self.hyperparams, texts, strict=False)))
 
     def init(self, key: jax.Array) -> PyTree:

@@ -22,7 +22,7 @@ from metaevo.config import ConfigError, code, files, from_dict, hints, show, to_
 from metaevo.config.code import is_name
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import zoo
-from metaevo.parts.learners import PARTS, part_class, reference_to, slot_of
+from metaevo.parts.learners import part_class, reference_to, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -112,11 +112,10 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         raise ConfigError(f"{folder.path} holds no part of a learner: something else evolved there")
     try:
         parts = Parts({slot: _part(folder, each) for slot, each in about["parts"].items()})
-        valid = all(part.slot == slot for slot, part in parts.by_slot.items())
+        if any(part.slot != slot for slot, part in parts.by_slot.items()):
+            raise KeyError
     except (AttributeError, KeyError, TypeError):
-        valid = False
-    if not valid or not parts.by_slot:
-        raise CheckpointError(f"{folder.meta_params}: does not describe its parts")
+        raise CheckpointError(f"{folder.meta_params}: does not describe its parts") from None
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{reference}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)
@@ -198,9 +197,7 @@ def folder_of(reference: str | Path) -> RunDirectory:
 
 def _part(folder: RunDirectory, described: PlainDict) -> Part:
     reference = described["part"]
-    if not isinstance(reference, str) or not (reference in PARTS or is_name(reference)):
-        raise CheckpointError(f"{folder.meta_params}: unknown part {show(reference)}")
-    if reference not in PARTS:
+    if is_name(reference):
         reference = _named_code(folder, reference, described.get("code"))
     part: Part = from_dict(part_class(reference), described["settings"])
     return part

@@ -227,7 +227,8 @@ class LearnerProblem(MetaProblem):
     @property
     def programs(self) -> Programs | None:  # type: ignore[override]
         """Behaviour of the meta-parameters, if they are programs."""
-        return self.parts.programs()
+        (part, *others) = self.parts.by_slot.values()
+        return None if others else part.programs()
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:

@@ -8,8 +8,10 @@ import pytest
 
 import metaevo
 from metaevo.parts import HandWritten, optimizer
+from purerl import dqn, envs, ppo
 from purerl.ppo import Hyperparams
 from purerl.types import Context
+from tests.metaevo.toy import TINY
 
 HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_norm=0.5)
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
@@ -121,3 +123,28 @@ def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
         return first_step(RANDOM, PARAMS["params"], gradients)["actor_torso"]["kernel"]
 
     np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
+
+
+TINY_DQN = dqn.Config(
+    total_timesteps=128, num_envs=2, num_steps=16, train_interval=4, learning_starts=16,
+    buffer_size=64, batch_size=4, hidden_sizes=(4,),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("learner", "config", "names"), [(ppo, TINY, {"epoch"}), (dqn, TINY_DQN, set())]
+)
+def test_learners_pass_the_extra_arguments_that_they_have(learner, config, names):
+    seen = {}
+
+    def make_optimizer(meta_params, context):
+        def update(updates, state, params=None, **told):
+            seen.update(told)
+            return updates, state
+
+        return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+    env, env_params = envs.make("CartPole-v1")
+    train = learner.make_train(config, env, make_optimizer=make_optimizer)
+    jax.eval_shape(train, jax.random.key(0), learner.Hyperparams(), None, env_params)
+    assert set(seen) == names | {"progress", "frames", "key", "minibatch", "dormancy"}

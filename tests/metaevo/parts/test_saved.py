@@ -14,13 +14,14 @@ import metaevo
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.references import reference_of
 from metaevo.parts import Part, ValueLossNetwork, resolve, saved
-from metaevo.parts.learners import PART
+from metaevo.parts.learners import PART, part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from purerl.parts import losses, optimizers
-from purerl.types import Targets
+from purerl.types import Context, Targets
 from tests.metaevo.evolving import forget_code, settings_of
+from tests.metaevo.parts.test_optimizer import drawn
 from tests.metaevo.toy import assert_same
 
 CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), error_scale=2.0)
@@ -41,27 +42,6 @@ def test_round_trip(run):
     assert load_tree(run.meta_params)[1]["generation"] == 7
 
 
-@dataclasses.dataclass(frozen=True)
-class Scaled(Part):
-    """A part of a user's own, whose parameters come from Python numbers."""
-
-    slot = "value_loss"
-
-    def init(self, key):
-        return {"scale": jnp.asarray(0.5)}
-
-    def apply(self, meta_params, context, prediction, target, old_prediction):
-        return meta_params["scale"] * (prediction - target) ** 2
-
-
-def test_parameters_made_of_python_numbers_come_back(tmp_path):
-    run = RunDirectory.create(tmp_path / "run", "test")
-    parts = Parts.single(Scaled())
-    resolve.write(run, parts, parts.init(jax.random.key(0)), 1)
-    value_loss, loaded = metaevo.load(run.path)
-    assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
-
-
 def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
     """A class of a part that someone has written."""
     functions = {"init": lambda self, key: init(key), "apply": lambda self, *each: apply(*each)}
@@ -70,11 +50,18 @@ def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
 
 
 def squared(scale, context, prediction, target, old_prediction):
-    return scale * context.hyperparams.vf_coef * (prediction - target) ** 2
+    return scale * context.progress * (prediction - target) ** 2
 
 
 def adam(scale, context):
     return optax.adam(scale * context.hyperparams.learning_rate)
+
+
+def test_parameters_made_of_python_numbers_come_back(tmp_path):
+    mine = part("value_loss", squared, lambda key: jnp.asarray(0.5))()
+    resolve.write(RunDirectory(tmp_path), Parts.single(mine), mine.init(None))
+    value_loss, loaded = metaevo.load(tmp_path)
+    assert value_loss(loaded, Context(None, 1.0), 3.0, 1.0, 0.0) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -183,3 +170,23 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
     forget_code(monkeypatch)
     with pytest.raises(ConfigError, match="has changed since the run began; name the run's copy"):
         resolve.fill(slot, str(file), run)
+
+
+OPEN = "experiments/published/open.py:Open"
+"""needs the argument `epoch`"""
+
+
+@pytest.mark.parametrize(
+    ("evolve", "settings"),
+    [({"evolve": OPEN}, {}), ({"evolve": "value_loss"}, {"make_optimizer": "RUN"})],
+)
+def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
+    open_part = part_class(OPEN)()
+    resolve.write(RunDirectory(tmp_path), Parts.single(open_part), drawn(open_part), 7)
+    settings = {key: str(tmp_path) for key in settings}
+    settings_of({**evolve, **settings, "learner": "ppo"}).build()
+    where = f"evolve = '{OPEN}'" if not settings else "make_optimizer = "
+    message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings_of({**evolve, **settings, "learner": "dqn"}).build()
+    assert "\n" not in str(caught.value)
