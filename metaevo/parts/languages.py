@@ -26,7 +26,7 @@ from metaevo.parts.schedule import FRACTIONS
 from purerl.types import Context, Hyperparams, MetaParams, Slot
 
 if TYPE_CHECKING:
-    from metaevo.reports.parts import Evolved
+    from metaevo.reports.pictures import Evolved
 
 LOG_RATIO_LIMIT = 20.0
 """Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""

@@ -13,7 +13,7 @@ from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import Programs
-    from metaevo.reports.parts import Evolved
+    from metaevo.reports.pictures import Evolved
 
 LEARNED = "learned"
 """Name of the evolved part among the names of hand-written ones."""

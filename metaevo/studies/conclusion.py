@@ -13,7 +13,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
-from metaevo.reports import animation, page, plots
+from metaevo.reports import page, plots
 from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
@@ -91,7 +91,9 @@ def write_report(
     others = _others(chosen)
     _draw_numbers(directory.figures, records, scores, evolutions)
     if others and {"length", "score"} <= others[0].keys():
-        plots.plot_front(others, directory.figures / FRONT)
+        from metaevo.reports.results import plot_front
+
+        plot_front(others, directory.figures / FRONT)
     sections: list[page.Section] = [page.Text(QUICK, [NOTE], "quick")]
     if not is_quick(saved["config"]):
         sections = [tables.verdict(each, is_unseen=name == UNSEEN)
@@ -144,8 +146,10 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
     past = history.read(directory.path)
-    if past is not None:
-        animation.animate(
+    if past is not None and len(past.generations) > 2:
+        from metaevo.reports import film
+
+        film.animate(
             lambda index, folder: study.draw_frame(past.at(index), folder),
             past.generations.tolist(),
             directory.read_metrics("generation"),

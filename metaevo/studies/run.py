@@ -33,8 +33,7 @@ from metaevo.evolution.memory import as_text
 from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.trouble import check_first_generation
 from metaevo.parts.part import LEARNED
-from metaevo.reports.numbers import number
-from metaevo.reports.page import Table
+from metaevo.reports.page import Table, number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside

@@ -26,7 +26,7 @@ from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve
 from metaevo.parts.part import LEARNED
-from metaevo.reports.plots import Panel, plot_numbers, plot_panels, read_column
+from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evolve_settings import EvolveSettings
@@ -163,6 +163,8 @@ class Study:
         if type(self._pictures).draw is not MetaProblem.draw:
             self._pictures.draw(meta_params, figures)
         elif numbers := evolved_numbers(meta_params, MOST_BARS):
+            from metaevo.reports.results import plot_numbers
+
             plot_numbers(numbers, figures / NUMBERS)
 
     def findings(self, meta_params: MetaParams) -> list[str]:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from metaevo.config.space import free_space
 from metaevo.judging.budget import FULL, QUICK, STANDARD, Budget
 from metaevo.judging.pool import finalists, pool
-from metaevo.tuning.space import free_space
 
 SPACE = {
     "a": {"uniform": [-1.0, 3.0]},
