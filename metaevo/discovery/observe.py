@@ -224,7 +224,7 @@ def _step(part, meta_params, context, inputs):
     found = jnp.stack([inputs[name] for name in SIGNALS])[:, None]
     size, value, policy = (inputs[name][None] for name in ("size", "value", "policy"))
     seen = Seen(SIGNALS, found, size, value, policy, context.progress, length(context))
-    return part.direction(meta_params, seen)[0]
+    return part.direction(meta_params, seen, jnp.zeros((0, 1)))[0][0]
 
 
 TARGETS: dict[str, Target] = {

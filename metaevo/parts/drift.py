@@ -25,7 +25,7 @@ from purerl.fast.activations import tanh
 from purerl.types import Context, MetaParams, PyTree
 
 LOG_RATIO_LIMIT = 20.0
-"""Beyond it the loss is constant: exp and its square stay far from float32's largest number."""
+"""Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
 DISTILLATION_STEPS = 3000
 INPUTS = 8
 """Of the network, without time."""
@@ -49,12 +49,20 @@ class Drift(Part):
 
     def init(self, key: jax.Array) -> PyTree:
         """Return random weights, or weights for the drift of PPO's clip."""
-        if self.start == "random":
-            return _init_network(self, key)
-        timeless = replace(self, temporal=False)
-        meta_params = _distill(timeless, key, _init_network(timeless, key))
-        unused = jnp.zeros((_num_inputs(self) - INPUTS, self.hidden_size))
-        return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
+        if self.start == "clip" and self.temporal:
+            meta_params = replace(self, temporal=False).init(key)
+            unused = jnp.zeros((2 * INPUTS, self.hidden_size))
+            return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
+        hidden_key, output_key = jax.random.split(key)
+        num_inputs, init_kernel = (
+            INPUTS * (1 + 2 * self.temporal),
+            jax.nn.initializers.lecun_normal(),
+        )
+        meta_params = {
+            "hidden": init_kernel(hidden_key, (num_inputs, self.hidden_size)),
+            "output": init_kernel(output_key, (self.hidden_size, 1))[:, 0],
+        }
+        return meta_params if self.start == "random" else _distill(self, key, meta_params)
 
     def apply(
         self, meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
@@ -78,19 +86,6 @@ def clip_drift(
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - clip_epsilon, 1.0 + clip_epsilon)
     return jax.nn.relu((ratio - clipped) * advantage)
-
-
-def _init_network(config: Drift, key: jax.Array) -> dict[str, jax.Array]:
-    hidden_key, output_key = jax.random.split(key)
-    init_kernel = jax.nn.initializers.lecun_normal()
-    return {
-        "hidden": init_kernel(hidden_key, (_num_inputs(config), config.hidden_size)),
-        "output": init_kernel(output_key, (config.hidden_size, 1))[:, 0],
-    }
-
-
-def _num_inputs(config: Drift) -> int:
-    return INPUTS * (1 + 2 * config.temporal)
 
 
 def _inputs(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:

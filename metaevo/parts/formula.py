@@ -102,8 +102,7 @@ class Formula(Written):
     def init(self, key: jax.Array) -> PyTree:
         """Return the constants in units of their initial values."""
         units = self.units.items()
-        start = {name: jnp.float32(self.constants[name] / unit) for name, unit in units}
-        return {RELATIVE: start}
+        return {RELATIVE: {name: jnp.float32(self.constants[name] / each) for name, each in units}}
 
     @property
     def rule(self) -> Rule:

@@ -284,7 +284,7 @@ def differentiable(
     """Return `(x, others) -> number`, which can be differentiated once, by x only.
 
     Args:
-        operations: of the language.
+        operations: that programs may have.
         program_of: returns the program, from others.
         inputs_of: returns the program's inputs, from x and others.
     """

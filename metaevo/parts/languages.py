@@ -21,6 +21,7 @@ import numpy as np
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
 from metaevo.parts import optimizer
+from metaevo.parts.drift import LOG_RATIO_LIMIT
 from metaevo.parts.part import TIMES, Part, length
 from metaevo.parts.schedule import FRACTIONS
 from purerl.types import Context, Hyperparams, MetaParams, Slot
@@ -28,8 +29,6 @@ from purerl.types import Context, Hyperparams, MetaParams, Slot
 if TYPE_CHECKING:
     from metaevo.reports.pictures import Evolved
 
-LOG_RATIO_LIMIT = 20.0
-"""Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
 POINTS = 64
 """Of the inputs on which programs are compared."""
 TOLERANCE = 1e-5

@@ -34,8 +34,7 @@ def find(name: Any) -> LearnerEntry:
     Raises:
         ConfigError: if there is none.
     """
-    found: LearnerEntry = resolve(LEARNER, name)
-    return found
+    return resolve(LEARNER, name)
 
 
 def slot_of(learner: str, name: str) -> Slot:
@@ -108,8 +107,7 @@ def part_class(reference: Any) -> type[Part]:
     Raises:
         ConfigError: if there is none.
     """
-    found: type[Part] = resolve(PART, reference)
-    return found
+    return resolve(PART, reference)
 
 
 def reference_to(part: Part) -> str:

@@ -12,6 +12,7 @@ and compute".
 Gradients are clipped, and the learning rate is annealed, like Adam's.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -35,9 +36,6 @@ SECOND_DECAY = 0.999
 """Of the running mean of its square."""
 SIGNALS = "gradient", *MEANS
 FEATURES = *SIGNALS, "size", "value", "policy"
-
-
-# --- The optimizer along any direction ----------------------------------------------------------
 
 
 class Seen(NamedTuple):
@@ -164,8 +162,6 @@ def _mean_of_network(numbers: jax.Array, policy: jax.Array) -> jax.Array:
     return jnp.where(policy > 0, mean(policy), mean(1 - policy))
 
 
-# --- The network --------------------------------------------------------------------------------
-
 LARGEST_STEP = 100.0
 """In learning rates. Adam's are at most (1 - 0.9) / sqrt(1 - 0.999) = 3.2 in the long run."""
 LARGEST_EXPONENT = 3.0
@@ -208,36 +204,28 @@ class LearnedOptimizer(Part):
         self, meta_params: MetaParams, context: Context
     ) -> optax.GradientTransformationExtraArgs:
         """Return the optimizer."""
-
-        def direction(seen, memory):
-            return _direction(self, meta_params, seen, memory)
-
+        direction = functools.partial(self.direction, meta_params)
         return optimizer_along(direction, context, memory_size=self.memory_size)
 
-    def direction(self, meta_params: MetaParams, seen: Seen) -> jax.Array:
-        """Return the direction [P] of an optimizer without memory; distillation fits it."""
-        return _direction(self, meta_params, seen, jnp.zeros((0, seen.value.size)))[0]
+    def direction(
+        self, meta_params: MetaParams, seen: Seen, memory: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return directions [P] and the next memory [memory_size, P] of P parameters."""
+        others = jnp.stack([seen.size, seen.value, seen.policy])
+        features = jnp.concatenate([seen.signals, others, memory])
+        bias = meta_params["hidden_bias"]
+        if self.temporal:
+            bias = bias + meta_params["time"] @ jnp.stack([seen.progress, seen.length])
+        hidden = tanh(meta_params["hidden"] @ features + bias[:, None])
+        outputs = meta_params["output"] @ hidden + meta_params["output_bias"][:, None]
+        change, exponent, *rest = outputs
+        if self.memory_size:
+            gates, news = jnp.split(jnp.stack(rest), 2)
+            gates = jax.nn.sigmoid(gates)
+            memory = (1.0 - gates) * memory + gates * tanh(news)
 
-
-def _direction(
-    config: LearnedOptimizer, meta_params: dict[str, jax.Array], seen: Seen, memory: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return directions [P] and the next memory [memory_size, P] of P parameters."""
-    others = jnp.stack([seen.size, seen.value, seen.policy])
-    features = jnp.concatenate([seen.signals, others, memory])
-    bias = meta_params["hidden_bias"]
-    if config.temporal:
-        bias = bias + meta_params["time"] @ jnp.stack([seen.progress, seen.length])
-    hidden = tanh(meta_params["hidden"] @ features + bias[:, None])
-    outputs = meta_params["output"] @ hidden + meta_params["output_bias"][:, None]
-    change, exponent, *rest = outputs
-    if config.memory_size:
-        gates, news = jnp.split(jnp.stack(rest), 2)
-        gates = jax.nn.sigmoid(gates)
-        memory = (1.0 - gates) * memory + gates * tanh(news)
-
-    mix = meta_params["mix"]  # the sum is spelt out: so XLA makes it part of what follows
-    mixed = sum(mix[index] * seen.signals[index] for index in range(len(SIGNALS)))
-    direction = jnp.clip(mixed + change, -LARGEST_STEP, LARGEST_STEP)
-    exponent = LARGEST_EXPONENT * tanh(exponent / LARGEST_EXPONENT)
-    return direction * jnp.exp(exponent), memory
+        mix = meta_params["mix"]  # the sum is spelt out: so XLA makes it part of what follows
+        mixed = sum(mix[index] * seen.signals[index] for index in range(len(SIGNALS)))
+        direction = jnp.clip(mixed + change, -LARGEST_STEP, LARGEST_STEP)
+        exponent = LARGEST_EXPONENT * tanh(exponent / LARGEST_EXPONENT)
+        return direction * jnp.exp(exponent), memory

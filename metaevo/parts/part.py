@@ -112,11 +112,7 @@ class Filling(NamedTuple):
     @property
     def function(self) -> Callable[..., Any]:
         """The slot's function, which ignores the meta-parameters of others."""
-
-        def of_slot(_: MetaParams, *arguments: Any) -> Any:
-            return self.part.apply(self.meta_params, *arguments)
-
-        return of_slot
+        return lambda _, *arguments: self.part.apply(self.meta_params, *arguments)
 
 
 @dataclass(frozen=True)
@@ -173,11 +169,7 @@ def time_inputs(context: Context) -> jax.Array:
 
 def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a slot function that takes its meta-parameters from a dict."""
-
-    def of_slot(meta_params, *arguments):
-        return function(meta_params[key], *arguments)
-
-    return of_slot
+    return lambda meta_params, *arguments: function(meta_params[key], *arguments)
 
 
 def check(where: str, part: Part) -> MetaParams:

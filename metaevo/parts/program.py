@@ -194,9 +194,8 @@ class Program(Written):
         language = self.known
         if language.arguments and language is LANGUAGES.get(self.slot):
             return language.slopes(self.apply, meta_params)
-        inputs, rule = language.batch(), self.rule
-        outputs = [rule.evaluate(meta_params, inputs, number) for number in range(self.count)]
-        return jnp.concatenate(outputs)
+        inputs, evaluate = language.batch(), self.rule.evaluate
+        return jnp.concatenate([evaluate(meta_params, inputs, i) for i in range(self.count)])
 
     def programs(self) -> Programs:
         """Return how programs behave, for strategies that vary them."""

@@ -53,8 +53,7 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
     """
     if reference in slot.functions:
         return Filling(HandWritten(slot.name, slot.functions[reference]), None)
-    used = _copy_or(slot.name, reference, run_path)
-    where = f"{slot.name} = {reference!r}"
+    used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
         hint = hints.of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
@@ -166,15 +165,11 @@ def keep(run_path: Path, slot: Slot, reference: str) -> None:
         return
     if is_name(reference):
         write(copy, *parts_of(reference))
-        return
-    source = folder_of(reference)
-    if not source.meta_params.exists():  # a hand-written function of the zoo
-        return
-    for path in source.path.glob(f"{code.RECORDED}/*.py"):
-        files.write_atomic(
-            files.make_folder(copy.path / code.RECORDED) / path.name, files.read(path)
-        )
-    save_tree(copy.meta_params, *load_tree(source.meta_params))
+    elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
+        for path in source.path.glob(f"{code.RECORDED}/*.py"):
+            kept = files.make_folder(copy.path / code.RECORDED) / path.name
+            files.write_atomic(kept, files.read(path))
+        save_tree(copy.meta_params, *load_tree(source.meta_params))
 
 
 def copy_of(run_path: Path, slot: str) -> Path:
@@ -199,8 +194,7 @@ def _part(folder: RunDirectory, described: PlainDict) -> Part:
     reference = described["part"]
     if is_name(reference):
         reference = _named_code(folder, reference, described.get("code"))
-    part: Part = from_dict(part_class(reference), described["settings"])
-    return part
+    return from_dict(part_class(reference), described["settings"])
 
 
 def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> str:

@@ -85,11 +85,11 @@ class ValueLossNetwork(Part):
         """Return the loss of one prediction."""
         error = prediction - target
         scaled = error / self.error_scale
+        above, below = jnp.maximum(scaled, 0), jnp.maximum(-scaled, 0)
         values = {
             "error": scaled,
             # sign(x) log(1 + |x|), written so that its derivative at zero is 1.
-            "signed_log_error": jnp.log1p(jnp.maximum(scaled, 0))
-            - jnp.log1p(jnp.maximum(-scaled, 0)),
+            "signed_log_error": jnp.log1p(above) - jnp.log1p(below),
             "target": target / self.error_scale,
             "old_prediction": old_prediction / self.error_scale,
             "old_error": (old_prediction - target) / self.error_scale,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, files, show
-from metaevo.config.hints import of_value
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
@@ -59,10 +58,8 @@ def find(name: str) -> Entry:
     """
     short = name.removeprefix(PREFIX)
     if short not in names():
-        known = [PREFIX + each for each in names()]
-        raise ConfigError(
-            f"{show(name)} is not in the zoo{of_value(name, known)}; it has: {', '.join(known)}"
-        )
+        known = ", ".join(PREFIX + each for each in names())
+        raise ConfigError(f"{show(name)} is not in the zoo; it has: {known}")
     return Entry(
         PREFIX + short, FOLDER / short, files.read_json(FOLDER / short / "entry.json", Card)
     )

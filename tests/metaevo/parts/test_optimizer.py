@@ -6,8 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-import metaevo
-from metaevo.parts import HandWritten, optimizer
+from metaevo.parts import optimizer
 from purerl import dqn, envs, ppo
 from purerl.ppo import Hyperparams
 from purerl.types import Context
@@ -59,15 +58,6 @@ def test_it_starts_exactly_at_adam(temporal, memory_size):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)  # of steps of 0.01
 
 
-def test_the_zoo_entry_computes_the_same_steps():
-    made = optimizer.LearnedOptimizer()
-    apply, meta_params = metaevo.load("zoo:ppo-optimizer")
-    found, expected = (
-        run(each, meta_params, 4) for each in (made, HandWritten("make_optimizer", apply))
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
 def test_steps_are_bounded_and_finite_for_huge_weights():
     made = optimizer.LearnedOptimizer(start="random", memory_size=2)
     huge = jax.tree.map(lambda x: 1e12 * x, drawn(made))
@@ -78,9 +68,8 @@ def test_steps_are_bounded_and_finite_for_huge_weights():
         assert np.abs(found).max() <= 0.01 * limit * 1.001
 
 
-def first_step(config, params, gradients, progress=0.0, num_updates=8):
+def first_step(made, params, gradients, progress=0.0, num_updates=8):
     """The first step of a constant learning rate, without clipping, of drawn weights."""
-    made = config
     hyperparams = HYPERPARAMS.replace(final_learning_rate=1.0, max_grad_norm=1e9)
     context = Context(hyperparams, progress, num_updates)
     update = made.apply(drawn(made), context)

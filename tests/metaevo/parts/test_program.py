@@ -171,7 +171,7 @@ def test_a_policy_loss_and_its_derivative():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_a_schedule_and_an_optimizer():
+def test_a_schedule():
     settings = program.Program(slot="schedule", hyperparams=("learning_rate", "gae_lambda"))
     meta_params = meta_params_of(settings.compiled("1 - 0.5 * progress"), settings.compiled("2"))
     changed = jax.jit(settings.apply)(meta_params, CONTEXT)
@@ -180,23 +180,19 @@ def test_a_schedule_and_an_optimizer():
     assert changed.gae_lambda == 1.0  # of a fraction
     assert settings.text(meta_params) == "learning_rate: 1.0 - 0.5 * progress; gae_lambda: 2.0"
 
-    settings = program.Program(slot="make_optimizer", inputs=("mean_9", "value"), length=8)
-    own = settings.apply(meta_params_of(settings.compiled("mean_9 + tanh(value)")), CONTEXT)
+
+def test_the_step_of_an_optimizer():
+    part = program.Program("make_optimizer", inputs=("mean_9", "value"), length=8)
     written = formula.Formula("make_optimizer", "mean_9 + tanh(value)", {})
-    expected = written.apply({"relative": {}}, CONTEXT)
-    params = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.ones(4)}}
-    gradients = jax.tree.map(lambda each: 0.3 * each, params)
+    params = {"params": {"actor_torso": jnp.ones((2, 3)), "value_head": jnp.ones(4)}}
 
-    @jax.jit
-    def both():
-        told = CONTEXT.extra_args()
-        return [
-            jax.tree.leaves(each.update(gradients, each.init(params), params, **told)[0])
-            for each in (own, expected)
-        ]
+    def step(part, meta_params):
+        made = part.apply(meta_params, CONTEXT)
+        return made.update(params, made.init(params), params, **CONTEXT.extra_args())[0]
 
-    for one, other in zip(*both(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    found = step(part, meta_params_of(part.compiled(written.expression)))
+    expected = step(written, {"relative": {}})
+    jax.tree.map(lambda *each: np.testing.assert_allclose(*each, rtol=1e-6), found, expected)
 
 
 @pytest.mark.parametrize(

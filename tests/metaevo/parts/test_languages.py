@@ -55,14 +55,6 @@ def test_a_schedule_has_a_fingerprint_of_each_program():
     np.testing.assert_allclose(found, [*(1 - progress), *np.full(languages.POINTS, 0.5)], 1e-5)
 
 
-def test_the_step_of_an_optimizer():
-    config = program.Program(slot="make_optimizer", inputs=("mean_9", "policy"))
-    (found,) = fingerprints(config, "where(policy > 0, mean_9, tanh(mean_9))")
-    at = LANGUAGES["make_optimizer"].batch()
-    expected = np.where(at["policy"] > 0, at["mean_9"], np.tanh(at["mean_9"]))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("slot", LANGUAGES)
 def test_every_input_varies_over_the_batch_and_is_finite(slot):
     at = LANGUAGES[slot].batch()
