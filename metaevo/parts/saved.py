@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, show
 from metaevo.config.code import is_name, use
-from metaevo.config.plain import PlainDict
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import load_tree
@@ -74,5 +73,5 @@ def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] 
     if reference not in learners.PARTS:
         with contextlib.suppress(TypeError):  # a class in a notebook
             reference = f"{inspect.getfile(type(part))}:{type(part).__name__}"
-    tasks: PlainDict = {"tasks": {env: {} for env in seen}}
-    resolve.write(folder, Parts.single(part), meta_params, 0, tasks, [reference])
+    tasks: dict[str, Any] = {env: {} for env in seen}
+    resolve.write(folder, Parts.single(part), meta_params, 0, {"tasks": tasks}, [reference])

@@ -11,19 +11,15 @@ from metaevo.parts import languages, program
 from metaevo.parts.languages import LANGUAGES
 
 
-def stacked(config, *expressions):
-    programs = [config.compiled(each) for each in expressions]
-    codes, constants = (np.stack(each)[:, np.newaxis] for each in zip(*programs, strict=True))
-    return {"codes": codes, "constants": constants}
-
-
 @functools.cache
 def compiled(config):
     return jax.jit(jax.vmap(config.fingerprint))
 
 
 def fingerprints(config, *expressions):
-    return np.asarray(compiled(config)(stacked(config, *expressions)))
+    programs = [config.compiled(each) for each in expressions]
+    codes, constants = (np.stack(each)[:, np.newaxis] for each in zip(*programs, strict=True))
+    return np.asarray(compiled(config)({"codes": codes, "constants": constants}))
 
 
 def test_the_fingerprint_of_a_loss_is_its_slope():
@@ -48,9 +44,9 @@ def test_a_program_that_gives_the_slope_has_the_same_fingerprint_as_its_loss():
 def test_a_schedule_has_a_fingerprint_of_each_program():
     both = ("learning_rate", "gamma")
     config = program.Program("schedule", operations=("subtract",), hyperparams=both, length=4)
-    programs = stacked(config, "1 - progress", "0.5")
-    pair = {name: each[:, 0] for name, each in programs.items()}
-    found = config.fingerprint(pair)
+    pairs = zip(config.compiled("1 - progress"), config.compiled("0.5"), strict=True)
+    codes, constants = map(jnp.stack, pairs)
+    found = config.fingerprint({"codes": codes, "constants": constants})
     progress = LANGUAGES["schedule"].batch()["progress"]
     np.testing.assert_allclose(found, [*(1 - progress), *np.full(languages.POINTS, 0.5)], 1e-5)
 

@@ -74,9 +74,8 @@ def first_step(made, params, gradients, progress=0.0, num_updates=8):
     context = Context(hyperparams, progress, num_updates)
     update = made.apply(drawn(made), context)
     params, gradients = {"params": params}, {"params": gradients}
-    return update.update(gradients, update.init(params), params, **context.extra_args())[0][
-        "params"
-    ]
+    found = update.update(gradients, update.init(params), params, **context.extra_args())
+    return found[0]["params"]
 
 
 RANDOM = optimizer.LearnedOptimizer(start="random")
@@ -85,11 +84,11 @@ KERNEL = {"kernel": jnp.ones((2, 3))}
 
 @pytest.mark.parametrize("temporal", [True, False])
 def test_only_temporal_optimizers_see_progress_and_length(temporal):
-    config = optimizer.LearnedOptimizer(temporal=temporal, start="random")
+    made = optimizer.LearnedOptimizer(temporal=temporal, start="random")
 
     @jax.jit
-    def step(progress, num_updates):
-        return first_step(config, KERNEL, KERNEL, progress, num_updates)["kernel"]
+    def step(*time):
+        return first_step(made, KERNEL, KERNEL, *time)["kernel"]
 
     base = step(0.0, 8)
     assert bool((step(0.5, 8) != base).any()) == temporal
