@@ -23,7 +23,7 @@ from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
-from metaevo.runs.progress import Progress
+from metaevo.runs.terminal import Progress
 from metaevo.tasks import sampling
 from metaevo.tasks.arguments import (
     Setup,

@@ -12,9 +12,9 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import page, policies
-from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text

@@ -16,8 +16,8 @@ from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import of_key
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import FloatArray
 from metaevo.tasks.arguments import Setup
 from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
