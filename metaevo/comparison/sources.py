@@ -11,9 +11,9 @@ from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.checks import Measure, Text
+from metaevo.intervals import FloatArray
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.run_directory import RunDirectory, evolutions_in, run_path, runs_below
-from metaevo.statistics import FloatArray
 
 
 class _Variant(TypedDict):
@@ -68,7 +68,7 @@ def directories(name: str) -> list[Path]:
     The evolutions within a run count as runs.
     """
     path = run_path(name)
-    paths = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))
+    paths = [path] if os.path.isdir(path) else map(Path, sorted(glob.glob(name, recursive=True)))
     outer = [run for path in paths for run in runs_below(path)]
     if not outer:
         raise ConfigError(f"{name}: there is no run directory")

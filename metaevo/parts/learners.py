@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import give
-from metaevo.config.references import Kind, reference_of, resolve, short_name
+from metaevo.config.code import Kind, give, reference_of, resolve, short_name
 from metaevo.parts.part import Part
 from purerl.types import LearnerEntry, Slot
 

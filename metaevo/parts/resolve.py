@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, code, files, from_dict, hints, show, to_dict
+from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
 from metaevo.config.code import is_name
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping, of_value
 from metaevo.parts import zoo
 from metaevo.parts.learners import part_class, reference_to, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
-from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.checkpoint import CheckpointError, check_tree, load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory, evolutions_in
 from purerl.types import MetaParams, PyTree, Slot
 
 # --- From a reference to a part -----------------------------------------------------------------
@@ -55,7 +55,7 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
         return Filling(HandWritten(slot.name, slot.functions[reference]), None)
     used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
-        hint = hints.of_value(reference, slot.functions)
+        hint = of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
     try:
         if is_name(reference):
@@ -105,7 +105,11 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         return Parts.single(part), part.init(jax.random.key(0))
     folder = folder_of(reference)
     if not os.path.isfile(folder.meta_params):
-        raise ConfigError(f"{reference} holds no evolved part (no {folder.meta_params.name} in it)")
+        begun = evolutions_in(folder.path)
+        hint = f"; load one of its evolutions, such as {begun[0]}" if begun else ""
+        raise ConfigError(
+            f"{reference} holds no evolved part (no {folder.meta_params.name} in it){hint}"
+        )
     tree, about = load_tree(folder.meta_params)
     if not is_loadable(about):
         raise ConfigError(f"{folder.path} holds no part of a learner: something else evolved there")
@@ -117,6 +121,11 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         raise CheckpointError(f"{folder.meta_params}: does not describe its parts") from None
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{reference}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
+    if folder.config_path.exists() and not folder.report_path.exists():
+        text = (
+            f"{reference} is not finished: what it found in {about.get('generation')} generations"
+        )
         print(text, file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, tree)
     if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
@@ -154,6 +163,7 @@ def write(
         if is_name(reference):
             described[slot]["code"] = code.digest_of(reference)
     about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
+    check_tree(meta_params)
     save_tree(folder.meta_params, jax.device_get(meta_params), about)
     code.keep(folder.path, {slot: each["part"] for slot, each in described.items()})
 

@@ -13,7 +13,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
-from metaevo.reports import page, plots
+from metaevo.reports import judgement, page, plots
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
@@ -56,7 +56,8 @@ def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> No
     for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
         scores[name] = each
         if name == SCORES and is_unseen and not is_quick(directory.read_config()["config"]):
-            print(f"\n{tables.verdict(each).text()}\n", flush=True)
+            table = f"{each.table()}\n" if each.pooled else ""
+            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
@@ -171,7 +172,7 @@ def _draw_numbers(
     baseline = {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.untuned(name) for name in own.baselines}
+        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if _last(records):
@@ -181,7 +182,7 @@ def _draw_numbers(
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        own.plot_curves(figures / CURVES)
+        judgement.plot_curves(own, figures / CURVES)
 
 
 def _findings(
