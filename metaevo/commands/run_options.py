@@ -17,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory, run_argument
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.evolve_settings:EvolveSettings"
+EVOLUTION = "metaevo.studies.settings:EvolveSettings"
 PROBLEM = "metaevo.studies.settings:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"
