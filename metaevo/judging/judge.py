@@ -30,11 +30,9 @@ from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.progress import Progress as Bar
-from metaevo.tasks.agents import Trained
-from metaevo.tasks.arguments import digest
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population
-from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.population import Population, Trained
+from metaevo.tasks.problem import LearnerProblem, digest
 
 _populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
@@ -245,12 +243,12 @@ class Judgement:
             return self._train(contender, task, rows, keys, progress)
 
         if screening:
-            arrays["screening"][at] = _scores(train(range(count), tuning[:screening]))
+            arrays["screening"][at] = train(range(count), tuning[:screening]).scores
             arrays["finalists"][at] = finalists(arrays["screening"][at], chosen)
         keys = jax.numpy.concatenate([tuning[screening:], held_out])
         found = train(arrays["finalists"][at].tolist(), keys)
         arrays["selection"][at], arrays["held_out"][at] = np.split(
-            _scores(found), [selection], axis=1
+            found.scores, [selection], axis=1
         )
         sums = jax.tree.map(lambda leaf: leaf[:, selection:].sum(axis=1), found.episodes)
         curves = mean_returns(sums)
@@ -276,7 +274,7 @@ class Judgement:
         best = int(selection.mean(axis=1).argmax()) if selection.size else 0
         winner = int(self._arrays["finalists"][reference, task, best])
         rivals = [bound.hyperparams.random_play(), self._with(reference, task, winner)]
-        found = _scores(self._train(reference, task, rivals, keys, progress))
+        found = self._train(reference, task, rivals, keys, progress).scores
         low, high = statistics.fill_missing({"low": found[0], "high": found[1]}).values()
         gains = high - low
         if gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):  # else there is no scale
@@ -323,15 +321,8 @@ class Judgement:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
             every = Windows.at_most(POINTS, learner.config.num_updates).every
-            known[key] = Population(
-                bound, bound.hyperparams, example, problem.weights, agents=agents, log_every=every
-            )
+            known[key] = Population(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
-
-
-def _scores(trained: Trained) -> np.ndarray:
-    """Return scores [settings, keys]; NaN where an agent diverged."""
-    return np.where(trained.diverged, np.nan, trained.scores)
 
 
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:

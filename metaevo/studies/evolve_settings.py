@@ -15,22 +15,14 @@ from metaevo.parts import classes, learners, resolve, seen
 from metaevo.studies import unseen
 from metaevo.studies.evaluation import EvaluationConfig
 from metaevo.studies.settings import EvolutionSettings, RunConfig, problem_settings
-from metaevo.tasks.binding import (
-    TRAINING,
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    check_part,
-    learner_sections,
-)
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import TRAINING, Task, TaskConfig, learner_sections
 from purerl.types import Hyperparams, Slot
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolveSettings(LearnerSettings, EvolutionSettings):
+class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
@@ -42,7 +34,7 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
     distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = None
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    train: LearnerConfig
+    train: Any
     hyperparams: Hyperparams
     component: Any
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
@@ -90,15 +82,10 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
                 scales=(),
             )
         except ConfigError as error:
-            if (text := str(error)) != (reason := text.removeprefix("parts: ")):
-                raise ConfigError(f"evolve = {self.evolve!r}: {reason}") from None
-            raise
-        for name, filling in fillings.items():
-            reference = getattr(self, name)
-            if reference not in learners.slot_of(self.learner, name).functions:
-                where, experiment = f"{name} = {reference!r}", problem.experiment
-                setup, environment = experiment.settings, experiment.environment
-                check_part(where, filling.part, filling.meta_params, setup, environment)
+            named = {f"fixed.{name}": f"{name} = {getattr(self, name)!r}" for name in fillings}
+            key, _, reason = str(error).partition(": ")
+            shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
+            raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
             unseen.check_names(elsewhere, unseen.WHERE)
             problem.elsewhere = problem.on(elsewhere, unseen.WHERE)

@@ -60,16 +60,16 @@ class PartInspector:
 
         Without the agents that diverged; a single error of one if all did.
         """
-        task, hyperparams = self.problem.experiment.reference(), self.problem.bound[0].hyperparams
-        population = Population(task, hyperparams, None, self.problem.weights, agents=AGENTS)
+        task = self.problem.reference()
+        population = Population(task, None, self.problem.weights, agents=AGENTS)
         untrained = population.init(keys_for(self.seed, Purpose.ILLUSTRATION, AGENTS))
         agents = population.advance(untrained, population.num_updates // 2)
 
         def observe(state: Any) -> Any:
             learner: Any = task.learner
-            return learner.value_targets(state, hyperparams, task.env_params)
+            return learner.value_targets(state, task.hyperparams, task.env_params)
 
-        seen = jax.device_get(jax.jit(jax.vmap(observe))(population.states(agents)))
+        seen = jax.device_get(jax.jit(jax.vmap(observe))(agents.rows.agent))
         errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)

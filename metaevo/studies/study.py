@@ -32,7 +32,6 @@ from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evolve_settings import EvolveSettings
 from metaevo.studies.inspector import PartInspector
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.tasks.memory import check_agents, check_training
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 
@@ -79,13 +78,13 @@ class Study:
             raise ConfigError(f"{self.name}.init: {error}") from error
         check_meta_params(shapes, perturbed=strategy.perturbs)
         if isinstance(problem, LearnerProblem):
-            check_agents(problem, strategy.population_size, config)
+            problem.check_memory(strategy.population_size, config)
         else:
             self._metrics = check_evaluation(problem)
         check_evolution(problem, strategy, config)
         elsewhere = problem.unseen()
         for one in elsewhere.bound if isinstance(elsewhere, LearnerProblem) else ():
-            check_training(one.name, one, one.hyperparams, shapes, kept=1, at_once=1)
+            one.check_memory(one.name, shapes, kept=1, at_once=1)
         self.judgements({LEARNED: shapes})
 
     def measure(self) -> PlainDict:

@@ -8,7 +8,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import page, plots, value_maps
@@ -16,9 +16,9 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.tasks.bound import Bound
-from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
+from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
+from metaevo.tasks.task import Bound
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
@@ -178,7 +178,7 @@ def _write_report(
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         list(map(_cells, rows)),
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{weights_text(to_dict(settings.fitness))}; a policy plays "
+        f"{_weights_text(to_dict(settings.fitness))}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
@@ -199,3 +199,9 @@ def _cells(row: PlainDict) -> list[object]:
     if len(known):
         interval, extremes = row["interval"], [known.min(), known.max()]
     return [row["name"], row["seeds"], row["mean"], row["iqm"], interval, *extremes]
+
+
+def _weights_text(weights: PlainMapping) -> str:
+    """Format the fitness as a weighted sum, such as "mean_return + 0.5 x reward_per_step"."""
+    used = [(name, weight) for name, weight in weights.items() if weight]
+    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in used)

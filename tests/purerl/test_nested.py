@@ -11,7 +11,7 @@ from flax import struct
 from gymnax.environments import spaces
 
 from metaevo.config import ConfigError, code
-from metaevo.tasks.binding import TaskConfig, make_environment
+from metaevo.tasks.task import TaskConfig, make_environment
 from purerl import envs, ppo
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium

@@ -14,16 +14,13 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
-from metaevo.parts import learners, resolve
-from metaevo.parts.part import of_key
+from metaevo.parts import learners
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
 from metaevo.statistics import FloatArray
-from metaevo.tasks.arguments import Setup
-from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
+from metaevo.tasks.task import Setup, TaskConfig
 
 CheckStop = Callable[[], None]
 """Called between chunks of agents; raises an exception to stop."""
@@ -73,26 +70,18 @@ def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
     """
     settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
     fixed = benchmark.functions if rule.learner == LEARNER else {}
-    functions, meta_params = {}, {}
+    references = {slot.name: next(iter(slot.functions)) for slot in entry.slots} | fixed
+    if rule.slot in references:
+        references[rule.slot] = rule.text
     try:
         train: Any = from_dict(entry.config, settings["train"])
         hyperparams: Any = from_dict(entry.hyperparams, settings["hyperparams"])
-        setup: Any = Setup(rule.learner, train, hyperparams)
-        environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
-        for slot in entry.slots:
-            name = slot.name
-            default = fixed.get(name, next(iter(slot.functions)))
-            reference = rule.text if name == rule.slot else default
-            part, meta_params[name] = resolve.fill(slot, reference)
-            if reference not in slot.functions:
-                where = f"{name} = {reference!r}"
-                check_part(where, part, meta_params[name], setup, environment)
-            functions[name] = of_key(name, part.apply)
-        learner = make_learner(setup, *environment[1:], meta_params, **functions)
+        setup = Setup.of(rule.learner, train, hyperparams, TaskConfig(**settings["task"]))
+        bound, meta_params = setup.fill(references)
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from None
-    bound = Bound(task, learner, environment[2])
-    return Population(bound, hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds)
+    bound = bound._replace(name=task)
+    return Population(bound, meta_params, FitnessConfig(), agents=benchmark.seeds)
 
 
 class Measurement:
@@ -181,7 +170,7 @@ class Measurement:
         population = self.populations[task]
 
         def train(purpose: Purpose, seeds: int, rates: Sequence[float]) -> FloatArray:
-            settings = [population.hyperparams.replace(learning_rate=rate) for rate in rates]
+            settings = [population.task.hyperparams.replace(learning_rate=rate) for rate in rates]
             keys = keys_for(self.benchmark.seed(task), purpose, seeds)
             trained = population.train(keys, settings, progress=lambda frames: check_stop())
             return np.asarray(trained.scores)
