@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import metaevo
 from metaevo.config.plain import PlainDict
-from metaevo.runs import signals
+from metaevo.runs.terminal import leave_at_once
 
 
 class Command(NamedTuple):
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
     Returns:
         the exit code.
     """
-    signals.leave_at_once()  # until there is something to save
+    leave_at_once()  # until there is something to save
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # characters that its encoding lacks
     from metaevo.config import exit_on_config_error

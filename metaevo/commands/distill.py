@@ -3,7 +3,7 @@
 from metaevo.config import ConfigError, code, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.discovery.distill import distill
-from metaevo.runs.latest import run_argument
+from metaevo.runs.run_directory import run_argument
 from metaevo.studies.changed import settings_of_run, with_unseen
 from metaevo.studies.evolve_settings import EvolveSettings
 

@@ -25,8 +25,7 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import parts_of
 from metaevo.runs import checkpoint
-from metaevo.runs.latest import run_argument
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, run_argument
 from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.evaluation import QUICK_HELP, resized
@@ -159,9 +158,9 @@ def judge(
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
         learned = {LEARNED: meta_params}
-        scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
+        judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, scores)
+        write_report(study, run, meta_params, source, dict(judged))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)

@@ -10,8 +10,7 @@ from metaevo.judging.generality.measured import UNSEEN, Measured, recorded
 from metaevo.judging.generality.measurement import Measurement
 from metaevo.judging.generality.tasks import benchmark
 from metaevo.parts import zoo
-from metaevo.reports.numbers import MISSING, estimate
-from metaevo.reports.page import Table
+from metaevo.reports.page import MISSING, Table, estimate
 from metaevo.runs.run import work_in
 
 ROOT = Path("runs") / "generality"

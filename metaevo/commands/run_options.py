@@ -8,9 +8,8 @@ from typing import TypeVar
 from metaevo.config import code, from_dict, merge, to_dict
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import quickened
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, run_argument
 from metaevo.runs.settings import HasRun
 
 S = TypeVar("S", bound=HasRun)

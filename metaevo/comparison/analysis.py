@@ -14,7 +14,7 @@ from metaevo.comparison.grouping import group
 from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
-from metaevo.reports.numbers import counted
+from metaevo.reports.page import counted
 from metaevo.statistics import Comparison, Estimate, FloatArray, Interval, Verdict
 
 _Strata = dict[str, FloatArray]

@@ -22,7 +22,7 @@ from metaevo.parts.classes import reference_to
 from metaevo.parts.optimizer import LearnedOptimizer
 from metaevo.parts.part import LEARNED, Filling, Part, Parts
 from metaevo.reports import page
-from metaevo.reports.numbers import estimate
+from metaevo.reports.page import estimate
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in

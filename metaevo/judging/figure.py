@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metaevo.reports.numbers import estimate
+from metaevo.reports.page import estimate
 
 if TYPE_CHECKING:
     from metaevo.judging.scores import Scores

@@ -29,7 +29,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores, read_arrays
-from metaevo.runs.progress import Progress as Bar
+from metaevo.runs.terminal import Progress as Bar
 from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population, Trained
 from metaevo.tasks.problem import LearnerProblem, digest

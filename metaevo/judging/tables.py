@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from metaevo.judging.verdict import Verdict
-from metaevo.reports.numbers import counted, estimate
-from metaevo.reports.page import Table, Text
+from metaevo.reports.page import Table, Text, counted, estimate
 
 if TYPE_CHECKING:
     from metaevo.judging.scores import Scores

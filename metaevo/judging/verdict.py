@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from metaevo.reports.numbers import estimate
+from metaevo.reports.page import estimate
 from metaevo.statistics.scores import FloatArray, Interval
 
 FEWEST_SEEDS = 16

@@ -1,8 +1,9 @@
 """Trees of arrays, each in one `.npz` file: replaced atomically, verified when read, no pickle.
 
-    save(folder, 40, tree), restore(folder, template)     checkpoints: any pytree
-    write(path, tree), read(path, template)               one of them
+    write(path, tree), read(path, template)               any pytree
+    save(folder, 40, tree), restore(folder, template)     checkpoints: pytrees by index
     save_tree(path, tree), load_tree(path)                nested dicts, lists and tuples
+    record(run, 40, tree), history(run)                   what an evolution found over time
 
 The members of the archive are the leaves under their paths and `metadata`, a JSON text. The comment
 at the end of the archive is the SHA-256 of everything before it.
@@ -16,7 +17,7 @@ import warnings
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,11 @@ from purerl.types import PyTree
 _DIGEST = hashlib.sha256().digest_size * 2
 """characters of the digest"""
 _METADATA, _LEAF = "metadata", "leaf:"
+HISTORY = "history.npz"
+MOST = 48
+"""most points in a history; beyond them, every second one is dropped"""
+LARGEST = 20_000
+"""most numbers in the meta-parameters of a history"""
 
 
 class CheckpointError(ConfigError):
@@ -40,33 +46,22 @@ class CheckpointError(ConfigError):
 
 def save(
     folder: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
-) -> Path:
+) -> None:
     """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`.
 
-    Raises:
-        TypeError: if a leaf is not an array of numbers.
-        OSError: if the disk cannot be written.
+    Raises as `write` does.
     """
-    path = _path(folder, index)
-    write(path, tree, {"index": index, **(metadata or {})})
+    write(_path(folder, index), tree, {"index": index, **(metadata or {})})
     found = indices(folder)
     kept = [each for each in found if each <= index][-keep:]
-    for old in found:
-        if old not in kept:
-            _path(folder, old).unlink()
-    return path
+    for old in set(found).difference(kept):
+        _path(folder, old).unlink()
 
 
 def indices(folder: Path) -> list[int]:
     """Return the indices of the checkpoints in a folder, usable or not, in ascending order."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    except OSError as error:
-        raise files.unreadable(folder, error) from None
-    stems = [name.removesuffix(".npz") for name in names if name.endswith(".npz")]
-    return sorted(int(each) for each in stems if each.isdecimal() and each == f"{int(each):06d}")
+    names = [path.stem for path in folder.glob("*.npz")]
+    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
 def restore(
@@ -129,18 +124,16 @@ def read(
         CheckpointError: if the file is missing or damaged, or has another tree or metadata.
     """
     leaves, content = _read(path)
-    for key, value in json.loads(json.dumps(expected or {})).items():
-        found = content["metadata"].get(key)
-        if found != value:
+    for key, value in (expected or {}).items():
+        if (found := content["metadata"].get(key)) != value:
             found = f"{key} is {found!r}, not {value!r}"
             raise CheckpointError(f"{path} is not usable: it belongs to another run: {found}")
     paths, structure = jax.tree_util.tree_flatten_with_path(template)
-    wanted = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    wanted = {jax.tree_util.keystr(each): _shape_and_dtype(leaf) for each, leaf in paths}
     if different := sorted(wanted.keys() ^ leaves.keys()):
         raise CheckpointError(f"{path} is not usable: other leaves, such as {different[0]}")
-    for key, leaf in wanted.items():
-        found, want = _shape_and_dtype(leaves[key]), _shape_and_dtype(leaf)
-        if found != want:
+    for key, want in wanted.items():
+        if (found := _shape_and_dtype(leaves[key])) != want:
             raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
     tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
     return tree, content["metadata"]
@@ -149,19 +142,13 @@ def read(
 def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
     """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` returns.
 
-    Raises:
-        TypeError: if a node or a leaf has another type.
-        OSError: if the disk cannot be written.
+    Raises as `write` does, and TypeError if a node has another type.
     """
     _write(path, tree, {"metadata": metadata or {}, "structure": _structure(tree, ())})
 
 
 def check_tree(tree: PyTree) -> None:
-    """Check that `save_tree` can save a tree of arrays, or of their shapes.
-
-    Raises:
-        TypeError: if it cannot.
-    """
+    """Raise `TypeError` if `save_tree` cannot save a tree of arrays, or of their shapes."""
     _structure(tree, ())
 
 
@@ -203,7 +190,45 @@ def _rebuild(node: Any, leaves: PlainDict) -> Any:
     return {"list": list, "tuple": tuple}[kind](_rebuild(each, leaves) for each in content)
 
 
-# --- Leaves -------------------------------------------------------------------------------------
+# --- The history of an evolution ----------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """Meta-parameters over the generations, for the animation of a report."""
+
+    generations: np.ndarray
+    """[points] generations done, ascending"""
+    meta_params: PyTree
+    """each leaf [points, ...]"""
+
+    def at(self, index: int) -> PyTree:
+        """Return the meta-parameters of one point."""
+        return jax.tree.map(lambda leaf: leaf[index], self.meta_params)
+
+
+def history(run: Path) -> History | None:
+    """Return the history in a run's directory, if any."""
+    path = run / HISTORY
+    return History(**load_tree(path)[0]) if path.exists() else None
+
+
+def record(run: Path, generation: int, meta_params: PyTree) -> None:
+    """Add a point; drop points of the same or a later generation, which a resumed run repeats.
+
+    Large meta-parameters are not recorded.
+    """
+    new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
+    if sum(leaf.size for leaf in jax.tree.leaves(new)) > LARGEST:
+        return
+    found = History(np.array([generation]), new)
+    if generation and (before := history(run)) is not None:
+        kept = np.flatnonzero(before.generations < generation)
+        kept = kept[::2] if len(kept) >= MOST else kept
+        found = jax.tree.map(lambda old, leaf: np.concatenate([old[kept], leaf]), before, found)
+    save_tree(run / HISTORY, found._asdict())
+
+
+# --- Files --------------------------------------------------------------------------------------
 
 
 def _shape_and_dtype(leaf: PyTree) -> str:
@@ -229,9 +254,6 @@ def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
     dtype = jnp.dtype(note["dtype"])
     return array.view(dtype) if dtype.isbuiltin == 2 else array
-
-
-# --- Files --------------------------------------------------------------------------------------
 
 
 def _write(path: Path, tree: PyTree, content: PlainDict) -> None:

@@ -1,6 +1,7 @@
 """The settings that every run has."""
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,10 +33,18 @@ class RecordConfig:
     """all randomness of the run comes from it"""
     keep_checkpoints: Annotated[int, Gt(0)] = 3
     """number of the latest checkpoints to keep"""
-    wandb: Literal["disabled", "offline", "online"] = "disabled"
-    """log metrics and figures to Weights & Biases"""
-    wandb_project: str = "metaevo"
-    """the project there; the experiment in MLflow"""
+    wandb: Literal["disabled", "offline", "online"] | None = None
+    """log metrics and figures to Weights & Biases; null: WANDB_MODE, or disabled"""
+    wandb_entity: str | None = None
+    """the user or team there; null: WANDB_ENTITY, or your own"""
+    wandb_project: str | None = None
+    """the project there, and the experiment in MLflow; null: WANDB_PROJECT, or metaevo"""
+    wandb_group: str | None = None
+    """null: WANDB_RUN_GROUP, or for several evolutions of a run its directory"""
+    wandb_tags: tuple[str, ...] = ()
+    """empty: WANDB_TAGS"""
+    wandb_job_type: str | None = None
+    """null: WANDB_JOB_TYPE, or train, evolution, sweep"""
     mlflow: str | None = None
     """log them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     quick: bool = False
@@ -45,6 +54,17 @@ class RecordConfig:
         """Check the tracking URI."""
         if self.mlflow:
             tracking_uri(self.mlflow)
+
+    @property
+    def wandb_mode(self) -> str:
+        """Mode of wandb: disabled, offline or online."""
+        mode = self.wandb or os.environ.get("WANDB_MODE")
+        return mode if mode in ("offline", "online") else "disabled"
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether a service gets the records."""
+        return self.wandb_mode != "disabled" or bool(self.mlflow)
 
 
 class HasRun:

@@ -11,7 +11,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports import page
-from metaevo.reports.numbers import estimate, number
+from metaevo.reports.page import estimate, number
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings

@@ -28,7 +28,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.classes import part_class, reference_to
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts
-from metaevo.runs.progress import Progress
+from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound, Scale, Setup, Task, filling_of

@@ -11,17 +11,16 @@ from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.reports import page, plots, value_maps
-from metaevo.runs.progress import Progress
+from metaevo.reports import page, policies
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
-from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
@@ -44,7 +43,7 @@ CAPTIONS = {
 def check(settings: TrainSettings, task: Bound) -> None:
     """Raise `ConfigError` if a film, or an environment in Gymnasium, is wanted and impossible."""
     config = settings.evaluation
-    if config.film and renderer(task.learner.env) is None:
+    if config.film and policies.renderer(task.learner.env) is None:
         raise ConfigError(
             f"evaluation.film = true: {task.name} cannot be drawn; classic control, MinAtar, "
             "the suites, GridWorld and environments with `render(state, params)` can"
@@ -148,25 +147,26 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
-    settings, figures, policies = run.settings, run.directory.figures, result.policies
+    settings, figures, trained = run.settings, run.directory.figures, result.policies
     curves = {title_of(settings): result.returns}
-    plots.plot_learning_curves(curves, result.steps, figures / CURVES)
-    if hasattr(policies, "visits"):
-        q, visits = np.mean(policies.q, axis=0), np.sum(policies.visits, axis=0)
-        grid = value_maps.grid_map(task.learner.env, len(q))
+    policies.plot_learning_curves(curves, result.steps, figures / CURVES)
+    if hasattr(trained, "visits"):
+        q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
+        grid = policies.grid_map(task.learner.env, len(q))
         if grid is not None:
-            value_maps.plot_value_map(q, visits, grid, figures / VALUE_MAP)
-    if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
-        policy = jax.tree.map(lambda leaf: leaf[0], policies)
+            policies.plot_value_map(q, visits, grid, figures / VALUE_MAP)
+    if settings.evaluation.film is not False and policies.renderer(task.learner.env) is not None:
+        policy = jax.tree.map(lambda leaf: leaf[0], trained)
         (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
         options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
         try:
-            frames = record_episode(task.learner, policy, key, task.env_params, **options)
+            frames = policies.record_episode(task.learner, policy, key, task.env_params, **options)
         except Exception as error:  # a user's `render` may raise anything
             warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
             return
+        fps = policies.frames_per_second(task.learner.env)
         with replacing(figures / FILM) as file:
-            save_gif(file, frames, frames_per_second(task.learner.env))
+            policies.save_gif(file, frames, fps)
 
 
 def _write_report(

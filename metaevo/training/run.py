@@ -20,9 +20,8 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
-from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
-from metaevo.runs.signals import StopRequestedError
+from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population, Row
@@ -164,12 +163,11 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
             chunk_size=population.chunk_size,
             num_devices=population.num_devices,
         )
-        with run.working():
-            rows, seconds = _train(run, population)
-            result = result_of(population, rows, path)
-            checkpoint.write(run.directory.training_path, result.arrays())
-            report.finish(run, population, result, rows.episodes, seconds=seconds)
-        return run.exit_code
+        rows, seconds = _train(run, population)
+        result = result_of(population, rows, path)
+        checkpoint.write(run.directory.training_path, result.arrays())
+        report.finish(run, population, result, rows.episodes, seconds=seconds)
+    return run.exit_code
 
 
 def untrained(settings: TrainSettings, population: Population) -> list[Row]:

@@ -9,7 +9,7 @@ import pytest
 from metaevo.commands import evolve as evolve_script
 from metaevo.commands import train as training
 from metaevo.runs import run as lifecycle
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.terminal import StopOnSignal
 from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults

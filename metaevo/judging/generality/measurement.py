@@ -15,8 +15,8 @@ from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
 from metaevo.parts import learners
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import FloatArray
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population

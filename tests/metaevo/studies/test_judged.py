@@ -113,7 +113,7 @@ def test_each_judgement_has_seeds_and_ranges_of_its_own():
     study = study_of(text)
     example = study.problem.init(jax.random.key(0))
     found = study.judgements({"learned": example})
-    assert list(found) == ["unseen", "scores"]
+    assert list(found) == ["scores", "unseen"]
     assert found["unseen"].purpose == Purpose.UNSEEN
     assert found["scores"].purpose == Purpose.HELD_OUT
     for judgement in found.values():

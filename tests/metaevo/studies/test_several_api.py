@@ -9,8 +9,7 @@ from metaevo.comparison.sources import directories
 from metaevo.config import ConfigError
 from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
-from metaevo.runs.latest import newest_run
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, newest_run
 from metaevo.studies import run as running
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.evolving import stop_after
