@@ -97,7 +97,7 @@ class Study:
         measured: PlainDict = {} if source is None else {CODE: source}
         if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
             return measured
-        if problem.bound[0].scale is None:
+        if not problem.scales:
             ends = problem.measure_scales(seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
@@ -113,7 +113,7 @@ class Study:
         scales = measured.get(SCALES)
         if scales is not None and isinstance(self.problem, LearnerProblem):
             columns = [scales[key] for key in Scale._fields]
-            self.problem.use_scales([Scale(*row) for row in zip(*columns, strict=False)])
+            self.problem.scales = tuple(Scale(*row) for row in zip(*columns, strict=True))
         return self.problem
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:

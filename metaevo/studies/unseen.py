@@ -3,15 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from metaevo.config import ConfigError, show
-from metaevo.config.space import Entry
 from metaevo.parts.seen import SeenTask
-from metaevo.tasks import sampling
 from metaevo.tasks.task import Task, TaskConfig, make_environment
 from purerl.types import Environment, EnvParams
 
@@ -25,7 +23,7 @@ class Seen(NamedTuple):
     name: str
     env: Environment
     env_params: EnvParams
-    sample: Mapping[str, Entry] = {}
+    sample: Mapping[str, Any] = {}
     """distributions of its parameters, by their names"""
     rule: str = ""
     """the setting of a rule that was evolved there before; empty for this evolution"""
@@ -67,13 +65,15 @@ def seen_by(
     for name, env, env_params, _, sample in tasks:
         if env not in wanted:
             continue
+        from metaevo.tasks import sampling
+
         entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")
         drawn = sampling.of_prefix(entries, sampling.ENV_PARAMS)
         found.append(_seen_in(TaskConfig(env, env_params), learner, drawn)._replace(rule=rule))
     return found
 
 
-def _seen_in(task: TaskConfig, learner: str, sample: Mapping[str, Entry] | None = None) -> Seen:
+def _seen_in(task: TaskConfig, learner: str, sample: Mapping[str, Any] | None = None) -> Seen:
     """Return the environment of a task, with default observations."""
     bare = {key: value for key, value in task.env_params.items() if key != "observations"}
     return Seen(*make_environment(TaskConfig(task.env, bare), learner), sample or {})
@@ -85,7 +85,7 @@ def _same(this: Seen, seen: Seen) -> bool:
         return False
     fields = [field.name for field in dataclasses.fields(this.env_params)]
     return all(
-        sampling.contains(seen.sample[name], getattr(this.env_params, name))
+        _contains(seen.sample[name], getattr(this.env_params, name))
         if name in seen.sample
         else jax.tree.all(
             jax.tree.map(
@@ -94,3 +94,9 @@ def _same(this: Seen, seen: Seen) -> bool:
         )
         for name in fields
     )
+
+
+def _contains(entry: Any, value: float) -> bool:
+    """Return whether a number may be drawn."""
+    choices = getattr(entry, "choices", None)
+    return bool(entry.low <= value <= entry.high) if choices is None else value in choices

@@ -12,14 +12,13 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, code, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError, show, to_dict
 from metaevo.config.references import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
@@ -27,11 +26,11 @@ from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaPro
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.classes import part_class, reference_to
-from metaevo.parts.part import HandWritten, OneOf, Part, Parts
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
-from metaevo.tasks.task import Bound, Scale, Setup, Task, filling_of
+from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
 from purerl.types import LearnerEntry, Slot
 
 SCALE_SEEDS = 16
@@ -93,9 +92,9 @@ class LearnerProblem(MetaProblem):
         """
         self.learner = learners.name_of(learner)
         entry = learners.find(self.learner)
-        self._train = _settings_of(entry.config, train, "train")
-        self._hyperparams = _settings_of(entry.hyperparams, hyperparams, "hyperparams")
-        self.weights = _settings_of(FitnessConfig, fitness, "fitness")
+        self._train = changed_settings(entry.config, train, "train")
+        self._hyperparams = changed_settings(entry.hyperparams, hyperparams, "hyperparams")
+        self.weights = changed_settings(FitnessConfig, fitness, "fitness")
         self.parts = _parts_of(self.learner, parts)
         others = {slot.name: slot for slot in entry.slots if slot.name not in self.parts.by_slot}
         given = {name: slot.compared[0] for name, slot in others.items()} | dict(fixed or {})
@@ -106,37 +105,35 @@ class LearnerProblem(MetaProblem):
                 f"allowed: {allowed}"
             )
         self.fixed = {name: filling_of(others[name], each) for name, each in given.items()}
-        """what fills the slots that are not evolved"""
-        named = _named(tasks)
-        self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else None)
+        named = named_tasks(tasks)
+        self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
-        if count > 1 and scales != ():
-            self.use_scales(self.measure_scales() if scales is None else scales)
         self.drawn = tasks_per_generation or count
         if not 1 <= self.drawn <= count:
             raise ConfigError(
                 f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
+        if count > 1 and scales is None:
+            scales = self.measure_scales()
+        self.scales = tuple(scales or ())
+        if len(self.scales) not in (0, count):
+            raise ConfigError(f"scales: {len(self.scales)} for {count} tasks")
 
-    def _bind(self, named: dict[str, Task], where: str | None) -> None:
-        """Bind the learner to named tasks; `where` is in front of their names in errors."""
+    def _bind(self, named: dict[str, Task], where: str) -> None:
+        """Bind the learner to named tasks; their names follow `where` in errors, if it is given."""
         self.named, self._setups = named, dict[str, Setup]()
         for name, task in named.items():
             try:
-                train = _settings_of(self._train, task.train, "train")
-                hyperparams = _settings_of(self._hyperparams, task.hyperparams, "hyperparams")
+                train = changed_settings(self._train, task.train, "train")
+                hyperparams = changed_settings(self._hyperparams, task.hyperparams, "hyperparams")
                 self._setups[name] = Setup.of(self.learner, train, hyperparams, task)
             except ConfigError as error:
-                raise ConfigError(
-                    str(error) if where is None else f"{where}{name}: {error}"
-                ) from None
+                raise ConfigError(f"{where and f'{where}{name}: '}{error}") from None
         first = next(iter(self._setups.values()))
         for part in self.parts.by_slot.values():
-            if not jax.tree.leaves(first.check(f"parts: {type(part).__name__}", part)):
-                raise ConfigError(
-                    f"parts: {type(part).__name__}: init returns no parameters: nothing can be "
-                    "evolved"
-                )
+            key = f"parts: {type(part).__name__}"
+            if not jax.tree.leaves(first.check(key, part)):
+                raise ConfigError(f"{key}: init returns no parameters: nothing can be evolved")
         for slot, (part, meta_params) in self.fixed.items():
             first.check(f"fixed.{slot}", part, meta_params)
         self.bound = [self._bound(name) for name in named]
@@ -149,8 +146,15 @@ class LearnerProblem(MetaProblem):
 
             setup, sample = sampled(setup, task, f"tasks.{name}.sample")
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
-        bound = setup.bind({**self._fixed_functions, **self.parts.functions()}, example)
+        bound = self._filled(setup, self.parts.functions(), example)
         return bound._replace(name=name, sample=sample)
+
+    def _filled(
+        self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
+    ) -> Bound:
+        """Bind a learner with functions in its evolved slots."""
+        fixed = {slot: filling.function for slot, filling in self.fixed.items()}
+        return setup.bind({**fixed, **functions}, example)
 
     def on(
         self, tasks: Sequence[Any] | Mapping[str, Task], where: str = "tasks"
@@ -160,8 +164,8 @@ class LearnerProblem(MetaProblem):
         `where` names the tasks in errors.
         """
         other = copy.copy(self)
-        other._bind(_named(tasks), f"{where}.")
-        other.drawn, other.elsewhere = len(other.bound), None
+        other._bind(named_tasks(tasks), f"{where}.")
+        other.drawn, other.scales, other.elsewhere = len(other.bound), (), None
         return other
 
     def unseen(self) -> "LearnerProblem | None":
@@ -172,7 +176,7 @@ class LearnerProblem(MetaProblem):
         """Return the problem with other parts in the slots that are evolved."""
         other = copy.copy(self)
         other.parts = parts
-        other.bound = [other._bound(one.name)._replace(scale=one.scale) for one in self.bound]
+        other.bound = [other._bound(name) for name in self.named]
         return other
 
     def reference(self, task: str | None = None) -> Bound:
@@ -181,7 +185,7 @@ class LearnerProblem(MetaProblem):
         `task` is by default the first one.
         """
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
-        return self._setups[task or self.tasks[0]].bind({**self._fixed_functions, **slots})
+        return self._filled(self._setups[task or self.tasks[0]], slots)
 
     def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
         """Measure random play and the hand-written reference on each task.
@@ -206,25 +210,10 @@ class LearnerProblem(MetaProblem):
             scales.append(Scale(float(low), float(high if high > low else low + 1.0)))
         return scales
 
-    def use_scales(self, scales: Sequence[Scale]) -> None:
-        """Set the scale of each task.
-
-        Raises:
-            ConfigError: for another number of scales than of tasks.
-        """
-        if len(scales) != len(self.bound):
-            raise ConfigError(f"scales: {len(scales)} for {len(self.bound)} tasks")
-        pairs = zip(self.bound, scales, strict=True)
-        self.bound = [one._replace(scale=scale) for one, scale in pairs]
-
     @property
     def slots(self) -> dict[str, Slot]:
         """The slots that are evolved, by their names."""
         return {name: learners.slot_of(self.learner, name) for name in self.parts.by_slot}
-
-    @property
-    def _fixed_functions(self) -> dict[str, Callable[..., Any]]:
-        return {slot: filling.function for slot, filling in self.fixed.items()}
 
     @property
     def description(self) -> Any:
@@ -313,21 +302,20 @@ class LearnerProblem(MetaProblem):
         problems: dict[tuple[str, ...], LearnerProblem] = {}
         rivals = []
         for functions in [first, *({**first, name: each} for name, each in others)]:
+            filled = {name: _hand_written(slots[name], each) for name, each in functions.items()}
+            parts = {name: filling.part for name, filling in filled.items()}
             program = tuple(each for name, each in functions.items() if not slots[name].is_shared)
             if program not in problems:
-                parts = {name: _hand_written(slots[name], each) for name, each in functions.items()}
                 problems[program] = self.with_parts(Parts(parts))
-            own: dict[str, Any] = {}
             tuned: dict[str, Any] = {}
             for name, each in functions.items():
-                slot = slots[name]
-                own[name] = np.int32(slot.compared.index(each)) if slot.is_shared else ()
-                declared = slot.ranges.get(each, {})
-                tuned |= {k: rule for k, rule in declared.items() if hasattr(self._hyperparams, k)}
+                declared = slots[name].ranges.get(each, {}).items()
+                tuned |= {key: rule for key, rule in declared if hasattr(self._hyperparams, key)}
                 tuned |= own_ranges.get(each, {})
-            meta_params = own if len(slots) > 1 else next(iter(own.values()))
+            own: Any = {name: filling.meta_params for name, filling in filled.items()}
+            own = own if len(own) > 1 else next(iter(own.values()))
             title = " + ".join(functions.values())
-            rivals.append(Contender(title, problems[program], meta_params, ranges=tuned))
+            rivals.append(Contender(title, problems[program], own, ranges=tuned))
         return rivals
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -363,20 +351,22 @@ class LearnerProblem(MetaProblem):
             (one,) = self.bound
             result = one.train(jax.random.fold_in(key, 0), one.hyperparams, meta_params)
             return Evaluation(*one.score(self.weights, result))
-        each = [functools.partial(self._evaluate, one) for one in self.bound]
+        each = [functools.partial(self._evaluate, place) for place in range(len(self.bound))]
         return jax.lax.switch(task.place, each, key, meta_params, task.key)
 
     def _evaluate(
-        self, one: Bound, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
+        self, place: int, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
     ) -> Evaluation:
+        one = self.bound[place]
         if one.sample is None:
             result, updates = one.train(key, one.hyperparams, meta_params), None
         else:
             drawn = jax.random.wrap_key_data(drawn)
             result, updates = one.sample.train(one, key, meta_params, drawn)
         score, measured = one.score(self.weights, result, updates)
-        if one.scale is not None:
-            score = (score - one.scale.random) / (one.scale.reference - one.scale.random)
+        if self.scales:
+            low, high = self.scales[place]
+            score = (score - low) / (high - low)
         measured = {"fitness": score, **measured}
         metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
                    for each in self.bound for name in measured}  # fmt: skip
@@ -390,11 +380,12 @@ def digest(tree: Any) -> str:
     return hashlib.sha256(b"".join(leaves)).hexdigest()
 
 
-def _hand_written(slot: Slot, name: str) -> Part:
+def _hand_written(slot: Slot, name: str) -> Filling:
     """Return a hand-written part, of which one program has all where it can select them."""
     if slot.is_shared:
-        return OneOf(slot.name, tuple(slot.functions[each] for each in slot.compared))
-    return HandWritten(slot.name, slot.functions[name])
+        functions = tuple(slot.functions[each] for each in slot.compared)
+        return Filling(OneOf(slot.name, functions), np.int32(slot.compared.index(name)))
+    return Filling(HandWritten(slot.name, slot.functions[name]), ())
 
 
 def _described(slot: Slot, part: Part, meta_params: Any = None) -> Any:
@@ -405,19 +396,6 @@ def _described(slot: Slot, part: Part, meta_params: Any = None) -> Any:
         names = [name for name, each in slot.functions.items() if each is part.function]
         return names[0] if names else getattr(part.function, "__qualname__", "function")
     return type(part).__qualname__, to_dict(part), digest(meta_params)
-
-
-def _settings_of(base: Any, changes: Any, where: str) -> Any:
-    """Return settings with changes; `base` is an object of their class, or the class."""
-    kind, start = (base, {}) if isinstance(base, type) else (type(base), to_dict(base))
-    if isinstance(changes, kind):
-        changes = to_dict(changes)
-    if not (changes is None or isinstance(changes, Mapping)):
-        raise ConfigError(f"{where} = {show(changes)}: must be a {kind.__name__} or a dict")
-    try:
-        return from_dict(kind, merge(start, dict(changes or {})))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
 
 
 def _parts_of(learner: str, given: Any) -> Parts:
@@ -439,23 +417,3 @@ def _parts_of(learner: str, given: Any) -> Parts:
     if not by_slot:
         raise ConfigError("parts: must have at least one part to evolve")
     return Parts(by_slot)
-
-
-def _named(tasks: Any) -> dict[str, Task]:
-    """Return tasks by names: by default of their environments, with a number if there are two."""
-    if isinstance(tasks, Mapping) and tasks:
-        return {
-            name: replace(task, env=code.name_of(task.env or name)) for name, task in tasks.items()
-        }
-    named: dict[str, Task] = {}
-    for given in [tasks] if isinstance(tasks, str | Task) else tasks:
-        task = given if isinstance(given, Task) else Task(given)
-        env = code.name_of(task.env)
-        name, number = env.rpartition(":")[2], 1
-        while name in named:
-            number += 1
-            name = f"{env.rpartition(':')[2]}-{number}"
-        named[name] = replace(task, env=env)
-    if not named:
-        raise ConfigError("tasks: must have at least one task")
-    return named

@@ -157,13 +157,6 @@ def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
     }
 
 
-def contains(entry: Entry, value: float) -> bool:
-    """Return whether a number may be drawn."""
-    if isinstance(entry, CategoricalDistribution):
-        return value in entry.choices
-    return bool(entry.low <= value <= entry.high)
-
-
 def _with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
     if isinstance(params, ScaledParams):
         inner = _with_drawn(params.env, values)

@@ -7,14 +7,14 @@ score, measured = bound.score(weights, result)
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, code, failure
+from metaevo.config import ConfigError, code, failure, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.references import Kind, resolve
 from metaevo.config.sections import Setting, section
@@ -69,6 +69,8 @@ class Task(TaskConfig):
     env: Any = ""
     """the environment: its name, `my_env.py:Class`, `my_package:Class`, or in Python a gymnax
     environment as a class or an object; empty if it has the name of the task"""
+    env_params: PlainDict = field(default_factory=dict)
+    """overrides of the environment's parameters"""
     train: PlainDict = field(default_factory=dict)
     """changes of the section train"""
     hyperparams: PlainDict = field(default_factory=dict)
@@ -79,7 +81,7 @@ class Task(TaskConfig):
 
 
 class Scale(NamedTuple):
-    """Scores on a task that count as 0 and 1 where tasks are compared."""
+    """Scores on a task, at its full length and without draws, that count as 0 and 1."""
 
     random: float
     """of an agent that never learns"""
@@ -98,8 +100,6 @@ class Bound(NamedTuple):
     """of the learner"""
     sample: Any = None
     """a `metaevo.tasks.sampling.Sample` of traced settings; None if none is drawn"""
-    scale: Scale | None = None
-    """at the full length and without draws"""
 
     def train(
         self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, **length: Any
@@ -274,6 +274,39 @@ def filling_of(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
     if callable(given):
         return Filling(HandWritten(slot.name, given), None)
     return fill(slot, str(given), run_path)
+
+
+def changed_settings(base: Any, changes: Any, where: str) -> Any:
+    """Return settings with changes; `base` is an object of their class, or the class."""
+    kind, start = (base, {}) if isinstance(base, type) else (type(base), to_dict(base))
+    if isinstance(changes, kind):
+        changes = to_dict(changes)
+    if not (changes is None or isinstance(changes, Mapping)):
+        raise ConfigError(f"{where} = {show(changes)}: must be a {kind.__name__} or a dict")
+    try:
+        return from_dict(kind, merge(start, dict(changes or {})))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def named_tasks(tasks: Any) -> dict[str, Task]:
+    """Return tasks by names: by default of their environments, with a number if there are two."""
+    if isinstance(tasks, Mapping) and tasks:
+        return {
+            name: replace(task, env=code.name_of(task.env or name)) for name, task in tasks.items()
+        }
+    named: dict[str, Task] = {}
+    for given in [tasks] if isinstance(tasks, str | Task) else tasks:
+        task = given if isinstance(given, Task) else Task(given)
+        env = code.name_of(task.env)
+        name, number = env.rpartition(":")[2], 1
+        while name in named:
+            number += 1
+            name = f"{env.rpartition(':')[2]}-{number}"
+        named[name] = replace(task, env=env)
+    if not named:
+        raise ConfigError("tasks: must have at least one task")
+    return named
 
 
 def learner_sections(learner: str) -> list[Setting]:

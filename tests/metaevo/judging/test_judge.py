@@ -113,7 +113,7 @@ def test_several_tasks_have_scales():
     tasks = [metaevo.Task("GridWorld", {"size": size}) for size in (3, 4)]
     problem = problem_of(*tasks)
     assert problem.tasks == ["GridWorld", "GridWorld-2"]
-    assert all(each.scale.reference > each.scale.random for each in problem.bound)
+    assert all(each.reference > each.random for each in problem.scales)
     rivals = [Contender("learned", problem, problem.init(jax.random.key(0)), "learned")]
     scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], metaevo.Budget(0, seeds=64))
     assert scores.held_out.shape == (2, 2, 1, 64)
