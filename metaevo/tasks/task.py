@@ -20,7 +20,7 @@ from metaevo.config.references import Kind, resolve
 from metaevo.config.sections import Setting, section
 from metaevo.evolution import devices
 from metaevo.parts import learners
-from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars, of_key
+from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
 from metaevo.parts.resolve import fill
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
@@ -199,26 +199,6 @@ class Setup:
                 f"task.env: learner {self.learner!r} cannot act in {self.env.name}: {error}"
             ) from error
         return Bound(self.name, learner, self.env_params, self.hyperparams)
-
-    def fill(
-        self, given: Mapping[str, Any], run_path: Path | None = None
-    ) -> tuple[Bound, PlainDict]:
-        """Bind the learner with a part in every slot; see `filling_of` for what may be `given`.
-
-        Returns:
-            the bound learner, and the meta-parameters of its parts by slot.
-
-        Raises:
-            ConfigError: if one of them fails or does not fit.
-        """
-        functions, meta_params = {}, {}
-        for slot in learners.find(self.learner).slots:
-            reference = given[slot.name]
-            part, own = filling_of(slot, reference, run_path)
-            shown = repr(reference) if isinstance(reference, str) else "(a function)"
-            self.check(f"{slot.name} = {shown}", part, own)
-            functions[slot.name], meta_params[slot.name] = of_key(slot.name, part.apply), own
-        return self.bind(functions, meta_params), meta_params
 
     def check(self, where: str, part: Part, meta_params: MetaParams = None) -> Any:
         """Trace a part as the learner calls it, without compiling, unless it is the learner's own.

@@ -12,10 +12,10 @@ from metaevo.config import ConfigError, code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import Setting, extended
 from metaevo.parts import learners, resolve
-from metaevo.parts.part import Filling, HandWritten
+from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs.settings import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Setup, TaskConfig, learner_sections
+from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sections
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
@@ -128,11 +128,17 @@ def make_task(
             f"task.env = {setup.name!r}: is a distribution of tasks, in which every agent gets its "
             "own: evolve in it, but train in a single task"
         )
-    slots = [slot.name for slot in learners.find(settings.learner).slots]
-    filled: PlainDict = {name: getattr(settings, name) for name in slots}
-    for name, (function, own) in (given or {}).items():
-        filled[name] = Filling(HandWritten(name, function), own)
-    return setup.fill(filled, run_path)
+    functions, meta_params = {}, {}
+    for slot in learners.find(settings.learner).slots:
+        name, reference = slot.name, getattr(settings, slot.name)
+        where = f"{name} = {reference!r}"
+        if given is not None and name in given:
+            where, (function, own) = f"{name} = (a function)", given[name]
+            reference = Filling(HandWritten(name, function), own)
+        part, meta_params[name] = filling_of(slot, reference, run_path)
+        setup.check(where, part, meta_params[name])
+        functions[name] = of_key(name, part.apply)
+    return setup.bind(functions, meta_params), meta_params
 
 
 def default_function(learner: str, slot: Slot) -> str:

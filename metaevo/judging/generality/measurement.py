@@ -20,7 +20,7 @@ from metaevo.runs.terminal import Progress
 from metaevo.statistics import FloatArray
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
-from metaevo.tasks.task import Setup, TaskConfig
+from metaevo.training.settings import make_task, training_class
 
 CheckStop = Callable[[], None]
 """Called between chunks of agents; raises an exception to stop."""
@@ -68,16 +68,15 @@ def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
     Raises:
         ConfigError: naming the task, if the environment or the learner cannot be built.
     """
-    settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
-    fixed = benchmark.functions if rule.learner == LEARNER else {}
-    references = {slot.name: next(iter(slot.functions)) for slot in entry.slots} | fixed
-    if rule.slot in references:
-        references[rule.slot] = rule.text
+    slots = learners.find(rule.learner).slots
+    fillings = {slot.name: next(iter(slot.functions)) for slot in slots}
+    if rule.learner == LEARNER:
+        fillings |= benchmark.functions
+    if rule.slot in fillings:
+        fillings[rule.slot] = rule.text
+    raw = {**benchmark.settings(task, rule.learner), **fillings}
     try:
-        train: Any = from_dict(entry.config, settings["train"])
-        hyperparams: Any = from_dict(entry.hyperparams, settings["hyperparams"])
-        setup = Setup.of(rule.learner, train, hyperparams, TaskConfig(**settings["task"]))
-        bound, meta_params = setup.fill(references)
+        bound, meta_params = make_task(from_dict(training_class(raw), raw))
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from None
     bound = bound._replace(name=task)
