@@ -7,7 +7,7 @@ import pytest
 
 import metaevo
 from examples import tilted
-from metaevo.config import DeviceError, code
+from metaevo.config import DeviceError
 from metaevo.parts.seen import by_rule
 from purerl import envs, ppo, q_learning
 from purerl.envs.grid_world import GridWorld
@@ -91,6 +91,9 @@ def test_a_saved_part_is_loaded(found, tmp_path):
         ({"train": {"total_timestep": 5}}, "total_timestep"),
         ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
         ({"fixed": {"policy_loss": "dpo"}}, "no slot 'policy_loss'"),
+        ({"fixed": {"value_loss": "huber"}}, "no slot 'value_loss' that is not evolved"),
+        *(({"parts": wrong}, "parts") for wrong in ([3], [jax.numpy], [metaevo.Part], [])),
+        *(({"tasks": [wrong]}, "must be a gymnax environment") for wrong in (3, dict)),
     ],
 )
 def test_a_wrong_argument_is_named(changes, key):
@@ -116,28 +119,10 @@ def test_a_file_and_an_object_are_parts(tmp_path):
     assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
 
 
-@pytest.mark.parametrize("wrong", [[3], [jax.numpy], [metaevo.Part], []])
-def test_other_objects_are_refused_as_parts(wrong):
-    with pytest.raises(metaevo.ConfigError, match="parts"):
-        metaevo.LearnerProblem("q_learning", wrong, [GRID], train=TRAIN)
-
-
 def test_a_class_and_an_object_are_environments():
     expected, _ = evaluated("value_loss")
     assert evaluated("value_loss", metaevo.Task(GridWorld, {"size": 3}))[0] == expected
     assert evaluated("value_loss", metaevo.Task(GridWorld(size=3)))[0] == expected
-
-
-def test_two_classes_of_one_name_are_two_environments():
-    first, second = (type("Twin", (GridWorld,), {}) for _ in range(2))
-    assert code.name_of(first) == code.name_of(first)
-    assert code.name_of(first) != code.name_of(second)
-
-
-@pytest.mark.parametrize("wrong", [3, dict])
-def test_other_objects_are_refused_as_environments(wrong):
-    with pytest.raises(metaevo.ConfigError, match="must be a gymnax environment"):
-        metaevo.LearnerProblem("q_learning", "value_loss", [wrong])
 
 
 def test_diverged_training_has_no_fitness():

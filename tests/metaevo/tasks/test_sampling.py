@@ -84,14 +84,6 @@ def test_a_generation_draws_different_tasks():
     assert len(problem.tasks) == problem.tasks_per_generation == 2
 
 
-def test_python_and_yaml_distributions_are_equal():
-    settings = study_of().settings
-    assert settings.tasks["poles"] == metaevo.Task("CartPole-v1", sample=SAMPLE)
-    wrong = metaevo.Task("CartPole-v1", sample={"env_params.lenght": [1.0]})
-    with pytest.raises(ConfigError, match="lenght"):
-        metaevo.LearnerProblem("ppo", "optimizer", [wrong])
-
-
 def training_by_hand(study, drawn, **functions):
     """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
     sample = study.problem.bound[0].sample
@@ -124,21 +116,6 @@ def test_drawn_values_are_used_in_training():
     score, steps = training_by_hand(study, task, **problem.functions)(key, meta_params)
     np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
     assert int(problem.frames(task)) == steps
-
-
-def test_scaled_rewards():
-    env, params = envs.make("Catch-bsuite")
-    scaled = ScaledRewards(env)
-    key = jax.random.key(0)
-    obs, state = env.reset(key, params)
-    same, _ = scaled.reset(key, ScaledParams(params, -3.0))
-    np.testing.assert_array_equal(obs, same)
-    for _ in range(12):
-        expected = env.step(key, state, 0, params)
-        found = scaled.step(key, state, 0, ScaledParams(params, -3.0))
-        np.testing.assert_allclose(found[2], -3.0 * expected[2])
-        np.testing.assert_array_equal(found[0], expected[0])
-        state = expected[1]
 
 
 @pytest.mark.parametrize(
