@@ -1,9 +1,5 @@
 """`LearnerProblem`: train a learner with a candidate's parts; the fitness is how well it learns.
 
-    problem = LearnerProblem("ppo", [ValueLossNetwork()], [Task("CartPole-v1")])
-    task = problem.draw_task(key, 0)
-    problem.evaluate(key, meta_params, task)    # trains one agent from scratch
-
 Every task is a program of its own, and a generation runs only the programs of the tasks that it
 draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
 """

@@ -1,12 +1,6 @@
-"""Distributions of traced settings of a training: `sample` in a named task.
+"""Distributions of traced settings of a training, the section `sample` of a task.
 
-    sample:
-      env_params.length: {uniform: [0.3, 1.0]}
-      hyperparams.gamma: {choice: [0.95, 0.99]}
-      updates: {log_uniform: [16, 128]}         # length of training
-      reward_scale: {log_uniform: [0.1, 10]}
-
-The rules are the same as in a search space. Every generation draws a value of each.
+Every generation draws a value of each. The rules are the same as in a search space.
 """
 
 from collections.abc import Mapping
