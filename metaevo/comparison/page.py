@@ -12,10 +12,10 @@ from plotly.subplots import make_subplots
 from metaevo.comparison.analysis import RunComparison
 from metaevo.comparison.curves import is_held_out
 from metaevo.config import files
+from metaevo.intervals import Estimate
 from metaevo.reports import page as report
 from metaevo.reports import plots
 from metaevo.reports.page import MISSING, Table, counted, estimate
-from metaevo.statistics import Estimate
 
 _COLORS = plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY
 _CURVES, _ROW, _LEGEND = 400, 34, 22

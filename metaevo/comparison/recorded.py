@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.statistics import FloatArray
+from metaevo.intervals import FloatArray
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""

@@ -33,13 +33,13 @@ from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose
+from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.judging.verdict import Verdict
+from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.statistics import Interval
 from metaevo.studies.evolve_settings import experiment_class
 
 Given = str | bytes | PlainMapping
@@ -238,6 +238,13 @@ class Judge:
             self._kept(name, self._judgement([own]))
         )
 
+    def examples(self) -> dict[str, Judgement]:
+        """Return judgements of hand-written functions, as large as those of proposals."""
+        search = {"a proposal": self._judgement(self._rivals[:1], is_search=True)}
+        if not self.settings.evaluation.seeds:
+            return search
+        return search | {"the best one, against": self._judgement(self._rivals)}
+
     def _judgement(self, contenders: Sequence[Contender], *, is_search: bool = False) -> Judgement:
         """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed
@@ -257,7 +264,7 @@ class Judge:
         judgement = self._judgement([own], is_search=True)
         for _ in judgement.steps():
             pass
-        scores = judgement.scores()
+        scores = judgement.scores
         lost = int((~np.isfinite(scores.held_out)).any(axis=1).sum())
         if lost:
             reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"

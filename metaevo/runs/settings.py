@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from metaevo.config import ConfigError, show, to_dict
@@ -20,7 +19,7 @@ LOCAL_DATABASE = "mlruns.db"
 """MLflow's database `local`, in the working directory"""
 WIDER = ("run.seed",)
 """settings that are not sent to devices"""
-SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """limits of the nonzero normal numbers in float32"""
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 

@@ -56,7 +56,8 @@ def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> No
     for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
         scores[name] = each
         if name == SCORES and is_unseen and not is_quick(directory.read_config()["config"]):
-            print(f"\n{tables.verdict(each).text()}\n", flush=True)
+            table = f"{each.table()}\n" if each.pooled else ""
+            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
@@ -171,7 +172,7 @@ def _draw_numbers(
     baseline = {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.untuned(name) for name in own.baselines}
+        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if _last(records):

@@ -92,16 +92,11 @@ class EvaluationConfig(HeldOutConfig):
         return problem.contenders(self.contenders, self.own)
 
 
-COMPARISONS = ("none", "quick", "full")
-"""Sizes of a judgement: none, a small one, and the full settings."""
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
-QUICK_HELP = "at most " + ", ".join(
-    f"{limit} {name.replace('_', ' ')}" for name, limit in _LIMITS.items()
-)
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
-    """Return the section `evaluation`, as plain data, for a size in `COMPARISONS`."""
+    """Return the section `evaluation`, as plain data, for a size: none, quick or full."""
     if size == "full":
         return dict(evaluation)
     if size == "none":

@@ -15,7 +15,7 @@ computation.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.memory import as_text
 from metaevo.evolution.problem import MetaParams, frames_per_generation
 from metaevo.evolution.trouble import check_first_generation
+from metaevo.judging.judge import Judgement
 from metaevo.parts.part import LEARNED
 from metaevo.reports.page import Table, number
 from metaevo.runs import checkpoint
@@ -70,11 +71,19 @@ def plan(study: Study) -> Table:
     ]
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     judged = {f"{LEARNED} {number}": shapes for number in range(count)}
-    for name, judgement in study.judgements(judged).items():
-        rivals, agents = judgement.contenders, judgement.budget.agents
-        where = f"on {len(rivals[0].problem.tasks)} tasks"
-        rows.append([TITLES[name], f"{len(rivals)} contenders x {agents:,} agents {where}"])
-    return Table("Plan", ["", ""], rows)
+    return Table("Plan", ["", ""], rows + planned(study.judgements(judged)))
+
+
+def planned(judgements: Mapping[str, Judgement]) -> list[list[str]]:
+    """Return rows of a plan: the size of each judgement."""
+    return [
+        [
+            TITLES.get(name, name),
+            f"{len(each.contenders)} contenders x {each.budget.agents:,} agents on "
+            f"{len(each.tasks)} tasks",
+        ]
+        for name, each in judgements.items()
+    ]
 
 
 def run_evolutions(

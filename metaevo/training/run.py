@@ -17,12 +17,12 @@ from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.intervals import mean_curve
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
-from metaevo.statistics import mean_curve
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population, Row
 from metaevo.training import report

@@ -7,12 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
+from metaevo.intervals import Estimate, flat_record
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.statistics import Estimate
 
 UNSEEN, ADDED = "unseen", "added"
 
@@ -97,7 +96,7 @@ class Measured:
             }
             for name, each in self.tasks.items()
         ]
-        return [statistics.flat_record(each) for each in records]
+        return [flat_record(each) for each in records]
 
     def line(self) -> str:
         """Return the rule as a line of rows.json."""

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.intervals import FloatArray, fill_missing
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
 from metaevo.parts import learners
 from metaevo.runs.run_directory import commit
 from metaevo.runs.terminal import Progress
-from metaevo.statistics import FloatArray
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.training.settings import make_task, training_class
@@ -175,7 +174,7 @@ class Measurement:
             return np.asarray(trained.scores)
 
         tuning = train(Purpose.TUNING, self.benchmark.tuning_seeds, self.rates)
-        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
+        means = fill_missing({"": tuning.T})[""].mean(axis=0)
         best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
         (scores,) = train(Purpose.HELD_OUT, self.benchmark.seeds, [self.rates[best]])
         return TaskScores(self.rates[best], tuple(files.plain(scores)))

@@ -254,5 +254,5 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     begin("elsewhere/d", 5)
     latest = Path("runs/evolve_value_loss/a")
     assert run_path("latest") == latest
-    assert run_parser("train", None).parse_args(["--run-dir", "latest"]).run_dir == latest
+    assert run_parser("train").parse_args(["--run-dir", "latest"]).run_dir == latest
     assert run_path("runs/c") == Path("runs/c")
