@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from metaevo.config import code, merge
+from metaevo.config.code import check_name
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.config.references import check_name
 from metaevo.config.sources import fields_of, source, stub
 from metaevo.runs.quick import quickened
 from metaevo.runs.run_directory import RunDirectory, run_argument

@@ -68,7 +68,7 @@ def directories(name: str) -> list[Path]:
     The evolutions within a run count as runs.
     """
     path = run_path(name)
-    paths = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))
+    paths = [path] if os.path.isdir(path) else map(Path, sorted(glob.glob(name, recursive=True)))
     outer = [run for path in paths for run in runs_below(path)]
     if not outer:
         raise ConfigError(f"{name}: there is no run directory")

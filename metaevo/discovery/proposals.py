@@ -234,9 +234,8 @@ class Judge:
         archived, numbers = read(self._part, to_dict(self._programs[program]))
         name = f"program_{archived.id}"
         own = Contender(name, self._problem, numbers, group=name)
-        return self._kept("hand_written", self._judgement(self._rivals)).joined(
-            self._kept(name, self._judgement([own]))
-        )
+        rivals = self._kept("hand_written", self._judgement(self._rivals))
+        return _joined(rivals, self._kept(name, self._judgement([own])))
 
     def examples(self) -> dict[str, Judgement]:
         """Return judgements of hand-written functions, as large as those of proposals."""
@@ -271,7 +270,7 @@ class Judge:
             return replace(new, reason=reason)
         if len(scores.tasks) > 1:
             reference = self._judgement(self._rivals[:1], is_search=True)
-            scores = self._kept("reference", reference).joined(scores)
+            scores = _joined(self._kept("reference", reference), scores)
             if not scores.pooled:
                 reason = "the hand-written reference is nowhere better than random play: no scale"
                 return replace(new, reason=reason)
@@ -285,6 +284,19 @@ class Judge:
         except OSError as error:
             raise files.unwritable(self._path, error) from None
         self._programs[program.id] = program
+
+
+def _joined(scores: Scores, others: Scores) -> Scores:
+    """Return scores with further contenders, judged alone with the same tasks and budget.
+
+    They have the scale of the first ones, and no settings and curves.
+    """
+    kept: PlainDict = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
+    for name in ("screening", "finalists", "selection", "held_out"):
+        kept[name] = np.concatenate([getattr(scores, name), getattr(others, name)])
+    for name in ("contenders", "groups", "frames"):
+        kept[name] = getattr(scores, name) + getattr(others, name)
+    return replace(scores, **kept)
 
 
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:

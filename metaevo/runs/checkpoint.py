@@ -1,18 +1,18 @@
 """Trees of arrays, each in one `.npz` file: replaced atomically, verified when read, no pickle.
 
-    write(path, tree), read(path, template)               any pytree
-    save(folder, 40, tree), restore(folder, template)     checkpoints: pytrees by index
     save_tree(path, tree), load_tree(path)                nested dicts, lists and tuples
+                           load_tree(path, template)      any pytree
+    save(folder, 40, tree), restore(folder, template)     checkpoints, by index
     record(run, 40, tree), history(run)                   what an evolution found over time
 
 The members of the archive are the leaves under their paths and `metadata`, a JSON text. The comment
 at the end of the archive is the SHA-256 of everything before it.
 """
 
+import contextlib
 import hashlib
 import io
 import json
-import os
 import warnings
 import zipfile
 from collections.abc import Collection
@@ -47,11 +47,8 @@ class CheckpointError(ConfigError):
 def save(
     folder: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
 ) -> None:
-    """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`.
-
-    Raises as `write` does.
-    """
-    write(_path(folder, index), tree, {"index": index, **(metadata or {})})
+    """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`."""
+    save_tree(_path(folder, index), tree, {"index": index, **(metadata or {})})
     found = indices(folder)
     kept = [each for each in found if each <= index][-keep:]
     for old in set(found).difference(kept):
@@ -75,7 +72,7 @@ def restore(
 
     Args:
         folder: of the checkpoints.
-        template: as for `read`.
+        template: as for `load_tree`.
         expected: items that the metadata must have.
         among: indices to consider; all by default.
 
@@ -87,7 +84,7 @@ def restore(
         raise CheckpointError(f"there is no checkpoint in {folder}")
     for index in reversed(found):
         try:
-            return read(_path(folder, index), template, {"index": index, **(expected or {})})
+            return load_tree(_path(folder, index), template, {"index": index, **(expected or {})})
         except CheckpointError as error:
             warnings.warn(str(error), stacklevel=2)
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
@@ -100,30 +97,52 @@ def _path(folder: Path, index: int) -> Path:
 # --- Trees --------------------------------------------------------------------------------------
 
 
-def write(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
-    """Save or replace a tree of arrays and typed PRNG keys, which `read` returns.
+def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
+    """Save or replace a tree of arrays and typed PRNG keys, which `load_tree` returns.
 
     Raises:
         TypeError: if a leaf is not an array of numbers.
         OSError: if the disk cannot be written.
     """
-    _write(path, tree, {"metadata": metadata or {}})
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    if len(leaves) != len(paths):
+        raise TypeError("two leaves of the tree have the same path")
+    encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
+    content: PlainDict = {"metadata": metadata or {}}
+    content["leaves"] = {key: note for key, (_, note) in encoded.items()}
+    with contextlib.suppress(TypeError):  # which needs a template
+        content["structure"] = _structure(tree, ())
+    # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
+    members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
+    archive = io.BytesIO()
+    members[_METADATA] = np.array(json.dumps(content))
+    np.savez(archive, **members)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with seal(archive) as sealed, files.replacing(path) as file:
+        file.write(sealed)
 
 
-def read(
-    path: Path, template: PyTree, expected: PlainDict | None = None
-) -> tuple[PyTree, PlainDict]:
-    """Return a tree that `write` saved, and its metadata.
+def load_tree(
+    path: Path, template: PyTree = None, expected: PlainDict | None = None
+) -> tuple[Any, PlainDict]:
+    """Return a tree that `save_tree` saved, and its metadata.
 
     Args:
         path: of the file.
-        template: arrays or `jax.ShapeDtypeStruct` in the structure of the tree.
+        template: arrays or `jax.ShapeDtypeStruct` in the structure of the tree; not needed for
+            nested dicts, lists and tuples.
         expected: items that the metadata must have.
 
     Raises:
         CheckpointError: if the file is missing or damaged, or has another tree or metadata.
     """
     leaves, content = _read(path)
+    if template is None:
+        try:
+            return _rebuild(content["structure"], leaves), content["metadata"]
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
     for key, value in (expected or {}).items():
         if (found := content["metadata"].get(key)) != value:
             found = f"{key} is {found!r}, not {value!r}"
@@ -139,30 +158,9 @@ def read(
     return tree, content["metadata"]
 
 
-def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
-    """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` returns.
-
-    Raises as `write` does, and TypeError if a node has another type.
-    """
-    _write(path, tree, {"metadata": metadata or {}, "structure": _structure(tree, ())})
-
-
 def check_tree(tree: PyTree) -> None:
-    """Raise `TypeError` if `save_tree` cannot save a tree of arrays, or of their shapes."""
+    """Raise `TypeError` unless a tree of arrays, or of their shapes, loads without a template."""
     _structure(tree, ())
-
-
-def load_tree(path: Path) -> tuple[Any, PlainDict]:
-    """Return the tree and the metadata that `save_tree` saved.
-
-    Raises:
-        CheckpointError: if the file is missing or damaged.
-    """
-    leaves, content = _read(path)
-    try:
-        return _rebuild(content["structure"], leaves), content["metadata"]
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
 
 
 def _structure(tree: PyTree, path: tuple[Any, ...]) -> Any:
@@ -194,7 +192,7 @@ def _rebuild(node: Any, leaves: PlainDict) -> Any:
 
 
 class History(NamedTuple):
-    """Meta-parameters over the generations, for the animation of a report."""
+    """Meta-parameters over the generations, for the film of a report."""
 
     generations: np.ndarray
     """[points] generations done, ascending"""
@@ -213,10 +211,7 @@ def history(run: Path) -> History | None:
 
 
 def record(run: Path, generation: int, meta_params: PyTree) -> None:
-    """Add a point; drop points of the same or a later generation, which a resumed run repeats.
-
-    Large meta-parameters are not recorded.
-    """
+    """Add a point, unless it is large; drop later ones, which a resumed run repeats."""
     new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
     if sum(leaf.size for leaf in jax.tree.leaves(new)) > LARGEST:
         return
@@ -254,28 +249,6 @@ def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
     dtype = jnp.dtype(note["dtype"])
     return array.view(dtype) if dtype.isbuiltin == 2 else array
-
-
-def _write(path: Path, tree: PyTree, content: PlainDict) -> None:
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    leaves = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
-    if len(leaves) != len(paths):
-        raise TypeError("two leaves of the tree have the same path")
-    encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
-    text = json.dumps({**content, "leaves": {key: note for key, (_, note) in encoded.items()}})
-    archive = io.BytesIO()
-    # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
-    members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
-    members[_METADATA] = np.array(text)
-    np.savez(archive, **members)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with seal(archive) as sealed, files.replacing(path) as file:
-        file.write(sealed)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:  # so that the new name survives a power failure, too
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def seal(archive: io.BytesIO) -> memoryview:

@@ -15,21 +15,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 
-from metaevo.config import (
-    ConfigError,
-    DeviceError,
-    DiskError,
-    changed_keys,
-    code,
-    files,
-    from_dict,
-    to_dict,
-)
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, changed_keys, code, files, from_dict, to_dict
+from metaevo.config.plain import DeviceError, DiskError, PlainDict, PlainMapping
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
@@ -43,7 +34,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """Differences between kinds of runs."""
+    """What distinguishes runs of evolution, training and sweeps."""
 
     name: str
     """folder in `runs/`"""
@@ -53,16 +44,6 @@ class Kind:
     """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
     """prefixes of the settings that a resumed run may change"""
-
-
-class Resumed(NamedTuple):
-    """The saved state of a run."""
-
-    tree: PyTree
-    done: int
-    """index of the checkpoint: generations or updates"""
-    seconds: float
-    """seconds of work until the checkpoint"""
 
 
 class Run(Generic[S]):
@@ -135,10 +116,7 @@ class Run(Generic[S]):
     def log_evaluation(
         self, rows: Sequence[PlainMapping], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log the final comparison.
-
-        `rows` have name, iqm and interval, and `frames` are the environment steps behind each.
-        """
+        """Log rows with name, iqm and interval, and the environment steps behind each."""
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
             record = {"kind": "evaluation", "evaluation": index, "frames": count}
             low, high = row["interval"]
@@ -161,16 +139,18 @@ class Run(Generic[S]):
 
     def restore(
         self, template: PyTree, logged: Callable[[int], Iterable[int]] = range
-    ) -> Resumed | None:
+    ) -> tuple[PyTree, int, float] | None:
         """Return the state from which a resumed run continues, and drop the records after it.
 
-        If metrics.jsonl lacks records before a checkpoint, an earlier one is restored, and the work
-        since then is repeated. The result is None if the run is new, or was killed before its first
-        checkpoint.
+        A checkpoint is passed over if metrics.jsonl lacks records before it.
 
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
+
+        Returns:
+            what `save` got: the tree, its index and the seconds; None if the run is new, or was
+            killed before its first checkpoint.
         """
         if self._saved is None:
             return None
@@ -182,18 +162,15 @@ class Run(Generic[S]):
             return None
         covered = [index for index, records in before.items() if found[: len(records)] == records]
         if len(covered) < len(before):
-            print(
-                f"{directory.metrics_path}: lacks records of the kind {kind}; going back to an "
-                "earlier checkpoint, the rest is computed again",
-                file=sys.stderr,
-            )
+            text = f"lacks records of the kind {kind}; going back to an earlier checkpoint"
+            print(f"{directory.metrics_path}: {text}", file=sys.stderr)
         expected = {"run_id": self.resolved["run_id"]}
         tree, metadata = checkpoint.restore(
             directory.checkpoints, template, expected=expected, among=covered
         )
         directory.truncate_metrics(kind, len(before[metadata["index"]]))
         self.forget_end()
-        return Resumed(tree, metadata["index"], float(metadata["seconds"]))
+        return tree, metadata["index"], float(metadata["seconds"])
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
@@ -298,15 +275,12 @@ def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
 
 
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
-    """Lock a directory and work in it until the end or a signal; the same command continues it.
+    """Lock a directory and work in it until the end or a signal; return the exit code.
 
-    `work` is called with a function that raises `StopRequestedError` after a signal. The result is
-    the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+    `work` is called with a function that raises `StopRequestedError` after a signal. The same
+    command continues the work.
     """
-    try:
-        (folder / subfolder).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise files.unwritable(f"run directory {folder}", error) from None
+    files.make_folder(folder / subfolder)
     hint = "the same command continues with what is done"
     with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)

@@ -24,13 +24,11 @@ from typing import NotRequired, Required
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
-from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
+from metaevo.config.checks import Index, Measure, Seconds, Text, check
 from metaevo.config.plain import PlainDict
 
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
-LATEST = "latest"
-"""stands for the newest run"""
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
@@ -47,13 +45,6 @@ class SavedConfig(TypedDict):
     """versions, devices, git commit, command line"""
     resumed: NotRequired[list[PlainDict]]
     """the environment of every continuation"""
-
-
-class _Resolved(TypedDict, total=False):
-    run_id: Text
-    job_type: Text
-    chunk_size: Count
-    log_every: Count
 
 
 class _Record(TypedDict, total=False):
@@ -90,8 +81,7 @@ class RunDirectory:
         try:
             if path is None:
                 path = _make_unique(root / experiment)
-            else:
-                path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
@@ -127,8 +117,7 @@ class RunDirectory:
     def locked(self, resume_hint: str = "") -> Iterator[None]:
         """Exclude other processes from the directory while a run writes to it.
 
-        Args:
-            resume_hint: instructions to continue after a disk error, for the error message.
+        `resume_hint` is added to the message after a disk error.
 
         Raises:
             DiskError: if the directory can no longer be written.
@@ -188,10 +177,7 @@ class RunDirectory:
 
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
-        where = str(self.config_path)
-        content = check(SavedConfig, load_yaml(self.config_path), where)
-        check(_Resolved, content["resolved"], where, "resolved")
-        return content
+        return check(SavedConfig, load_yaml(self.config_path), str(self.config_path))
 
     def update_resolved(self, changes: PlainDict) -> None:
         """Change values of `resolved` in config.yaml."""
@@ -263,15 +249,13 @@ def _make_unique(parent: Path) -> Path:
 
 
 def run_path(text: str) -> Path:
-    """Return the run directory of a name; `latest` is the newest run under runs/."""
-    path = newest_run(Path("runs")) if text == LATEST else Path(text)
-    if path is None:
+    """Return the directory of a run; `latest` is the one under runs/ that began or resumed last."""
+    if text != "latest":
+        return Path(text)
+    began = {(path / "config.yaml").stat().st_mtime_ns: path for path in runs_below(Path("runs"))}
+    if not began:
         raise ConfigError("latest: there is no run under runs/")
-    try:
-        path.is_dir()
-    except OSError as error:
-        raise files.unreadable(path, error) from None
-    return path
+    return began[max(began)]
 
 
 def run_argument(text: str) -> Path:
@@ -289,12 +273,6 @@ def runs_below(root: Path) -> Iterator[Path]:
         inside[:] = [] if is_run else sorted(name for name in inside if not name.startswith("."))
         if is_run:
             yield Path(folder)
-
-
-def newest_run(root: Path) -> Path | None:
-    """Return the run in a folder that was begun or resumed last, if any."""
-    runs = {path: (path / "config.yaml").stat().st_mtime_ns for path in runs_below(root)}
-    return max(runs, key=lambda path: (runs[path], path)) if runs else None
 
 
 def evolutions_in(path: Path) -> list[Path]:

@@ -1,7 +1,4 @@
-"""A run and its terminal: a progress bar, and signals that stop the run.
-
-The first signal stops a run after the block that it computes; a second one stops it immediately.
-"""
+"""A run and its terminal: a progress bar, and signals that stop the run."""
 
 import atexit
 import os
@@ -25,10 +22,10 @@ _SAME_SIGNAL_SECONDS = 0.5
 
 
 class Progress(tqdm):
-    """A `tqdm` bar that names its stage, and that a thread redraws every second on a terminal.
+    """A `tqdm` bar that names its stage.
 
-    Compilation and the first block take minutes without a step; the running clock shows that the
-    program is alive. A file gets each percent of a stage once.
+    On a terminal, a thread redraws it every second, as compilation and the first block take minutes
+    without a step. A file gets each percent of a stage once.
     """
 
     SECONDS = 1.0
@@ -37,10 +34,7 @@ class Progress(tqdm):
     def __init__(
         self, *arguments: Any, check_stop: Callable[[], None] = lambda: None, **options: Any
     ) -> None:
-        """Take the arguments of `tqdm`; `desc` is the first stage.
-
-        `check_stop` is called after every step; it raises an exception to stop.
-        """
+        """Take the arguments of `tqdm`; `check_stop` may raise an exception after every step."""
         self._check_stop, self._over = check_stop, threading.Event()
         self._clock: threading.Thread | None = None
         self._shown: tuple[str, int] | None = None

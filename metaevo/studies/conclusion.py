@@ -13,7 +13,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
-from metaevo.reports import page, plots
+from metaevo.reports import judgement, page, plots
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
@@ -182,7 +182,7 @@ def _draw_numbers(
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        own.plot_curves(figures / CURVES)
+        judgement.plot_curves(own, figures / CURVES)
 
 
 def _findings(

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from annotated_types import Gt
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.config.checks import Setting, extended, section
 from metaevo.config.plain import PlainDict
-from metaevo.config.sections import Setting, extended, section
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import classes, learners, resolve, seen

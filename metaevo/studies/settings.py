@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.config.checks import Setting, extended, settings_of
+from metaevo.config.code import Kind, resolve
 from metaevo.config.plain import PlainDict
-from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import Setting, extended, settings_of
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
 from metaevo.evolution.settings import StrategyConfig

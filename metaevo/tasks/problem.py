@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, show, to_dict
-from metaevo.config.references import short_name
+from metaevo.config.code import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs

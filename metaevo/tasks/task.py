@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, code, failure, from_dict, merge, show, to_dict
+from metaevo.config.checks import Setting, section
+from metaevo.config.code import Kind, resolve
 from metaevo.config.plain import PlainDict
-from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import Setting, section
 from metaevo.evolution import devices
 from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars

@@ -1,6 +1,5 @@
 """Settings of a training run, the parts that they describe, and its saved files."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Annotated, Any
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.config import ConfigError, code
+from metaevo.config.checks import Setting, extended
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import Setting, extended
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs.settings import HasRun, RecordConfig
@@ -149,9 +148,7 @@ def default_function(learner: str, slot: Slot) -> str:
 def title_of(settings: TrainSettings) -> str:
     """Return the learner's name, with the functions in its slots that are not the default."""
     learner = settings.learner
-    named = [
-        os.path.basename(os.path.normpath(name))
-        for slot in learners.find(learner).slots
-        if (name := getattr(settings, slot.name)) != default_function(learner, slot)
-    ]
-    return f"{settings.learner} with {', '.join(named)}" if named else settings.learner
+    slots = learners.find(learner).slots
+    used = [(getattr(settings, slot.name), default_function(learner, slot)) for slot in slots]
+    named = ", ".join(name for name, default in used if name != default)
+    return f"{learner} with {named}" if named else learner

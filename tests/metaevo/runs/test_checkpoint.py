@@ -14,13 +14,13 @@ from hypothesis.extra import numpy as hnp
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import (
     CheckpointError,
+    check_tree,
     history,
     load_tree,
     record,
     restore,
     save,
     save_tree,
-    write,
 )
 
 
@@ -145,14 +145,18 @@ def test_no_checkpoint_is_a_clear_error(tmp_path):
 @pytest.mark.parametrize("leaf", ["text", object(), np.array([None]), np.array(["a"])])
 def test_only_arrays_of_numbers_are_saved(tmp_path, leaf):
     with pytest.raises(TypeError, match=r"\['a'\] is no array of numbers"):
-        write(tmp_path / "tree.npz", {"a": leaf})
+        save_tree(tmp_path / "tree.npz", {"a": leaf})
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
-def test_other_containers_are_refused(tmp_path, tree):
+def test_other_containers_need_a_template(tmp_path, tree):
     with pytest.raises(TypeError, match="a saved tree"):
-        save_tree(tmp_path / "tree.npz", tree)
+        check_tree(tree)
+    save_tree(tmp_path / "tree.npz", tree)
+    assert same_bits(load_tree(tmp_path / "tree.npz", jax.tree.map(np.asarray, tree))[0], tree)
+    with pytest.raises(CheckpointError, match="structure"):
+        load_tree(tmp_path / "tree.npz")
 
 
 # --- The history of an evolution ----------------------------------------------------------------
