@@ -17,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory, run_argument
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.evolve_settings:EvolveSettings"
+EVOLUTION = "metaevo.studies.settings:EvolveSettings"
 PROBLEM = "metaevo.studies.settings:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"
@@ -109,7 +109,10 @@ def parse_early(
         return make_class(raw)
 
     def early(raw: PlainDict) -> Any:
-        return early_class(parser.prog.split()[-1], raw, component)
+        try:
+            return early_class(parser.prog.split()[-1], raw, component)
+        except (KeyError, OSError):  # an installation without source code
+            return Any
 
     return parse_command_line(parser, argv, made, defaults, quick, early)
 

@@ -17,7 +17,7 @@ from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
 from metaevo.runs.terminal import Progress
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.population import Population
 from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
