@@ -21,7 +21,6 @@ from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners
-from metaevo.parts.classes import part_class, reference_to
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
@@ -231,7 +230,7 @@ class LearnerProblem(MetaProblem):
     @property
     def part_names(self) -> list[str]:
         """Short names of the parts' classes."""
-        return [short_name(reference_to(part)) for part in self.parts.by_slot.values()]
+        return [short_name(learners.reference_to(part)) for part in self.parts.by_slot.values()]
 
     @property
     def title(self) -> str:
@@ -263,7 +262,8 @@ class LearnerProblem(MetaProblem):
     @property
     def programs(self) -> Programs | None:  # type: ignore[override]
         """Behaviour of the meta-parameters, if they are programs."""
-        return self.parts.programs()
+        (part, *others) = self.parts.by_slot.values()
+        return None if others else part.programs()
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -398,7 +398,7 @@ def _parts_of(learner: str, given: Any) -> Parts:
     """Return parts in the slots of a learner."""
     by_slot: dict[str, Part] = {}
     for each in [given] if isinstance(given, Part | str) else given:
-        part = part_class(each)() if isinstance(each, str) else each
+        part = learners.part_class(each)() if isinstance(each, str) else each
         if not isinstance(part, Part):
             hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
             raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")

@@ -221,7 +221,7 @@ class Setup:
         if isinstance(part, HandWritten) and part.function in slot.functions.values():
             return meta_params
         if meta_params is None:
-            meta_params = check(where, part, slot, self.hyperparams)
+            meta_params = check(where, part)
         if slot.inputs:
             check_scalars(where, part, slot, meta_params, self.hyperparams)
             return meta_params
