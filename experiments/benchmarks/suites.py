@@ -99,7 +99,7 @@ def train(
     settings = settings_of(WORK[learner, task], updates)
     bound, functions = make_task(settings)
     population = Population(
-        bound, settings.hyperparams, functions, settings.fitness,
+        bound, functions, settings.fitness,
         agents=agents, num_devices=num_devices,
     )  # fmt: skip
     measure = timed(
