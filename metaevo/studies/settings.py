@@ -18,19 +18,11 @@ from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.judging.budget import QUICK, Budget
-from metaevo.parts import classes, learners, resolve, seen
+from metaevo.parts import learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
-from metaevo.tasks.binding import (
-    TRAINING,
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    check_part,
-    learner_sections,
-)
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import TRAINING, Task, TaskConfig, learner_sections
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
@@ -208,7 +200,7 @@ def _fields_of(kind: Any) -> list[Setting]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolveSettings(LearnerSettings, EvolutionSettings):
+class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
@@ -220,7 +212,7 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
     distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = None
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    train: LearnerConfig
+    train: Any
     hyperparams: Hyperparams
     component: Any
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
@@ -266,23 +258,19 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
                 scales=(),
             )
         except ConfigError as error:
-            if (text := str(error)) != (reason := text.removeprefix("parts: ")):
-                raise ConfigError(f"evolve = {self.evolve!r}: {reason}") from None
-            raise
-        for slot in slots:
-            name, filling = getattr(self, slot.name), fillings[slot.name]
-            if name not in slot.functions:
-                where, one = f"{slot.name} = {name!r}", problem.experiment
-                check_part(where, filling.part, filling.meta_params, one.settings, one.environment)
+            named = {f"fixed.{name}": f"{name} = {getattr(self, name)!r}" for name in fillings}
+            key, _, reason = str(error).partition(": ")
+            shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
+            raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
             from metaevo.studies.unseen import check_unseen
 
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
-            known = {"": seen.in_settings(to_dict(self))}
+            known = {"": resolve.tasks_in(to_dict(self))}
             for slot in slots:
                 name = getattr(self, slot.name)
-                known[f"{slot.name} = {name!r}"] = resolve.seen_by(slot, name, run_path)
+                known[f"{slot.name} = {name!r}"] = resolve.seen_in_slot(slot, name, run_path)
             check_unseen(elsewhere, known, self.learner)
         return problem
 
@@ -335,22 +323,22 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
     settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
     if evolve is None:
-        names = ", ".join(classes.SHIPPED)
+        names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = classes.slots_of(evolve, learner, raw.get("component"))
-    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
+    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
     if isinstance(evolve, str):
-        (part,) = parts.values()
+        ((_, part),) = evolved.values()
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
-        several = [(name, each, field(default_factory=each)) for name, each in parts.items()]
+        several = [(name, cls, field(default_factory=cls)) for name, (_, cls) in evolved.items()]
         settings.append(section("component", make_dataclass("Components", several, frozen=True)))
         evolve = tuple(evolve)
+    taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
         for slot in learners.find(learner).slots
-        if slot.name not in evolved
+        if slot.name not in taken
     ]
     settings.append(Setting("evolve", str | tuple[str, ...], evolve))
     return extended(EvolveSettings, [*settings, *slots])
