@@ -12,25 +12,25 @@ scores [runs], of which there may be any number. Random numbers have a fixed see
     'better'
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.intervals import RESAMPLES, check_finite, interval_of, redrawn_counts
+from metaevo.intervals import ENDS, check_finite, interval_of
 from metaevo.intervals import Estimate as Estimate
 from metaevo.intervals import FloatArray as FloatArray
 from metaevo.intervals import Interval as Interval
 from metaevo.intervals import fill_missing as fill_missing
-from metaevo.intervals import flat_record as flat_record
 from metaevo.intervals import iqm as iqm
-from metaevo.intervals import mean_curve as mean_curve
 
 Runs = ArrayLike | Mapping[str, ArrayLike]
 Verdict = Literal["better", "worse", "undecided"]
 
+RESAMPLES = 2000
 _PERMUTATIONS = 20_000
 
 
@@ -103,12 +103,59 @@ def summarise(scores: ArrayLike) -> Summary:
     return Summary(*estimate(scores), float(np.mean(strata)), float(np.sqrt(variance)), runs)
 
 
+def mean_curve(
+    curves: ArrayLike, *, resamples: int = RESAMPLES
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds of learning curves and its pointwise 95% percentile bootstrap interval.
+
+    ``curves`` are [seeds, points]; mean, low and high are [points] each. Whole seeds are redrawn. A
+    non-finite value (no finished episode yet) is missing, not zero; a point no seed has is NaN.
+
+    Raises:
+        ValueError: if the shape is not [seeds, points], or there are no seeds.
+    """
+    array = np.asarray(curves, dtype=np.float64)
+    if array.ndim != 2 or len(array) == 0:
+        raise ValueError(f"learning curves must be [seeds, points], got shape {array.shape}")
+    present = np.isfinite(array)
+    known = present.any(axis=0)
+    present, filled = present[:, known], np.where(present, array, 0.0)[:, known]
+    counts = _redrawn_counts(np.random.default_rng(0), len(array), resamples)
+    result = np.full((3, array.shape[1]), np.nan)
+    result[0, known] = filled.sum(axis=0) / present.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0: a resample without any seed that has this point
+        means = (counts @ filled) / (counts @ present)
+    result[1:, known] = np.nanquantile(means, ENDS, axis=0)
+    return result[0], result[1], result[2]
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with a column for each number of an estimate; a non-finite one is None."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, Estimate):
+            names = name, f"{name}_low", f"{name}_high"
+            numbers = zip(names, (value.value, *value.interval), strict=True)
+            found |= {key: each if math.isfinite(each) else None for key, each in numbers}
+        else:
+            found[name] = value
+    return found
+
+
 def _redrawn_iqms(
     strata: Sequence[FloatArray], rng: np.random.Generator, resamples: int
 ) -> FloatArray:
     """Return interquartile means [resamples] with the runs of each task redrawn."""
     redrawn = [each[rng.integers(len(each), size=(resamples, len(each)))] for each in strata]
     return iqm(np.concatenate(redrawn, axis=1), axis=1)
+
+
+def _redrawn_counts(rng: np.random.Generator, runs: int, resamples: int) -> FloatArray:
+    """Return [resamples, runs]: how often each run is in a bootstrap sample.
+
+    A statistic that is linear in the runs needs these counts only, never the samples themselves.
+    """
+    return rng.multinomial(runs, np.full(runs, 1 / runs), size=resamples).astype(np.float64)
 
 
 def compare(
@@ -170,8 +217,8 @@ def probability_of_improvement(x: Runs, y: Runs, *, resamples: int = RESAMPLES) 
     rng, means, redrawn = np.random.default_rng(0), [], []
     for a, b in zip(strata_of(x), strata_of(y), strict=True):
         wins = 0.5 + 0.5 * np.sign(a[:, np.newaxis] - b)
-        of_a = redrawn_counts(rng, len(a), resamples)
-        of_b = redrawn_counts(rng, len(b), resamples)
+        of_a = _redrawn_counts(rng, len(a), resamples)
+        of_b = _redrawn_counts(rng, len(b), resamples)
         means.append(wins.mean())
         redrawn.append(((of_a @ wins) * of_b).sum(axis=1) / wins.size)
     return Estimate(float(np.mean(means)), interval_of(np.mean(redrawn, axis=0)))

@@ -6,7 +6,15 @@ from typing import Any
 
 from metaevo.commands import processes
 from metaevo.commands.run_options import parse_run, run_parser, start_jax
-from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
+from metaevo.config import (
+    code,
+    exit_on_config_error,
+    find_preset,
+    from_dict,
+    load_yaml,
+    preset_names,
+    to_dict,
+)
 from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import without_env_params
 
@@ -14,6 +22,14 @@ DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
 PARTS = ("optimizer", "value_loss")
 """Default parts where the user names a learner or a task: the first with a preset for it."""
+SLOTS = {
+    "value_loss": "value_loss",
+    "policy_loss": "drift",
+    "make_optimizer": "optimizer",
+    "schedule": "schedule",
+    "update_rule": "lpg",
+}
+"""Parts whose presets serve a user's own part, by its slot."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
@@ -42,8 +58,8 @@ def main(argv: list[str], *, component: str | None = None) -> int:
 
     with processes.multi_process():
         given = parsed or hosts.broadcast_from_first(lambda: _parse(argv, component))
-        from metaevo.studies.evolve_settings import settings_class
-        from metaevo.studies.run import plan, run_evolutions
+        from metaevo.studies.run import run_evolutions
+        from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
         data = given["settings"]
@@ -55,6 +71,8 @@ def main(argv: list[str], *, component: str | None = None) -> int:
         problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
+            from metaevo.studies.plans import plan
+
             table = hosts.raise_on_all(lambda: plan(study))
             if hosts.is_first():
                 print(table.text())
@@ -72,14 +90,14 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
         if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
-            return load_yaml(presets.find(DEFAULT))
+            return load_yaml(find_preset(DEFAULT))
         if what is None:
             what = next((each for each in PARTS if _preset(each, learner)), PARTS[-1])
         preset = _preset(what, learner)
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies.evolve_settings import settings_class
+        from metaevo.studies.settings import settings_class
 
         return settings_class(raw, component)
 
@@ -92,7 +110,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
     )  # fmt: skip
     processes.add_flags(parser)
     settings, args = parse_run(parser, argv, make_class, defaults, component)
-    from metaevo.studies.evaluation import resized
+    from metaevo.studies.settings import resized
 
     data = to_dict(settings)
     data["evaluation"] = resized(data["evaluation"], args.comparison)
@@ -110,15 +128,14 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, whats, own = presets.names(), [component], code.is_name(component)
+    names, what, own = preset_names(), component, code.is_name(component)
     if own:
         start_jax()
-        from metaevo.parts.classes import part_class, shipped_for
+        from metaevo.parts.learners import part_class
 
-        whats = shipped_for(part_class(component).slot)
-    for what in whats:
-        for each in LEARNERS if learner is None else [learner]:
-            if (name := f"evolve_{what}/{each}") in names:
-                found = load_yaml(presets.find(name))
-                return {key: found[key] for key in found if not own or key != "component"}
+        what = SLOTS.get(part_class(component).slot)
+    for each in LEARNERS if learner is None else [learner]:
+        if (name := f"evolve_{what}/{each}") in names:
+            found = load_yaml(find_preset(name))
+            return {key: found[key] for key in found if not own or key != "component"}
     return {}

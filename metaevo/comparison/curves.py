@@ -8,7 +8,7 @@ import numpy as np
 
 from metaevo.comparison.recorded import AXES, EVALUATION, MEAN, Curve, RecordedRun
 from metaevo.config import ConfigError
-from metaevo.intervals import FloatArray, mean_curve
+from metaevo.statistics import FloatArray, mean_curve
 
 Score = Literal["final", "area"]
 FINAL_FRACTION = 0.1

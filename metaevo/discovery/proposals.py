@@ -22,10 +22,10 @@ from metaevo.config import (
     ConfigError,
     changed_keys,
     files,
+    find_preset,
     from_dict,
     load_yaml,
     merge,
-    presets,
     show,
     to_dict,
 )
@@ -40,7 +40,7 @@ from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import experiment_class
+from metaevo.studies.settings import settings_class
 
 Given = str | bytes | PlainMapping
 PROGRAM = "program"
@@ -138,7 +138,7 @@ class Judge:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
-        settings = from_dict(experiment_class(raw, None), raw)
+        settings = from_dict(settings_class(raw, None), raw)
         self.settings, self._part = settings, settings.component
         if self._part.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
@@ -234,9 +234,8 @@ class Judge:
         archived, numbers = read(self._part, to_dict(self._programs[program]))
         name = f"program_{archived.id}"
         own = Contender(name, self._problem, numbers, group=name)
-        return self._kept("hand_written", self._judgement(self._rivals)).joined(
-            self._kept(name, self._judgement([own]))
-        )
+        rivals = self._kept("hand_written", self._judgement(self._rivals))
+        return _joined(rivals, self._kept(name, self._judgement([own])))
 
     def examples(self) -> dict[str, Judgement]:
         """Return judgements of hand-written functions, as large as those of proposals."""
@@ -249,7 +248,7 @@ class Judge:
         """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed
         if not is_search:
-            return Judgement(contenders, config.budget, space=config.space, seed=seed)
+            return Judgement(contenders, config.budget(), space=config.space, seed=seed)
         budget = Budget(settings=0, seeds=self.settings.evolution.seeds_per_candidate)
         return Judgement(contenders, budget, seed=seed, purpose=Purpose.EVOLUTION)
 
@@ -271,7 +270,7 @@ class Judge:
             return replace(new, reason=reason)
         if len(scores.tasks) > 1:
             reference = self._judgement(self._rivals[:1], is_search=True)
-            scores = self._kept("reference", reference).joined(scores)
+            scores = _joined(self._kept("reference", reference), scores)
             if not scores.pooled:
                 reason = "the hand-written reference is nowhere better than random play: no scale"
                 return replace(new, reason=reason)
@@ -287,12 +286,25 @@ class Judge:
         self._programs[program.id] = program
 
 
+def _joined(scores: Scores, others: Scores) -> Scores:
+    """Return scores with further contenders, judged alone with the same tasks and budget.
+
+    They have the scale of the first ones, and no settings and curves.
+    """
+    kept: PlainDict = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
+    for name in ("screening", "finalists", "selection", "held_out"):
+        kept[name] = np.concatenate([getattr(scores, name), getattr(others, name)])
+    for name in ("contenders", "groups", "frames"):
+        kept[name] = getattr(scores, name) + getattr(others, name)
+    return replace(scores, **kept)
+
+
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:
     """Return plain settings of an evolution of a program in a slot, by default the settings'.
 
     If `tasks`, as for a `Judge`, evolve something else, their section component is left out.
     """
-    given = load_yaml(presets.find(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
+    given = load_yaml(find_preset(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
     if given.pop("evolve", PROGRAM) != PROGRAM:
         given.pop("component", None)
     own = {"component": {"slot": slot}} if slot else {}

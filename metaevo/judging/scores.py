@@ -5,7 +5,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError, files
-from metaevo.intervals import Estimate, FloatArray
+from metaevo.intervals import Estimate, FloatArray, fill_missing
 from metaevo.judging.verdicts import (
     FEWEST_SEEDS,
     FEWEST_SETTINGS,
@@ -159,31 +159,6 @@ class Scores:
             scale=None if scale is None else np.asarray(scale, np.float64),
             frames=frames,
         )
-
-    def on(self, tasks: Sequence[str]) -> "Scores":
-        """Return the scores on some of the tasks."""
-        places = [self.tasks.index(task) for task in tasks]
-        kept: dict[str, Any] = {"tasks": tuple(tasks)}
-        for name in ("screening", "finalists", "selection", "held_out", "curves"):
-            array = getattr(self, name)
-            kept[name] = None if array is None else array[:, places]
-        for name in ("scale", "steps"):
-            array = getattr(self, name)
-            kept[name] = None if array is None else array[places]
-        return replace(self, **kept)
-
-    def joined(self, others: "Scores") -> "Scores":
-        """Return the scores with further contenders, judged alone with the same tasks and budget.
-
-        They have the scale of this judgement, and no settings and curves.
-        """
-        both = (self, others)
-        kept: dict[str, Any] = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
-        for name in ("screening", "finalists", "selection", "held_out"):
-            kept[name] = np.concatenate([getattr(each, name) for each in both])
-        for name in ("contenders", "groups", "frames"):
-            kept[name] = getattr(self, name) + getattr(others, name)
-        return replace(self, **kept)
 
     @property
     def tried(self) -> int:
@@ -361,12 +336,6 @@ class Scores:
 
         return judgement.plot_scores(self, Path(path), task)
 
-    def plot_curves(self, path: str | os.PathLike) -> Path:
-        """Draw the learning curves of the winners, if there are any; returns `path`."""
-        from metaevo.reports import judgement
-
-        return judgement.plot_curves(self, Path(path))
-
     # --- Resamples ------------------------------------------------------------------------------
 
     @cached_property
@@ -398,10 +367,7 @@ class Scores:
         low, high = low[:, np.newaxis, np.newaxis], high[:, np.newaxis, np.newaxis]
         arrays = (self.selection, self.held_out)
         selection, held_out = ((each[:, places] - low) / (high - low) for each in arrays)
-        present = np.where(np.isfinite(held_out), held_out, np.inf)
-        worst = present.min(axis=(0, 2, 3), keepdims=True)
-        worst = np.where(np.isfinite(worst), worst, 0.0)
-        return selection, np.where(np.isfinite(held_out), held_out, worst)
+        return selection, fill_missing(held_out, axis=(0, 2, 3))
 
     def _members(self, name: str) -> list[int]:
         if name in self.contenders:

@@ -19,7 +19,7 @@ from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import EvolveSettings, experiment_class
+from metaevo.studies.settings import EvolveSettings, settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.fitness import Windows
@@ -58,7 +58,7 @@ def score(case: Case) -> dict[str, np.ndarray]:
         (bound,) = program.bound
         here = [each for each in rivals if each.problem is program]
         population = Population(
-            bound, bound.hyperparams, here[0].meta_params, program.weights,
+            bound, here[0].meta_params, program.weights,
             log_every=Windows.at_most(64, bound.learner.config.num_updates).every,
             chunk_size=case["chunk_size"],
         )  # fmt: skip
@@ -163,7 +163,7 @@ def _study_of(case: Case) -> tuple[Study, EvolveSettings]:
         "evaluation": {"seeds": 0},
         "run": {"seed": case["seed"]},
     }  # fmt: skip
-    settings = from_dict(experiment_class(raw), raw)
+    settings = from_dict(settings_class(raw), raw)
     return Study(settings.build(), settings), settings
 
 

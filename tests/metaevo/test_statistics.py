@@ -5,15 +5,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from metaevo import statistics
 
-FINITE = st.floats(-1e3, 1e3, allow_subnormal=False)
-TABLE = arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=FINITE)
 NAN = np.nan
 
 
@@ -32,12 +27,9 @@ def test_iqm_is_the_trimmed_mean_of_rliable(runs):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: statistics.iqm([1.0, NAN, 3.0, -np.inf]), "2 of 4 scores are not finite"),
         (lambda: statistics.summarise([1.0, NAN, 3.0, -np.inf]), "2 of 4 scores are not finite"),
         (lambda: statistics.iqm([]), "no scores"),
-        (lambda: statistics.summarise([]), "no scores"),
         (lambda: statistics.estimate({"a": [1.0], "b": []}), "no scores"),
-        (lambda: statistics.summarise(3.0), r"\[runs\] or \[runs, tasks\]"),
         (lambda: statistics.summarise(np.zeros((2, 2, 2))), r"\[runs\] or \[runs, tasks\]"),
         (lambda: statistics.compare(np.zeros((4, 2)), np.zeros((4, 3))), "2 and 3 tasks"),
         (lambda: statistics.compare([1, 2], [1, 2, 3], shared_seeds=True), "as many runs"),
@@ -51,11 +43,10 @@ def test_bad_input(call, message):
 
 def test_a_missing_score_counts_as_the_worst_of_its_task():
     """Of all groups: where returns are negative, a zero would be the best."""
-    tables = {"a": [[-9.0, NAN], [np.inf, 2.0]], "b": [[-5.0, 3.0], [-7.0, 1.0]]}
-    filled = statistics.fill_missing(tables)
-    np.testing.assert_array_equal(filled["a"], [[-9, 1], [-9, 2]])
-    np.testing.assert_array_equal(filled["b"], tables["b"])
-    np.testing.assert_array_equal(statistics.fill_missing({0: [NAN, NAN]})[0], [0, 0])
+    tables = [[[-9.0, NAN], [np.inf, 2.0]], [[-5.0, 3.0], [-7.0, 1.0]]]
+    filled = statistics.fill_missing(tables, axis=(0, 1))
+    np.testing.assert_array_equal(filled, [[[-9, 1], [-9, 2]], tables[1]])
+    np.testing.assert_array_equal(statistics.fill_missing([NAN, NAN]), [0, 0])
 
 
 # --- Intervals ----------------------------------------------------------------------------------
@@ -78,15 +69,6 @@ def test_tasks_are_strata():
     assert -1 < low < high < 1
 
 
-@settings(max_examples=60, deadline=None)
-@given(scores=TABLE, shift=FINITE, scale=st.floats(0.1, 10))
-def test_intervals_are_ordered_and_follow_shift_and_scale(scores, shift, scale):
-    low, high = statistics.estimate(scores, resamples=100).interval
-    assert scores.min() - 1e-9 <= low <= high <= scores.max() + 1e-9
-    moved = statistics.estimate(scale * scores + shift, resamples=100).interval
-    np.testing.assert_allclose(moved, (scale * low + shift, scale * high + shift), atol=1e-7)
-
-
 def test_summary():
     summary = statistics.summarise([[1.0, 10.0], [3.0, 10.0]])
     assert summary.mean == 6.0
@@ -104,17 +86,6 @@ def test_mean_curve_skips_missing_values():
     np.testing.assert_array_equal(high, [NAN, 3.0, 6.0, 8.0])
 
 
-def test_mean_curve_interval_is_the_bootstrap_of_each_point():
-    curves = np.random.default_rng(0).normal(size=(20, 3))
-    _, low, high = statistics.mean_curve(curves, resamples=5000)
-    for point in range(3):
-        expected = stats.bootstrap(
-            (curves[:, point],), np.mean, n_resamples=5000, method="percentile",
-            rng=np.random.default_rng(1),
-        ).confidence_interval  # fmt: skip
-        np.testing.assert_allclose((low[point], high[point]), expected, atol=0.05)
-
-
 # --- Comparisons --------------------------------------------------------------------------------
 
 
@@ -128,7 +99,7 @@ def test_probability_of_improvement_is_mann_whitney_averaged_over_tasks(decimals
     two = statistics.probability_of_improvement({"a": x, "b": [1, 1]}, {"a": y, "b": [0, 0]})
     assert two.value == pytest.approx((expected + 1) / 2)
     resampled = [
-        stats.mannwhitneyu(rng.choice(x, 13), rng.choice(y, 9)).statistic / (13 * 9)
+        0.5 + np.sign(np.subtract.outer(rng.choice(x, 13), rng.choice(y, 9))).mean() / 2
         for _ in range(2000)
     ]
     np.testing.assert_allclose(found.interval, np.quantile(resampled, [0.025, 0.975]), atol=0.03)
@@ -202,22 +173,17 @@ def partners(rng, runs, shift, *, shared):
     return common + rng.normal(shift, 1, runs), common + rng.normal(0, 1, runs)
 
 
-@pytest.mark.parametrize("shared", [0.0, 5.7])  # correlations of 0 and 0.97
-def test_paired_intervals_have_their_nominal_coverage(shared):
+def test_paired_intervals_have_their_nominal_coverage():
     """Coverage by simulation: 95%, with 200 resamples and 48 pairs a little less."""
     rng, held, widths, trials = np.random.default_rng(8), 0, [], 300
     for _ in range(trials):
-        x, y = partners(rng, 48, 0.3, shared=shared)
+        x, y = partners(rng, 48, 0.3, shared=5.7)  # a correlation of 0.97
         found = statistics.compare(x, y, shared_seeds=True, resamples=200)
         low, high = found.difference_interval
         held += low <= 0.3 <= high
         widths.append(high - low)
     assert stats.binom.ppf(0.001, trials, 0.93) <= held <= stats.binom.ppf(0.999, trials, 0.97)
-    apart = np.ptp(statistics.compare(x, y).difference_interval)
-    if shared:
-        assert np.mean(widths) < 0.6 * apart
-    else:
-        assert np.mean(widths) == pytest.approx(apart, rel=0.35)
+    assert np.mean(widths) < 0.6 * np.ptp(statistics.compare(x, y).difference_interval)
 
 
 def test_the_paired_test_is_wilcoxons():

@@ -4,12 +4,12 @@ import os
 from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, show, to_dict
-from metaevo.config.hints import of_value
-from metaevo.config.references import short_name
+from metaevo.config.code import short_name
+from metaevo.config.plain import of_value
 from metaevo.judging.generality.tasks import LEARNER, digest
-from metaevo.parts import learners, resolve, seen, zoo
+from metaevo.parts import learners, resolve, zoo
 from metaevo.parts.part import Filling, HandWritten
-from metaevo.tasks import arguments
+from metaevo.tasks.problem import digest as digest_of_values
 from purerl.types import LearnerEntry, Slot
 
 WHOLE = "learner"
@@ -69,7 +69,7 @@ def rule_of(text: str) -> Rule:
         allowed = ", ".join(slots)
         raise ConfigError(f"{text}: fills {filling.part.slot}; the benchmark has: {allowed}")
     learner, slot = slots[filling.part.slot]
-    environments = seen.environments(seen.by_rule(text))
+    environments = tuple(dict.fromkeys(each.env for each in resolve.seen_by(text)))
     name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
     return Rule(text, name, slot.name, _key_of_part(text, filling), environments, learner)
 
@@ -79,6 +79,6 @@ def _key_of_part(text: str, filling: Filling) -> str:
     part, meta_params = filling
     if isinstance(part, HandWritten):
         return digest(f"{part.slot} {text}")
-    weights = arguments.digest(meta_params)[:16]
+    weights = digest_of_values(meta_params)[:16]
     source = code.digest_of(text) if code.is_name(text) else None
     return digest(type(part).__name__, to_dict(part), weights, source)

@@ -10,12 +10,11 @@ import pytest
 
 from metaevo.commands.run_options import early_class
 from metaevo.config import load_yaml
-from metaevo.config.checks import check_given
-from metaevo.config.sections import settings_of
+from metaevo.config.checks import check_given, settings_of
 from metaevo.parts import learners
-from metaevo.parts.classes import SHIPPED, part_class
+from metaevo.parts.learners import PARTS, part_class
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 
@@ -39,7 +38,7 @@ CASES = {
     "evolve --devics 2": "--devics (did you mean --devices?)",
     "evolve --generations many": "evolution.generations = 'many': must be an integer",
     "evolve --evolution.validation_seeds -1": "evolution.validation_seeds = -1: must be at least 0",
-    "evolve --evolve value_loss --component.evn 1": "(did you mean --component.even?)",
+    "evolve --evolve value_loss --component.temprl 1": "(did you mean --component.temporal?)",
     "evolve --evolve value_los": "evolve = 'value_los' is not known (did you mean value_loss?)",
     "evolve --wandb maybe": "run.wandb = 'maybe': must be 'disabled', 'offline' or 'online'",
     "train --learner.nope 1": "learner = {'nope': 1}: must be text",
@@ -88,7 +87,7 @@ EXAMPLES = [
     *(("train", {"learner": learner}, training_class) for learner in learners.LEARNERS),
     *(
         ("evolve", {"evolve": part, "learner": learner}, settings_class)
-        for part in SHIPPED
+        for part in PARTS
         for learner in learners.LEARNERS
         if part_class(part).slot in {slot.name for slot in learners.find(learner).slots}
     ),
