@@ -8,7 +8,7 @@ from metaevo.commands import processes
 from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import hosts
+from metaevo.evolution import devices
 from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.settings import without_env_params
 from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
@@ -47,18 +47,18 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         description: text for `--help`.
     """
     with processes.multi_process():
-        given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
+        given = devices.broadcast_from_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        hosts.raise_on_all(lambda: code.use(given["code"], data))
+        devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
-        problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
+        problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
-            table = hosts.raise_on_all(lambda: plan(study))
-            if hosts.is_first():
+            table = devices.raise_on_all(lambda: plan(study))
+            if devices.is_first():
                 print(table.text())
             return 0
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)

@@ -14,7 +14,7 @@ import jax
 
 from metaevo.config import ConfigError, DiskError, exit_on_config_error
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import hosts
+from metaevo.evolution import devices
 
 FLAGS: dict[str, tuple[Any, str, str]] = {
     "coordinator": (str, "HOST:PORT", "where the first process listens"),
@@ -42,8 +42,10 @@ def join(argv: Sequence[str]) -> None:
     wanted = _wanted(argv)
     if wanted is None:
         return
+    from metaevo.evolution import hosts
+
     hosts.connect(**wanted)
-    if not hosts.is_first():
+    if not devices.is_first():
         warnings.simplefilter("ignore")  # the first process shows them
 
 
@@ -91,22 +93,25 @@ def multi_process() -> Iterator[None]:
     """
     try:
         yield
-        hosts.disconnect()
+        devices.disconnect()
     except (ConfigError, SystemExit) as error:
-        if hosts.is_connected() and isinstance(error, DiskError):  # only the first has a disk
+        # Only the first process writes to a disk.
+        if isinstance(error, DiskError) and jax.distributed.is_initialized():
             print(f"error: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
-        hosts.disconnect()  # all processes raise the others
+        devices.disconnect()  # all processes raise the others
         raise
     except BaseException as error:
-        if not hosts.is_connected():
+        if not jax.distributed.is_initialized():
             raise
+        from metaevo.evolution.hosts import LostError
+
         reason = str(error).strip().partition("\n")[0]
         # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
-        lost = isinstance(error, hosts.LostError | jax.errors.JaxRuntimeError)
+        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
         if not lost and not re.match("[A-Z_]+: ", reason):
             traceback.print_exc()
-        hint = "" if isinstance(error, hosts.LostError) else "; start all again with --resume"
+        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
         text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
         print(text, file=sys.stderr, flush=True)
         os._exit(1)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts import signals
 from metaevo.parts.part import HandWritten, Part, Parts
 from metaevo.parts.signals import FEATURES, SIGNALS, Seen

@@ -23,9 +23,7 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.config import ConfigError, files
-from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.problem import Contender, frames_of_tasks
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Contender, Purpose, check_candidate, frames_of_tasks, keys_for
 from metaevo.judging.budget import Budget
 from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores, read_arrays
@@ -260,6 +258,8 @@ class Judgement:
         self, contender: int, task: int, keys: jax.Array, progress: Progress | None
     ) -> np.ndarray:
         """Return the scores [1, keys] of a point of a problem that is not a learner's."""
+        from metaevo.evolution.evaluation import evaluate
+
         each = self.contenders[contender]
         point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
         found = evaluate(each.problem, point, keys, task=task).scores

@@ -13,7 +13,7 @@ from metaevo.config import ConfigError, failure
 from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
-    from metaevo.evolution.problem import Programs
+    from metaevo.evolution.postfix import Programs
 
 LEARNED = "learned"
 """Name of the evolved part among the names of hand-written ones."""

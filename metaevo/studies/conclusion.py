@@ -8,7 +8,6 @@ from metaevo.config import checks
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
-from metaevo.evolution.trouble import trouble
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
@@ -18,7 +17,7 @@ from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies.evolutions import Evolutions
+from metaevo.studies.evolutions import Evolutions, trouble
 from metaevo.studies.study import Study, evolved_numbers
 
 QUICK = "Quick look: too few seeds to conclude"

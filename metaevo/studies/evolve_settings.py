@@ -9,8 +9,8 @@ from annotated_types import Gt
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import Setting, extended, section
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import classes, learners, resolve, seen
 from metaevo.studies import unseen
 from metaevo.studies.evaluation import EvaluationConfig

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.part import Evolved
 from metaevo.reports import parts

@@ -27,11 +27,9 @@ from tqdm import tqdm
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices, hosts
+from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
-from metaevo.evolution.memory import as_text
 from metaevo.evolution.problem import frames_per_generation
-from metaevo.evolution.trouble import check_first_generation
 from metaevo.parts.part import LEARNED
 from metaevo.reports.numbers import number
 from metaevo.reports.page import Table
@@ -41,7 +39,7 @@ from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude, present
-from metaevo.studies.evolutions import Evolutions, Member, members_of
+from metaevo.studies.evolutions import Evolutions, Member, check_first_generation, members_of
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import TITLES, Study
 
@@ -103,15 +101,15 @@ def run_evolutions(
             f"run.evolution_seeds = {count}: must be 1 with several processes; start a run for "
             "each seed (--run.seed)"
         )
-    hosts.raise_on_all(study.check)
-    if not hosts.is_first():
-        hosts.raise_on_all(_stand_by)
+    devices.raise_on_all(study.check)
+    if not devices.is_first():
+        devices.raise_on_all(_stand_by)
         return _follow(study, settings)
     kind = Kind(study.name, "evolution", "generation", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
-        run = hosts.raise_on_all(lambda: stack.enter_context(alive))
+        run = devices.raise_on_all(lambda: stack.enter_context(alive))
         return _lead(study, run)
 
 
@@ -123,7 +121,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     is_new = run.before is None
     if is_new:  # it first measures the scales of its tasks
         _announce(path)
-    resolved = hosts.broadcast_from_first(lambda: _resolve(study, run, directories))
+    resolved = devices.broadcast_from_first(lambda: _resolve(study, run, directories))
     if resolved is None:
         generations = len(directories[0].read_metrics("generation"))
         evolutions = f"{count} evolutions, " if count > 1 else ""
@@ -142,10 +140,10 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
                 for member in members:
                     run.check_stop()
                     _evolve_one(study, run, member, evolution, resolved)
-            hosts.disconnect()  # the rest is done by this process alone
+            devices.disconnect()  # the rest is done by this process alone
             conclude(study, run, Evolutions(path, settings) if count > 1 else None)
         except StopRequestedError:
-            hosts.disconnect()
+            devices.disconnect()
             raise
     return run.exit_code
 
@@ -184,11 +182,11 @@ def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
 def _follow(study: Study, settings: EvolutionSettings) -> int:
     """Run in another process, which receives resolved values from the first one."""
     with StopOnSignal() as stop:
-        resolved = hosts.broadcast_from_first(_stand_by)
+        resolved = devices.broadcast_from_first(_stand_by)
         if resolved is None:
             return 0
         evolution = make_evolution(study, settings, resolved)
-        hosts.raise_on_all(_stand_by)  # the first process reads a checkpoint
+        devices.raise_on_all(_stand_by)  # the first process reads a checkpoint
         for _ in _blocks(study, evolution, evolution.start(settings.run.seed), 0, settings, stop):
             pass
         return stop.exit_code
@@ -244,7 +242,7 @@ def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDic
     problem, strategy = study.use(resolved), settings.strategy.build()
     chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
     evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
-    evolution.use_chunks_of(hosts.agree(evolution.chunk_size))
+    evolution.use_chunks_of(devices.agree(evolution.chunk_size))
     return evolution
 
 
@@ -254,7 +252,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = hosts.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
+    restored = devices.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
     state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -284,11 +282,10 @@ def _blocks(
     stop: StopOnSignal,
 ) -> Iterator[Block]:
     """Yield the remaining generations in blocks, in all processes alike, until one should stop."""
-    keep = settings.evolution.chunk_size is not None
-    for block in evolution.blocks(start, frames=frames, keep_chunks=keep):
+    for block in evolution.blocks(start, frames=frames):
         check_first_generation(block, evolution.population_size, study.name)
         yield block
-        requested = hosts.agree_to_stop(stop.requested)
+        requested = devices.agree_to_stop(stop.requested)
         if requested is not None:  # a signal may also have come since, for the next block
             stop.requested = requested
             return
@@ -322,7 +319,7 @@ class _Logbook:
             f"{evolution.config.seeds_per_candidate} seeds on {evolution.num_devices} devices"
             f"{f' of {processes} processes' if processes > 1 else ''}, "
             f"{evolution.chunk_size} agents at once on each, about "
-            f"{as_text(evolution.bytes_needed or 0)} a device",
+            f"{devices.as_text(evolution.bytes_needed or 0)} a device",
             file=sys.stderr,
         )
 

@@ -11,9 +11,9 @@ from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.config.references import Kind, resolve
 from metaevo.config.sections import Setting, extended, settings_of
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.studies.evaluation import HeldOutConfig
 

@@ -14,14 +14,14 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.checks import (
-    check_evaluation,
-    check_evolution,
-    check_meta_params,
+from metaevo.evolution.problem import (
+    Contender,
+    MetaParams,
+    MetaProblem,
+    Purpose,
     check_problem,
 )
-from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import resolve, saved
@@ -77,10 +77,11 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategy.perturbs)
         if isinstance(problem, LearnerProblem):
             check_agents(problem, strategy.population_size, config)
         else:
+            from metaevo.evolution.evaluation import check_evaluation
+
             self._metrics = check_evaluation(problem)
         check_evolution(problem, strategy, config)
         elsewhere = problem.unseen()

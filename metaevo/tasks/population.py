@@ -27,6 +27,7 @@ import numpy as np
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
+from metaevo.evolution.rows import RowMap, choose_chunk_size, collect, deal
 from metaevo.tasks.agents import (
     Agents,
     Row,
@@ -93,7 +94,7 @@ class Population:
         self.agents, self._metrics = agents, metrics
         available = len(devices.select(num_devices, local=True))
         self.num_devices = min(available, agents or available)
-        self.chunk_size = chunk_size or devices.choose_chunk_size(
+        self.chunk_size = chunk_size or choose_chunk_size(
             agents or 2**30, working_set(task, hyperparams, meta_params), self.num_devices
         )
         self._like = jax.eval_shape(
@@ -102,7 +103,7 @@ class Population:
         own: PlainDict = {"num_devices": self.num_devices, "local": True}
         self._init = devices.spread(jax.vmap(self._init_row), **own)
         self._run = devices.spread(self.train_rows, in_axes=(0, None, None), donate=(0,), **own)
-        self._whole = devices.RowMap(
+        self._whole = RowMap(
             self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices, shared=1
         )
 
@@ -148,10 +149,10 @@ class Population:
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         total = len(inputs["key"])
         rows = [
-            jax.device_get(self._init(devices.deal(inputs, chunk, self.num_devices)))
+            jax.device_get(self._init(deal(inputs, chunk, self.num_devices)))
             for chunk in self._chunks(total)
         ]
-        return Agents(devices.collect(rows, total), len(keys), 0)
+        return Agents(collect(rows, total), len(keys), 0)
 
     def advance(
         self, agents: Agents, updates: int, progress: Callable[[int], Any] | None = None
@@ -178,7 +179,7 @@ class Population:
                 # The first block compiles; afterwards its length follows from its time.
                 length = min(8 * length, int(BLOCK_SECONDS * length / max(elapsed, 1e-9)))
             trained.append(jax.device_get(rows))
-        return Agents(devices.collect(trained, total), agents.seeds, agents.updates + updates)
+        return Agents(collect(trained, total), agents.seeds, agents.updates + updates)
 
     def select(self, agents: Agents, settings: Sequence[int]) -> Agents:
         """Return the agents of some settings, in that order."""
@@ -220,12 +221,12 @@ class Population:
 
     def rows(self, chunks: list[Row]) -> Row:
         """Return the agents on the host, with random keys as such [agents, ...]."""
-        rows = devices.collect(chunks, self.agents)
+        rows = collect(chunks, self.agents)
         return rows.replace(agent=self._unpacked(rows.agent))
 
     def curves(self, chunks: list[Row]) -> tuple[EpisodeSums, dict[str, np.ndarray]]:
         """Return the episodes and metrics of all agents on the host, each [agents, windows]."""
-        return devices.collect([(each.episodes, each.metrics) for each in chunks], self.agents)
+        return collect([(each.episodes, each.metrics) for each in chunks], self.agents)
 
     # --- Whole trainings ------------------------------------------------------------------------
 
@@ -336,12 +337,20 @@ class Population:
         return rows
 
     def _chunks(self, total: int) -> list[slice]:
-        return devices.chunks(total, self.chunk_size, self.num_devices, fitting=self.agents is None)
+        """Return slices of all rows; of any number, the last ones are smaller powers of two."""
+        covered, start = [], 0
+        while start < total:
+            needed = -(-(total - start) // self.num_devices)
+            fitting = self.chunk_size if self.agents else 1 << (needed - 1).bit_length()
+            stop = start + min(self.chunk_size, fitting) * self.num_devices
+            covered.append(slice(start, stop))
+            start = stop
+        return covered
 
     def _place(self, rows: Row, chunk: slice) -> Row:
         # Placed as they come back, or the second block would compile again.
-        dealt = devices.deal(rows, chunk, self.num_devices)
-        return devices.place(dealt, self.num_devices, local=True)
+        dealt = deal(rows, chunk, self.num_devices)
+        return jax.device_put(dealt, devices.sharding(self.num_devices, local=True))
 
     def _unpacked(self, agent: PyTree) -> PyTree:
         return unpacked(agent, self._like)

@@ -11,7 +11,7 @@ draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-writ
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.references import short_name
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
+from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem
 from metaevo.parts import learners
 from metaevo.parts.classes import reference_to
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
@@ -43,6 +43,9 @@ from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.scale import measure_scale
 from metaevo.tasks.task import Scale, Task
 from purerl.types import LearnerEntry, Slot
+
+if TYPE_CHECKING:
+    from metaevo.evolution.postfix import Programs
 
 
 class Drawn(NamedTuple):
@@ -227,7 +230,7 @@ class LearnerProblem(MetaProblem):
         return max(working_set(one, one.hyperparams, shapes) for one in self.bound)
 
     @property
-    def programs(self) -> Programs | None:  # type: ignore[override]
+    def programs(self) -> "Programs | None":  # type: ignore[override]
         """Behaviour of the meta-parameters, if they are programs."""
         return self.parts.programs()
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from metaevo.config import ConfigError
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population

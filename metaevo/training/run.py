@@ -15,7 +15,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint

@@ -15,7 +15,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Purpose
 from metaevo.runs.progress import Progress
 from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings

@@ -10,7 +10,7 @@ from metaevo import statistics
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest

@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.evolution import growth, postfix
-from metaevo.evolution.settings import StrategyConfig
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.parts import formula, interpreter, program
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import HAND_WRITTEN
