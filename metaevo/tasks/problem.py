@@ -230,7 +230,7 @@ class LearnerProblem(MetaProblem):
         return max(working_set(one, one.hyperparams, shapes) for one in self.bound)
 
     @property
-    def programs(self) -> "Programs | None":  # type: ignore[override]
+    def programs(self) -> "Programs | None":
         """Behaviour of the meta-parameters, if they are programs."""
         return self.parts.programs()
 
