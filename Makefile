@@ -14,7 +14,7 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs
+.PHONY: help setup evolve pages docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ gpu-programs: $(CUDA_VENV)/.metaevo-installed ## compile for a GPU that need not
 
 test-gpu-programs: $(CUDA_VENV)/.metaevo-installed ## the tests of such programs (minutes each)
 	$(CUDA) -m pytest -m gpu_programs tests/gpu_programs $(ARGS)
+
+pages: $(STAMP) ## write the generated tables and signatures of the pages anew
+	$(RUN) docs/pages.py
 
 docs: $(STAMP) ## build the documentation into site/, which opens without a server
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt

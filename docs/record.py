@@ -12,8 +12,7 @@ from metaevo.config import from_dict
 from metaevo.config.plain import PlainDict
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
-from metaevo.reports.numbers import estimate
-from metaevo.reports.page import Table
+from metaevo.reports.page import Table, estimate
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.evolve_settings import settings_class

@@ -34,7 +34,7 @@ from experiments.reproductions.comparison import Comparison, Row, settings_of
 from metaevo.config import ConfigError, exit_on_config_error, load_yaml, merge, presets
 from metaevo.config.command_line import Parser
 from metaevo.config.hints import of_value
-from metaevo.reports.plots import plot_learning_curves
+from metaevo.reports.policies import plot_learning_curves
 from metaevo.runs.run_directory import RunDirectory
 
 COMPARISONS: dict[str, Comparison] = {

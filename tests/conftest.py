@@ -35,7 +35,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from metaevo.reports import animation, plots
+from metaevo.reports import film, plots
 from purerl.fast import use_cpu_arithmetic
 
 use_cpu_arithmetic()  # as `metaevo.devices.setup` has it
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """Draw little, and spare the garbage collector imported modules, which live to the end."""
-    animation.FRAMES, plots.DPI = 3, 50
+    film.FRAMES, plots.DPI = 3, 50
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -22,17 +22,14 @@ import jax.numpy as jnp
 import numpy as np
 import yaml
 
-from metaevo.evolution import devices
+from metaevo import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before purerl.envs starts JAX
+
 import metaevo
 from experiments.benchmarks.tables import Table, save
-from metaevo import statistics
-from metaevo.judging import resampling
-from metaevo.judging.budget import FULL, QUICK, STANDARD, Budget
-from metaevo.judging.pool import finalists, pool
-from metaevo.judging.scores import Scores
+from metaevo import Budget, Scores, statistics
 from purerl import envs, q_learning
 from purerl.parts import losses
 
@@ -50,6 +47,11 @@ PAIRS += [("null 1", "squared"), ("own settings", "squared")]
 CLAIMS = {"learned": HAND_WRITTEN, "null 1": ("squared",), "own settings": ("squared",)}
 CLAIMS |= {"null 2": ("squared", "null 1", "null 3")}
 """Contenders that are judged, and the ones that they are compared with."""
+BUDGETS = {
+    "quick": Budget(256, screening_seeds=1, finalists=6, selection_seeds=16, seeds=48),
+    "standard": Budget(),
+    "full": Budget(512, screening_seeds=4, selection_seeds=256, seeds=512),
+}
 Bank = dict[str, np.ndarray]  # for each loss: [tasks, settings, seeds]; setting 0 is untuned
 Found = tuple[list[float], list[tuple[float, ...]], list[str]]
 """Differences between the winners of `PAIRS`, their intervals, and the verdicts of `CLAIMS`."""
@@ -59,7 +61,9 @@ def train_bank(path: Path) -> None:
     """Train all agents and write their rewards."""
     functions = {name: (getattr(losses, name), None) for name in HAND_WRITTEN}
     functions["learned"] = metaevo.load("zoo:q-learning-loss")
-    settings = np.concatenate([[UNTUNED], pool(SPACE, SETTINGS, seed=0)]).astype(np.float32)
+    settings = np.concatenate([[UNTUNED], Budget(SETTINGS).points(SPACE, seed=0)]).astype(
+        np.float32
+    )
     agents = len(settings) * SEEDS
     rows = np.arange(math.ceil(agents / ROWS) * ROWS).reshape(-1, ROWS) % agents
     bank: dict[str, list[np.ndarray]] = {name: [] for name in functions}
@@ -93,9 +97,9 @@ def draw(
 
 def judge(bank: Bank, budget: Budget, tasks: int, sobol: bool, rng: np.random.Generator) -> Found:
     """Redraw a judgement and judge it."""
-    _, s, K, S, H = budget.shape
+    _, s, _, S, H = budget.shape
     table = draw(bank, tasks, budget.settings, s + S + H, sobol, rng)
-    best = np.array([[finalists(each[:, :s], K) for each in one] for one in table])
+    best = np.array([[budget.best(each[:, :s]) for each in one] for one in table])
     finals = np.take_along_axis(table, best[..., np.newaxis], axis=2)[..., s:]
     high = bank["squared"].mean(axis=2).max(axis=1)[:tasks, np.newaxis] ** (tasks > 1)
     arrays = table[..., :s], best, finals[..., :S], finals[..., S:]
@@ -123,10 +127,11 @@ def main() -> None:
         train_bank(options.bank)
     with np.load(options.bank) as file:
         bank = {name: file[name].astype(np.float64) for name in file.files}
-    resampling.RESAMPLES = 400
+    Scores.resamples = 400
     rows: dict[str, tuple[int, Callable[..., Found]]] = {}
-    plans = {"quick": (QUICK, 1), "standard": (STANDARD, 1), "full": (FULL, 1)}
-    for name, (budget, tasks) in {**plans, "standard, two tasks": (STANDARD, 2)}.items():
+    plans = {name: (budget, 1) for name, budget in BUDGETS.items()}
+    plans["standard, two tasks"] = BUDGETS["standard"], 2
+    for name, (budget, tasks) in plans.items():
         rows[name] = budget.agents, partial(judge, bank, budget, tasks)
     columns, pairs = ("judgement", "settings drawn"), [f"{a} - {b}" for a, b in PAIRS]
     coverage = Table(*columns, "agents a contender", "learned - squared (sd)", *pairs)

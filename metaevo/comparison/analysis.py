@@ -14,7 +14,7 @@ from metaevo.comparison.grouping import group
 from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
-from metaevo.reports.numbers import counted
+from metaevo.reports.page import counted
 from metaevo.statistics import Comparison, Estimate, FloatArray, Interval, Verdict
 
 _Strata = dict[str, FloatArray]
@@ -105,7 +105,7 @@ class RunComparison:
             and Estimate(found.probability_of_improvement, found.probability_interval),
             "p": found and found.p,
         } | {
-            task: statistics.estimate([[curve.score for curve in own]]) if own else None
+            task: statistics.estimate([curve.score for curve in own]) if own else None
             for task, own in ((task, each.on(task)) for task in self.tasks if several)
         }
 
@@ -164,7 +164,7 @@ def compare_runs(
     lower = better == "lower" and len(ends) == 1
     compared = _compared(strata, baseline, lower=lower, is_decidable=better is not None)
     results = [
-        Group(label, own, statistics.estimate(list(strata[label].values())), compared.get(label))
+        Group(label, own, statistics.estimate(strata[label]), compared.get(label))
         for label, own in groups.items()
     ]
     results.sort(key=lambda each: each.iqm.value, reverse=not lower)
@@ -214,8 +214,8 @@ def _compared(
     for label, own in strata.items():
         shared = [task for task in own if task in base]
         if shared and label != baseline:
-            both = ([each[task] for task in shared] for each in (own, base))
-            found[label] = statistics.compare_strata(*both)
+            both = ({task: each[task] for task in shared} for each in (own, base))
+            found[label] = statistics.compare(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
         verdict = statistics.verdict(each, p) if is_decidable else "undecided"

@@ -1,6 +1,7 @@
 """The table of a comparison, and one page with the table and Plotly's figures."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from itertools import cycle
 from pathlib import Path
@@ -11,11 +12,10 @@ from plotly.subplots import make_subplots
 from metaevo.comparison.analysis import RunComparison
 from metaevo.comparison.curves import is_held_out
 from metaevo.config import files
+from metaevo.intervals import Estimate
 from metaevo.reports import page as report
 from metaevo.reports import plots
-from metaevo.reports.numbers import MISSING, counted, estimate
-from metaevo.reports.page import Table
-from metaevo.statistics import Estimate
+from metaevo.reports.page import MISSING, Table, counted, estimate
 
 _COLORS = plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY
 _CURVES, _ROW, _LEGEND = 400, 34, 22
@@ -142,7 +142,16 @@ def _style(figure: go.Figure, height: float) -> None:
 # --- Page ---------------------------------------------------------------------------------------
 
 
-def _html(figures: Mapping[str, go.Figure]) -> list[report.Html]:
+@dataclass(frozen=True)
+class Html:
+    """A section of markup under a heading, which is not escaped."""
+
+    heading: str
+    markup: str
+    kind = ""
+
+
+def _html(figures: Mapping[str, go.Figure]) -> list[Html]:
     """Return figures under headings; the first one brings Plotly's program along."""
     config = {
         "displaylogo": False,
@@ -150,7 +159,7 @@ def _html(figures: Mapping[str, go.Figure]) -> list[report.Html]:
         "responsive": True,
     }
     return [
-        report.Html(heading, figure.to_html(config, include_plotlyjs=not at, full_html=False))
+        Html(heading, figure.to_html(config, include_plotlyjs=not at, full_html=False))
         for at, (heading, figure) in enumerate(figures.items())
     ]
 

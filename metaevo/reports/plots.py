@@ -1,14 +1,11 @@
 """The figures of a run, as PNG files.
 
-They are drawn with matplotlib's object interface, never with pyplot, so that drawing touches no
-global state, needs no display and can happen between two blocks of a run. The palette is by
-Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can distinguish; learned
-curves are always vermilion and thick.
+They are drawn with matplotlib's object interface, which needs no display and has no global
+state. The palette is by Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers
+can distinguish; learned curves are always vermilion and thick.
 """
 
 import os
-import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.reports.numbers import counted
-from metaevo.statistics import FloatArray, mean_curve
+from metaevo.intervals import FloatArray
+from metaevo.reports.page import counted
 
 if TYPE_CHECKING:  # a command that draws nothing does not import it
     from matplotlib.axes import Axes
@@ -44,8 +41,6 @@ _BASELINE_STYLES: list[tuple[str, Any]] = [
 ]
 WIDTH = 6.5  # inches: half of a report
 DPI = 200
-MOST_LABELS = 16
-"""Names below bars, at most."""
 
 
 class Panel(NamedTuple):
@@ -98,7 +93,9 @@ def _draw_panel(axes: "Axes", panel: Panel, styles: Mapping[str, PlainDict]) -> 
         label = name
         if values.ndim == 2:
             label = f"{name} ({counted(len(values), 'seed')})"
-            values, low, high = mean_curve(values)
+            from metaevo import statistics  # of several agents' curves only
+
+            values, low, high = statistics.mean_curve(values)
             color = styles[name]["color"]
             axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         draw_line(axes, steps, values, label=label, **styles[name])
@@ -129,25 +126,6 @@ def _histogram_behind(axes: "Axes", values: FloatArray, window: tuple[float, flo
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
     return behind
-
-
-def plot_learning_curves(
-    curves: Mapping[str, ArrayLike],
-    frames: ArrayLike,
-    path: PathLike,
-    *,
-    ylabel: str = "return of finished episodes",
-) -> Path:
-    """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
-
-    Args:
-        curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
-        frames: [points] environment steps, shared by all curves.
-        path: output path of the PNG.
-        ylabel: name of the quantity.
-    """
-    shown = {name: (frames, curve) for name, curve in curves.items()}
-    return plot_panels([Panel(shown, "environment steps", ylabel)], path, height=3.6)
 
 
 def plot_fitness(
@@ -189,47 +167,6 @@ def plot_fitness(
     for (name, value), (color, dash) in zip((baseline or {}).items(), dashes, strict=False):
         axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
     add_legend(figure, axes)
-    return save_figure(figure, path)
-
-
-def plot_numbers(numbers: Mapping[str, float], path: PathLike) -> Path:
-    """Draw evolved numbers as bars, with at most `MOST_LABELS` names; return the path."""
-    figure = new_figure(4.0)
-    axes = style_axes(figure.subplots(), "", "value")
-    places = np.arange(len(numbers))
-    axes.bar(places, list(numbers.values()), color=LEARNED, width=0.7)
-    axes.axhline(0, color=GREY, linewidth=0.8)
-    step = -(-len(numbers) // MOST_LABELS)
-    names = [plain_text(name) for name in numbers][::step]
-    tilt = 0 if sum(map(len, names)) < 60 else 40
-    axes.set_xticks(places[::step], names, rotation=tilt, ha="right" if tilt else "center")
-    return save_figure(figure, path)
-
-
-def plot_front(rows: Sequence[PlainMapping], path: PathLike, *, few: int = 4) -> Path:
-    """Draw the front of score against length beside its programs; return the path.
-
-    Args:
-        rows: with length and score, ascending in both; optionally program and generations.
-        path: output path of the PNG.
-        few: points of programs that were trained in fewer generations are hollow.
-    """
-    figure = new_figure(5.2, 9.0)
-    axes = style_axes(figure.subplots(), "length of the program", "score on search seeds")
-    length, score = ([row[key] for row in rows] for key in ("length", "score"))
-    hollow = [row.get("generations", few) < few for row in rows]
-    axes.step(length, score, where="post", color=LEARNED, linewidth=1.8, zorder=2)
-    axes.scatter(length, score, s=64, edgecolors=LEARNED, linewidths=2, zorder=3,
-                 c=["white" if each else LEARNED for each in hollow])  # fmt: skip
-    for index, row in enumerate(reversed(rows)):
-        text = re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.2g}",
-                      str(row.get("program", "")))  # fmt: skip
-        lines = textwrap.wrap(text, 46, max_lines=2, placeholder=" ...")
-        shown = plain_text(f"{row['length']:3}  " + "\n     ".join(lines))
-        place = 1.02, 1.0 - index / max(8, len(rows))
-        axes.text(*place, shown, transform=axes.transAxes, verticalalignment="top",
-                  family="monospace", fontsize=8, color=INK)  # fmt: skip
-    axes.locator_params(axis="x", integer=True)
     return save_figure(figure, path)
 
 

@@ -13,7 +13,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports import page
-from metaevo.reports.numbers import estimate, number
+from metaevo.reports.page import estimate, number
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings
@@ -108,7 +108,7 @@ class Evolutions:
 def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[str]:
     """Return the difference of a contender from another one, and its verdict."""
     found = scores.difference(name, other)
-    word = scores.verdict(name, margin=tables.margin_of(scores, is_unseen=is_unseen)).word
+    word = scores.verdict(name, margin=tables.margin_of(scores, is_unseen=is_unseen)).label
     return [estimate(found.value, *found.interval, sign=True), word]
 
 

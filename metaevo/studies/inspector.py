@@ -10,7 +10,8 @@ import numpy as np
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts import learners
 from metaevo.parts.part import Evolved
-from metaevo.reports import parts
+from metaevo.reports.pictures import PICTURES, Picture
+from metaevo.reports.plots import plot_panels
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
@@ -29,12 +30,16 @@ class PartInspector:
         self.problem, self.seed = problem, seed
         self.captions: dict[str, str] = {}
         for part in problem.parts.by_slot.values():
-            self.captions |= parts.captions(part)
+            picture = picture_of(part.slot)
+            self.captions |= {picture.file: picture.caption} if picture else {}
+            self.captions |= part.captions
 
     def draw(self, meta_params: MetaParams, folder: Path) -> None:
         """Draw every evolved part."""
         for found in self._found(meta_params):
-            parts.draw(found, folder)
+            if picture := picture_of(found.part.slot):
+                plot_panels(picture.panels(found), folder / picture.file, **picture.layout)
+            found.part.draw(found, folder)
 
     def findings(self, meta_params: MetaParams) -> list[str]:
         """Return sentences that describe the evolved parts."""
@@ -73,3 +78,12 @@ class PartInspector:
         errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
+
+
+def picture_of(slot: str) -> Picture | None:
+    """Return the picture of a slot, if it has one."""
+    if slot in PICTURES:
+        return PICTURES[slot]
+    from metaevo.reports import slots
+
+    return slots.PICTURES.get(slot)

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, show
+from metaevo.config.space import Entry
 from metaevo.parts.seen import SeenTask
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import TaskConfig, make_environment
 from metaevo.tasks.task import Task
-from metaevo.tuning.space import Entry
 from purerl.types import Environment, EnvParams
 
 WHERE = "evaluation.unseen"

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from metaevo.config.space import Entry
 from metaevo.evolution import devices
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.task import Scale
-from metaevo.tuning.space import Entry
 from purerl.types import EnvParams, Hyperparams, Learner, MetaParams, TrainResult
 
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config.space import Entry, ends
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.task import Task
-from metaevo.tuning.space import Entry, ends
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.types import Environment, EnvParams
 

@@ -19,7 +19,7 @@ from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.tuning.space import Entry, ends, free_space
+from metaevo.config.space import Entry, ends, free_space
 
 ENV_PARAMS, HYPERPARAMS = "env_params.", "hyperparams."
 """Prefixes of the settings of an environment and of a learner."""

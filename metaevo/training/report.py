@@ -7,21 +7,20 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
+from metaevo.config.files import replacing, write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
-from metaevo.reports import page, plots, value_maps
-from metaevo.runs.progress import Progress
+from metaevo.reports import page, policies
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
 from metaevo.tasks.population import Population
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
-from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
@@ -44,7 +43,7 @@ CAPTIONS = {
 def check(settings: TrainSettings, task: Bound) -> None:
     """Raise `ConfigError` if a film, or an environment in Gymnasium, is wanted and impossible."""
     config = settings.evaluation
-    if config.film and renderer(task.learner.env) is None:
+    if config.film and policies.renderer(task.learner.env) is None:
         raise ConfigError(
             f"evaluation.film = true: {task.name} cannot be drawn; classic control, MinAtar, "
             "the suites, GridWorld and environments with `render(state, params)` can"
@@ -136,37 +135,38 @@ def _play(
 
 
 def _write_curves(path: Path, result: TrainingResult) -> None:
-    """Write a line for every point, a column for every agent; empty where no episode finished."""
-    lines = [",".join(["steps", *(f"seed_{index}" for index in range(len(result.returns)))])]
-    for step, values in zip(result.steps.tolist(), result.returns.T, strict=True):
-        cells = ["" if np.isnan(value) else f"{value:.7g}" for value in values]
-        lines.append(",".join([str(step), *cells]))
-    write_text_atomic(path, "\n".join(lines) + "\n")
+    """Write a line for every point, a column for every agent; nan where no episode finished."""
+    agents = len(result.returns)
+    head = ",".join(["steps", *(f"seed_{index}" for index in range(agents))])
+    table = np.column_stack([result.steps, result.returns.T])
+    with replacing(path) as file:
+        np.savetxt(file, table, ["%d", *["%.7g"] * agents], ",", header=head, comments="")
 
 
 # --- Figures and the report ---------------------------------------------------------------------
 
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
-    settings, figures, policies = run.settings, run.directory.figures, result.policies
+    settings, figures, trained = run.settings, run.directory.figures, result.policies
     curves = {title_of(settings): result.returns}
-    plots.plot_learning_curves(curves, result.steps, figures / CURVES)
-    if hasattr(policies, "visits"):
-        q, visits = np.mean(policies.q, axis=0), np.sum(policies.visits, axis=0)
-        grid = value_maps.grid_map(task.learner.env, len(q))
+    policies.plot_learning_curves(curves, result.steps, figures / CURVES)
+    if hasattr(trained, "visits"):
+        q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
+        grid = policies.grid_map(task.learner.env, len(q))
         if grid is not None:
-            value_maps.plot_value_map(q, visits, grid, figures / VALUE_MAP)
-    if settings.evaluation.film is not False and renderer(task.learner.env) is not None:
-        policy = jax.tree.map(lambda leaf: leaf[0], policies)
+            policies.plot_value_map(q, visits, grid, figures / VALUE_MAP)
+    if settings.evaluation.film is not False and policies.renderer(task.learner.env) is not None:
+        policy = jax.tree.map(lambda leaf: leaf[0], trained)
         (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
         options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
         try:
-            frames = record_episode(task.learner, policy, key, task.env_params, **options)
+            frames = policies.record_episode(task.learner, policy, key, task.env_params, **options)
         except Exception as error:  # a user's `render` may raise anything
             warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
             return
+        fps = policies.frames_per_second(task.learner.env)
         with replacing(figures / FILM) as file:
-            save_gif(file, frames, frames_per_second(task.learner.env))
+            policies.save_gif(file, frames, fps)
 
 
 def _write_report(
@@ -175,8 +175,8 @@ def _write_report(
     directory, settings = run.directory, run.settings
     table = page.Table(
         "Returns",
-        ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
-        list(map(_cells, rows)),
+        ["episodes", "agents", "mean", "IQM", "95% interval of IQM"],
+        [[row[key] for key in ("name", "seeds", "mean", "iqm", "interval")] for row in rows],
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
         f"{weights_text(to_dict(settings.fitness))}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
@@ -191,11 +191,3 @@ def _write_report(
         [*quick, table, *images, *page.about(directory.read_config())],
         show=True,
     )
-
-
-def _cells(row: PlainDict) -> list[object]:
-    known = row["scores"][np.isfinite(row["scores"])]
-    interval, extremes = None, [None, None]
-    if len(known):
-        interval, extremes = row["interval"], [known.min(), known.max()]
-    return [row["name"], row["seeds"], row["mean"], row["iqm"], interval, *extremes]

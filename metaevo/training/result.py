@@ -11,7 +11,6 @@ from metaevo.config import ConfigError, files, from_dict
 from metaevo.config.code import admit
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
-from metaevo.reports import plots
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
@@ -61,8 +60,11 @@ class TrainingResult:
         Returns:
             the PNG file.
         """
+        from metaevo.reports import policies
+
         path = files.make_folder(folder) / "learning_curves.png"
-        return [plots.plot_learning_curves({self.learner.env.name: self.returns}, self.steps, path)]
+        curves = {self.learner.env.name: self.returns}
+        return [policies.plot_learning_curves(curves, self.steps, path)]
 
     def arrays(self) -> PlainDict:
         """Return all fields but the learner and the path."""
@@ -155,5 +157,5 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
         scores=np.zeros(seeds, np.float32),
         diverged=np.zeros(seeds, bool),
     )
-    arrays, _ = checkpoint.read(path, like.arrays())
+    arrays, _ = checkpoint.load_tree(path, like.arrays())
     return TrainingResult(learner, path=directory.path, **arrays)

@@ -13,7 +13,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config.plain import PlainDict
-from metaevo.tuning.space import Space
+from metaevo.config.space import Space
 
 GENERATION = "cma:generation"
 """System attribute of a trial: the generation that it was drawn from."""

@@ -5,6 +5,7 @@ A `Program` evaluates settings: a function (here), trainings or evolutions
 """
 
 import json
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -12,20 +13,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from optuna.distributions import FloatDistribution
 
-from metaevo.config import ConfigError, files, flatten, from_dict, merge, to_dict
+from metaevo.config import ConfigError, files, flatten, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.space import Params, Space, ends, free_space
 from metaevo.evolution.problem import Purpose
-from metaevo.runs.progress import Progress
-from metaevo.statistics import iqm
+from metaevo.intervals import iqm
+from metaevo.runs.terminal import Progress
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.space import Params, Space, free_space, make_space
 from metaevo.tuning.study import Study, Trial
 
 S = TypeVar("S")
 C = TypeVar("C", bound=SweepSettings)
 
+NOT_SEARCHABLE = (*OF_THE_SWEEP, "learner", "evolve")
+"""Settings that belong to the sweep as a whole, not to a trial."""
 MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
 
@@ -202,3 +206,32 @@ def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
 
     space = make_space(settings.space, settings_of)
     return Objective(space, settings.sweep, settings_of, kind)
+
+
+def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> Space:
+    """Read the section `space` of settings.
+
+    Args:
+        rules: the section.
+        settings_of: returns the settings with the values of some of them, or raises `ConfigError`.
+            They must allow every choice, and both ends of every range.
+
+    Raises:
+        ConfigError: for anything wrong in the section.
+    """
+    space = free_space(rules)
+    for key, entry in space.entries.items():
+        if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
+            raise ConfigError(
+                f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
+            )
+        values = ends(entry)
+        if isinstance(entry, FloatDistribution):  # a number that is not whole
+            values.append(entry.low + (entry.high - entry.low) / math.pi)
+        for value in values:
+            try:
+                settings_of({key: value})
+            except ConfigError as error:
+                shown = f"{key} = {show(value)}: "
+                raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
+    return space

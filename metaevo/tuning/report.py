@@ -5,7 +5,7 @@ from typing import Any
 
 from metaevo.config.plain import PlainDict
 from metaevo.reports import page
-from metaevo.reports.numbers import cell, estimate
+from metaevo.reports.page import cell, estimate
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning import figures

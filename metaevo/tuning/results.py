@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 from metaevo import statistics
 from metaevo.config import files
 from metaevo.config.plain import PlainDict
+from metaevo.config.space import Params, Space
 from metaevo.tuning.objective import Count, Objective
-from metaevo.tuning.space import Params, Space
 from metaevo.tuning.study import Trial
 
 TRIALS, BEST = "trials.csv", "best.yaml"

@@ -8,9 +8,9 @@ from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHal
 from optuna.samplers import BaseSampler, GridSampler, QMCSampler, RandomSampler, TPESampler
 
 from metaevo.config import ConfigError
+from metaevo.config.space import Entry, Space
 from metaevo.tuning.cma import CmaSampler
 from metaevo.tuning.config import MOST, SweepConfig
-from metaevo.tuning.space import Entry, Space
 
 
 def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | None) -> BaseSampler:

@@ -19,9 +19,9 @@ from optuna.storages._heartbeat import BaseHeartbeatThread, get_heartbeat_thread
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config import ConfigError, changed_keys, show
+from metaevo.config.space import Params, Space
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import make_pruner, make_sampler, num_trials
-from metaevo.tuning.space import Params, Space
 from metaevo.tuning.storage import open_storage, queue_again, taking_turns
 
 _STATES = {

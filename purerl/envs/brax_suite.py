@@ -1,14 +1,12 @@
 """Brax (Freeman et al. 2021): robots with rigid bodies, continuous actions."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
-import numpy as np
 from gymnax.environments import spaces
 
-from purerl.envs.drawing import BODY, GOAL, INK, POLE, SOFT, Canvas, Colour
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
 from purerl.fast.branches import cond
 from purerl.types import Environment, PyTree
 
@@ -22,12 +20,6 @@ NAMES = (
 """All robots of brax 0.14.2 except swimmer."""
 TIME_LIMITS = {"reacher": 50, "pusher": 100}
 """Time limits in steps that differ from 1000, as in Gymnasium."""
-FROM_ABOVE = {"reacher": 0.6, "pusher": 2.4}
-"""Robots drawn from above, and the metres in their pictures; others are drawn from the side."""
-METRES = 4.0
-"""Width of a picture from the side."""
-_SPHERE, _CAPSULE = 2, 3
-"""MuJoCo's identifiers of shapes."""
 
 
 class Brax(SuiteEnvironment):
@@ -95,23 +87,6 @@ class Brax(SuiteEnvironment):
         )
         return obs, state, reward, terminated, truncated, info
 
-    def render(self, state: SuiteState, params: SuiteParams) -> np.ndarray:
-        """Draw the robot as lines: from the side, with the camera moving along, or from above."""
-        name = self.name.removeprefix("brax/")
-        shown, up = (FROM_ABOVE[name], 1) if name in FROM_ABOVE else (METRES, 2)
-        lines = _lines(self.robot.sys, state.inner.pipeline_state.x) if name != "fast" else []
-        middle = float(lines[0].ends[:, 0].mean()) if lines and up == 2 else 0.0
-        left, right = middle - shown / 2, middle + shown / 2
-        canvas = Canvas(left, right, -0.15 * shown if up == 2 else -shown / 3)
-        if up == 2:
-            canvas.line([(left, 0.0), (right, 0.0)], SOFT, 2)
-            for metre in range(int(np.ceil(left)), int(right) + 1):
-                canvas.line([(metre, -0.1), (metre, 0.0)], SOFT, 2)
-        for line in sorted(lines, key=lambda each: each.ends[0, 3 - up], reverse=up == 2):
-            ends = [(float(end[0]), float(end[up])) for end in line.ends]
-            canvas.line(ends, line.colour, max(2.0, 2 * line.radius * canvas.pixels_per_unit))
-        return canvas.pixels()
-
     @property
     def num_actions(self) -> int:
         """Dimensions of an action."""
@@ -120,44 +95,6 @@ class Brax(SuiteEnvironment):
     def action_space(self, params: PyTree = None) -> spaces.Box:
         """Return a box with a number in [-1, 1] for every actuator."""
         return spaces.Box(-1.0, 1.0, (self.num_actions,))
-
-
-class _Line(NamedTuple):
-    """A rigid body's capsule or sphere."""
-
-    colour: Colour
-    ends: np.ndarray
-    """[2, 3] metres"""
-    radius: float
-    """metres"""
-
-
-def _lines(system: Any, places: Any) -> list[_Line]:
-    """Return the capsules and spheres of all links at these places."""
-    lines = []
-    positions, turns = np.asarray(places.pos), np.asarray(places.rot)
-    for shape, body, at, turn, size in zip(
-        *(np.asarray(each) for each in (system.geom_type, system.geom_bodyid)),
-        *(np.asarray(each) for each in (system.geom_pos, system.geom_quat, system.geom_size)),
-        strict=True,
-    ):
-        if body == 0 or shape not in (_SPHERE, _CAPSULE):  # of the world, such as its floor
-            continue
-        half = np.array([0.0, 0.0, size[1] if shape == _CAPSULE else 0.0])
-        link = int(body) - 1
-        is_goal = system.link_names[link] in ("target", "goal")
-        colour = GOAL if is_goal else (BODY, POLE, INK)[link % 3]
-        ends = [
-            positions[link] + _rotate(turns[link], at + sign * _rotate(turn, half))
-            for sign in (-1, 1)
-        ]
-        lines.append(_Line(colour, np.stack(ends), float(size[0])))
-    return lines
-
-
-def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    real, axis = quaternion[0], quaternion[1:]
-    return vector + 2 * np.cross(axis, np.cross(axis, vector) + real * vector)
 
 
 _REASON = "brax 0.14.2's swimmer does not run with this version of JAX"

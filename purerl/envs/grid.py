@@ -8,10 +8,6 @@ import numpy as np
 Cell = tuple[int, int]
 """A row and a column, both counted from 0 in the upper left corner."""
 
-_FREE, _WALL = np.array([[246, 246, 242], [70, 70, 78]], np.uint8)
-
-PIXELS = 24
-"""Side of a cell in pictures."""
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 """Changes of (row, column) by the moves right, down, left and up."""
 
@@ -91,19 +87,3 @@ def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
         frontier = reached[np.isinf(steps[reached])]
         steps[frontier] = distance
     return steps.reshape(is_wall.shape)
-
-
-def paint(is_wall: np.ndarray, goal: Cell, agent: Cell) -> np.ndarray:
-    """Return a picture of a grid: the agent a blue disc, the goal green, walls dark.
-
-    From bool [rows, cols] to uint8 [rows * PIXELS, cols * PIXELS, 3].
-    """
-    cells = np.where(is_wall[..., None], _WALL, _FREE)
-    cells[goal] = (96, 190, 104)
-    frame = cells.repeat(PIXELS, axis=0).repeat(PIXELS, axis=1)
-    frame[::PIXELS] = frame[:, ::PIXELS] = (205, 205, 200)
-    offset = np.arange(PIXELS) - PIXELS // 2
-    is_disc = offset[:, None] ** 2 + offset[None, :] ** 2 <= (0.33 * PIXELS) ** 2
-    top, left = agent[0] * PIXELS, agent[1] * PIXELS
-    frame[top : top + PIXELS, left : left + PIXELS][is_disc] = (38, 92, 204)
-    return frame

@@ -145,11 +145,6 @@ class GridWorld(environment.Environment):
         """The index of the cell, row * cols + col."""
         return spaces.Discrete(self.is_wall.size)
 
-    def render(self, state: EnvState, params: EnvParams | None = None) -> np.ndarray:
-        """Return a picture of the state, uint8 [height, width, 3]."""
-        row, col = divmod(int(state.cell), self.shape[1])
-        return grid.paint(self.is_wall, self.goal, (row, col))
-
     def _draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return two independent uint32: for the slip and for the start (0 where it is fixed)."""
         if len(self._starts) == 1:

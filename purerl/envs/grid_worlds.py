@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from purerl.envs import grid
-from purerl.envs.grid_world import EnvParams, EnvState, GridWorld
+from purerl.envs.grid_world import EnvParams, GridWorld
 from purerl.types import PyTree
 
 
@@ -102,13 +102,6 @@ class GridWorlds(GridWorld):
             max_steps_in_episode=jnp.ceil(steps).astype(jnp.int32),
             layout=_layout(is_wall, goal.astype(jnp.int32), starts),
         )
-
-    def render(self, state: EnvState, params: EnvParams | None = None) -> np.ndarray:
-        """Return a picture of the state, uint8 [height, width, 3]."""
-        layout = (self.default_params if params is None else params).layout
-        is_wall = np.asarray(layout.is_wall).reshape(self.shape)
-        goal, cell = (divmod(int(index), self.shape[1]) for index in (layout.goal, state.cell))
-        return grid.paint(is_wall, goal, cell)
 
     def _reaching(self, is_goal: jax.Array, is_wall: jax.Array) -> jax.Array:
         """Return the cells that can reach the goal, [cells] bool; moves are reversible."""

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.grid import PIXELS
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
 from purerl.types import Environment
 
@@ -92,7 +91,7 @@ class XMiniGrid(SuiteEnvironment):
         """Return xminigrid's picture of the state, uint8 [height, width, 3]."""
         drawing = imported("xminigrid", "xminigrid.rendering.rgb_render", VERSION)
         inner = jax.device_get(state.inner)
-        return drawing.render(inner.grid, inner.agent, self._static.view_size, tile_size=PIXELS)
+        return drawing.render(inner.grid, inner.agent, self._static.view_size, tile_size=24)
 
     def _own(self, params: XMiniGridParams) -> Any:
         """Return xminigrid's parameters with a traced limit, because rewards depend on it."""

@@ -1,33 +1,85 @@
 """Wrong input: one line on stderr, exit code 2, before compilation, without a traceback."""
 
+import shlex
+from functools import partial
+
 import pytest
 
-from metaevo.commands.evolve import main
+from metaevo.commands import evolve, sweep, train
+from metaevo.evolution import devices
 from metaevo.studies import run as runner
+from metaevo.tasks.population import Population
 
-CASES = {
-    # a command line, and the setting or value that its complaint names
-    "--strategy.populaton_size 8": "strategy.populaton_size",
-    "--evolve formula --component.expression ().__class__ --component.constants {}": (
-        "component: expression"
-    ),
-    "--evaluation.space.lerning_rate [1]": "lerning_rate",
-    "--evolution.num_devices 99": "devices",
-    "--fitness.mean_return 0": "fitness",
-    "--mlflow mlruns": "mlflow",
-    "--learner q_learning --evolve drift": "q_learning",
-    "--evolve lpg": "update_rule",
-    "--resume": "--run-dir",
+MAINS = {
+    "evolve": partial(evolve.main, component="value_loss"),
+    "train": train.main,
+    "sweep": sweep.main,
 }
+RANGES = "--space {hyperparams.gamma:{uniform:[0,1]},hyperparams.learning_rate:{uniform:[0,1]}}"
+CASES = [
+    # a command, its line, and what its complaint contains; many were found by fuzzing
+    ("evolve", "--strategy.populaton_size 8", "strategy.populaton_size"),
+    ("evolve", "--evolve formula --component.expression ().__class__ --component.constants {}",
+     "component: expression"),
+    ("evolve", "--evaluation.space.lerning_rate [1]", "lerning_rate"),
+    ("evolve", "--evolution.num_devices 99", "devices"),
+    ("evolve", "--fitness.mean_return 0", "fitness"),
+    ("evolve", "--mlflow mlruns", "mlflow"),
+    ("evolve", "--learner q_learning --evolve drift", "q_learning"),
+    ("evolve", "--evolve lpg", "update_rule"),
+    ("evolve", "--resume", "--run-dir"),
+    ("evolve", "--learner [ppo]", "learner"),
+    ("evolve", "--evolve {}", "evolve"),
+    ("evolve", "--component.hidden_sizes [24,2147483647]", "GiB of memory"),
+    ("evolve", "--learner q_learning --task.env_params.size 8000000", "size"),
+    ("evolve", "--learner q_learning --task.env_params.size [2,8000000]", "size"),
+    ("evolve", "--strategy.learning_rate 1e39", "strategy.learning_rate"),
+    ("evolve", "--strategy.population_size 9007199254740992", "strategy.population_size"),
+    ("evolve", "--strategy.population_size 1000000000 --evolution.seeds_per_candidate 4", ""),
+    ("evolve", "--train.total_timesteps 2000000000 --train.num_envs 20000000 "
+     "--train.num_steps 100", ""),
+    ("evolve", "--evolution.chunk_size 1000000 --strategy.population_size 1000000", ""),
+    ("evolve", "--strategy.algorithm CMA_ES --component.hidden_sizes [200,200]", "GiB of memory"),
+    ("evolve", "--component.error_scale 1e38", "component"),
+    ("evolve", r"""--task.env '"\ud800"'""", "task.env"),
+    ("evolve", "--task.env '!!python/object/apply:os.system [true]'", "task.env"),
+    ("evolve", "--evolve ../../etc/passwd", "evolve"),
+    ("train", "--task.env [CartPole-v1,Acrobot-v1]", "task.env"),
+    ("train", "--value_loss cubic", "value_loss = 'cubic'"),
+    ("train", "--policy_loss squared", "clipped_surrogate"),
+    ("train", "--task.env Breakout-MinAtar --evaluation.gymnasium 1", "evaluation.gymnasium = 1"),
+    ("train", "--task.env Catch-bsuite --evaluation.film true", "evaluation.film = true"),
+    ("train", "--learner q_learning", "no state index"),
+    ("train", "--seeds 2147483647", "seeds"),
+    ("train", "--learner dqn --train.buffer_size 2000000000", ""),
+    ("train", f"--value_loss {'x' * 300}", "value_loss"),
+    ("train", f"--resume --run-dir {'x' * 300}", ""),
+    ("train", f"--config {'x' * 300}", ""),
+    ("sweep", f"{RANGES} --sweep.sampler cma_es --sweep.scheduler successive_halving",
+     "needs sweep.scheduler = 'none', not 'successive_halving'"),
+    ("sweep", "--evolve value_loss --sweep.scheduler hyperband "
+     "--space {strategy.sigma:{uniform:[0.1,0.3]}}", "sweep.scheduler = 'hyperband'"),
+    ("sweep", "--evolve value_loss --evolution.validation_seeds 0 "
+     "--space {strategy.sigma:{uniform:[0.1,0.3]}}", "evolution.validation_seeds = 0"),
+    ("sweep", f"{RANGES} --learner q_learning --task.env CartPole-v1", "index"),
+    ("sweep", f"{RANGES} --run.num_devices 999", "run.num_devices = 999"),
+    ("sweep", "--sweep.seeds 4000000000", "sweep.seeds"),
+    ("sweep", "--sweep.trials 1000000000", "sweep.trials"),
+    ("sweep", "--config configs/sweep/evolution_q_learning.yaml "
+     "--component.hidden_sizes [999999999]", "GiB of memory"),
+    ("sweep", "--space.hyperparams.gamma '{uniform: [0, 1e39]}'", "gamma"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", CASES)
-def test_the_error_names_the_setting(line, tmp_path, monkeypatch, refused):
+@pytest.mark.parametrize(("command", "line", "text"), CASES)
+def test_the_error_names_the_setting(command, line, text, tmp_path, monkeypatch, refused):
+    monkeypatch.setattr(devices, "memory_bytes", lambda: 8 * 2**30)
     monkeypatch.setattr(runner, "Evolution", None)  # building the loop would be too late
-    argv = line.split()
-    if "--learner" not in argv:
+    monkeypatch.setattr(Population, "init", None)
+    argv = shlex.split(line)
+    if command == "evolve" and "--learner" not in argv:
         argv = ["--learner", "ppo", *argv]
     if "--resume" not in argv:
         argv += ["--run-dir", str(tmp_path / "run")]
-    assert CASES[line] in refused(main, argv, component="value_loss", description="")
+    assert text in refused(MAINS[command], argv)
     assert not (tmp_path / "run").exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import coverage
-from metaevo.judging.budget import Budget
+from metaevo import Budget
 
 
 def test_the_tables_of_a_bank_of_noise(tmp_path, monkeypatch, capsys):
@@ -14,8 +14,7 @@ def test_the_tables_of_a_bank_of_noise(tmp_path, monkeypatch, capsys):
     noise = {name: rng.normal(10.0 + 2 * (name == "learned"), 1.0, shape) for name in names}
     np.savez(tmp_path / "bank.npz", **noise)
     small = Budget(settings=64, screening_seeds=1, finalists=4, selection_seeds=8, seeds=16)
-    for name in ("QUICK", "STANDARD", "FULL"):
-        monkeypatch.setattr(coverage, name, small)
+    monkeypatch.setattr(coverage, "BUDGETS", dict.fromkeys(coverage.BUDGETS, small))
     argv = ["coverage", "--bank", str(tmp_path / "bank.npz"), "--redraws", "3"]
     monkeypatch.setattr("sys.argv", [*argv, "--save", str(tmp_path / "found.json")])
     coverage.main()

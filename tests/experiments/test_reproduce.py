@@ -3,15 +3,13 @@
 import importlib.util
 import json
 
-import jax
 import numpy as np
 import pytest
 
 from experiments import reproduce
 from experiments.reproduce import COMPARISONS
-from experiments.reproductions import doors, grid_world
+from experiments.reproductions import doors
 from metaevo.config import load_yaml
-from purerl import envs, q_learning
 from purerl.envs import grid
 
 
@@ -48,15 +46,6 @@ def test_cartpole_dqn(reproduce_tiny):
     assert rows["compiled, 1 agent"]["agents that got there"] == "0 of 1"
 
 
-@pytest.mark.long
-def test_ppo_cartpole(reproduce_tiny):
-    rows = reproduce_tiny("ppo-cartpole", "--agents", 1, "--frames", 2048, "--no-pytorch")
-    assert list(rows) == ["compiled, 1 agent"]
-    for row in rows.values():
-        assert row["steps"] == "2,048"
-        assert number(row["return, last tenth"]) > 8
-
-
 def test_grid_world(reproduce_tiny):
     rows = reproduce_tiny("grid-world", "--agents", 1, "--frames", 2000)
     assert list(rows) == ["Python loop, NumPy", "Python loop, compiled step", "compiled, 1 agent"]
@@ -85,22 +74,6 @@ def test_invalid_settings(line, texts, tmp_path, refused, monkeypatch):
 
 
 # --- The loops that ours are compared with ------------------------------------------------------
-
-
-@pytest.mark.long
-def test_numpy_q_learning_finds_the_optimal_values_and_so_does_ours():
-    states = np.arange(grid_world.SIZE**2)
-    optimal = np.zeros(grid_world.SIZE**2)
-    distance = 2 * (grid_world.SIZE - 1) - states // grid_world.SIZE - states % grid_world.SIZE
-    optimal[:-1] = grid_world.GAMMA ** (distance[:-1] - 1)
-    env, env_params = envs.make("GridWorld", observations="index")
-    train = q_learning.make_train(q_learning.Config(total_timesteps=20_000), env)
-    result = jax.jit(train)(jax.random.key(0), q_learning.Hyperparams(), None, env_params)
-    for learned in (grid_world.numpy_loop(20_000), np.asarray(result.state.q[0])):
-        assert grid_world.greedy_steps(learned) == grid_world.SHORTEST == distance[0] == 14
-        np.testing.assert_allclose(learned[0].max(), optimal[0], rtol=1e-3)
-        assert np.all(learned.max(axis=1) <= optimal + 1e-5)  # from zero up
-    assert grid_world.greedy_steps(np.zeros((64, 4))) is None
 
 
 def test_the_optimum_of_doors():

@@ -13,7 +13,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
 from metaevo.tuning import figures
-from metaevo.tuning.study import Study
 from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
@@ -50,7 +49,7 @@ def sweep(tmp_path_factory):
         if not resume and "--evolve" not in line:
             begin += ["--run.num_devices", "1"]
         argv = [*begin, *line.split(), *more]
-        assert main([*argv, "--run-dir", str(path)], description=None) == 0
+        assert main([*argv, "--run-dir", str(path)]) == 0
         return path
 
     return run
@@ -106,36 +105,6 @@ def test_every_scheduler_writes_all_files(schedule, sweep, tmp_path):
         assert set(frames) == {2 * 300, 2 * 900}
         assert [row["outcome"] for row in rows].count("pruned") == frames.count(2 * 300)
         assert (path / "figures" / "rungs.png").exists()
-
-
-def record_trainings(monkeypatch):
-    """The keys and the number of trials of every training from now on."""
-    trained, real = [], Population.init
-
-    def init(self, keys, settings):
-        trained.append((jax.random.key_data(keys).tolist(), len(settings)))
-        return real(self, keys, settings)
-
-    monkeypatch.setattr(Population, "init", init)
-    return trained
-
-
-def test_a_killed_sweep_loses_no_finished_trial(finished, sweep, tmp_path, monkeypatch, killed_at):
-    path = tmp_path / "run"
-    with killed_at(Study, "tell", 4):  # in the middle of the second batch
-        sweep(path)
-    assert len(RunDirectory(path).read_metrics("trial")) == 2
-    trained = record_trainings(monkeypatch)
-    sweep(path, resume=True)
-    # the lost one with a new one, the last one, the confirmation
-    assert [count for _, count in trained] == [2, 1, 1, 1]
-    rows, whole = ([{**row, "trial": ""} for row in table(each)] for each in (path, finished))
-    assert sorted(map(str, rows)) == sorted(map(str, whole))
-    assert load_yaml(path / "best.yaml") == load_yaml(finished / "best.yaml")
-    search, *confirmation = [set(map(tuple, keys)) for keys, _ in (trained[0], *trained[2:])]
-    assert (len(search), [len(keys) for keys in confirmation]) == (2, [4, 4])
-    assert confirmation[0] == confirmation[1]
-    assert not search & confirmation[0]
 
 
 def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, capsys):
@@ -199,7 +168,7 @@ def test_a_resumed_sweep_refuses_changes_and_damage(sweep, tmp_path, refused, ki
         sweep(path)
 
     def error(*argv):
-        return refused(main, ["--resume", "--run-dir", str(path), *argv], description=None)
+        return refused(main, ["--resume", "--run-dir", str(path), *argv])
 
     space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
     assert "cannot resume with other settings" in error("--space", space)
@@ -210,32 +179,3 @@ def test_a_resumed_sweep_refuses_changes_and_damage(sweep, tmp_path, refused, ki
     assert "is not the journal of a study" in error()
     journal.unlink()
     assert "the study has no trial 0" in error()
-
-
-BAD = {
-    "halving with CMA-ES": (
-        "--sweep.sampler cma_es --sweep.scheduler successive_halving",
-        ["sweep.sampler = 'cma_es'", "'successive_halving'", "'none'"],
-    ),
-    "halving of an evolution": (
-        "--evolve value_loss --sweep.scheduler hyperband "
-        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
-        ["sweep.scheduler = 'hyperband'", "none"],
-    ),
-    "evolution without judges": (
-        "--evolve value_loss --evolution.validation_seeds 0 "
-        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
-        ["evolution.validation_seeds = 0"],
-    ),
-    "learner without this environment": ("--task.env CartPole-v1 --task.env_params {}", ["index"]),
-    "no devices": ("--run.num_devices 999", ["run.num_devices = 999"]),
-}
-
-
-@pytest.mark.parametrize(("line", "texts"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_line(line, texts, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    error = refused(main, ["--config", "tiny.yaml", *line.split()], description=None)
-    assert all(text in error for text in texts)
-    assert [each.name for each in tmp_path.iterdir()] == ["tiny.yaml"]

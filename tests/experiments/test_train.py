@@ -8,8 +8,6 @@ import pytest
 
 from metaevo.commands import train as training
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tasks.population import Population
-from tests.metaevo.runs.tracked import read_mlflow, silence
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +26,7 @@ def arguments(**changes):
 
 
 def train(*argv, **changes):
-    return training.main([*argv, *arguments(**changes)], description=None)
+    return training.main([*argv, *arguments(**changes)])
 
 
 @pytest.fixture(scope="module")
@@ -63,56 +61,6 @@ def test_a_run_writes_all_files(finished, capsys):
     ]  # fmt: skip
     assert (finished / "report.html").is_file()
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow
-def test_a_blocked_tracker_changes_nothing(finished, tmp_path, monkeypatch, capfd):
-    path, uri = tmp_path / "run", f"sqlite:///{tmp_path}/store.db"
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    with silence() as url:
-        monkeypatch.setenv("WANDB_BASE_URL", url)
-        tracking = ["--wandb", "online", "--mlflow", uri]
-        changes = {
-            "evaluation__episodes": 0,
-            "evaluation__gymnasium": 0,
-            "evaluation__film": "false",
-        }
-        assert train("--run-dir", str(path), *tracking, **changes) == 0
-    assert updates(path) == updates(finished)
-    csv = "learning_curves.csv"
-    assert (path / csv).read_bytes() == (finished / csv).read_bytes()
-    assert capfd.readouterr().err.count("warning: wandb (online)") == 1
-    _, artifacts, metrics = read_mlflow(uri)
-    assert artifacts == ["evaluation.json", "figures", csv, "report.html"]
-    rows = np.genfromtxt(path / csv, delimiter=",", skip_header=1)
-    curve, known = metrics["update/returns.1"], np.isfinite(rows[:, 2])
-    np.testing.assert_array_equal([step for step, _ in curve], np.array([9, 19, 24])[known])
-    np.testing.assert_allclose([value for _, value in curve], rows[known, 2], rtol=1e-5)
-
-
-BAD = {
-    "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "task.env"),
-    "loss": (["--value_loss", "cubic"], "value_loss = 'cubic'"),
-    "other slot": (["--policy_loss", "squared"], "clipped_surrogate"),
-    "gymnasium": (
-        ["--task.env", "Breakout-MinAtar", "--evaluation.gymnasium", "1"],
-        "evaluation.gymnasium = 1",
-    ),
-    "no picture": (
-        ["--task.env", "Catch-bsuite", "--evaluation.film", "true"],
-        "evaluation.film = true",
-    ),
-    "no state index": (["--learner", "q_learning"], "no state index"),
-}
-
-
-@pytest.mark.parametrize(("argv", "text"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Population, "init", None)
-    monkeypatch.setattr(Population, "run", None)
-    assert text in refused(training.main, argv, description=None)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_resumed_run_keeps_its_settings(finished, tmp_path, refused):

@@ -1,14 +1,13 @@
 """Infinite, huge and NaN rewards, fitness values and losses."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.__main__ import main
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.evolution.evosax import ALGORITHMS, Evosax
 from metaevo.evolution.problem import Evaluation
@@ -16,7 +15,6 @@ from metaevo.evolution.strategy import with_worst_for_failed
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
-from tests.faults.works import ROOT
 from tests.metaevo.toy import Point
 
 HUGE = np.linspace(-3e38, 3e38, 16, dtype=np.float32)
@@ -80,77 +78,90 @@ GRID = {
 }
 EVOLUTION = {
     **GRID,
+    "evolve": "value_loss",
     "component": {"form": "additive", "hidden_sizes": [4], "start": "squared"},
     "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
     "strategy": {"population_size": 4},
-    "evolution": {"generations": 3, "validation_seeds": 2},
+    "evolution": {"generations": 12, "validation_seeds": 0, "num_devices": 1},
+    "evaluation": {"seeds": 0},
 }
 
 
-def call(script, config, tmp_path, *arguments, code=0, before=()):
-    """Run a script in a process; its stderr."""
-    path = tmp_path / "given.yaml"
-    path.write_text(dump_yaml(config), encoding="utf-8")
-    command = [sys.executable, *before, f"experiments/{script}.py", "--config", str(path)]
-    if "--resume" in arguments:
-        command = command[:-2]
-    done = subprocess.run(
-        [*command, "--run-dir", str(tmp_path / "run"), *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    assert code == 1 or "Traceback" not in done.stderr  # then JAX logs that of a callback
-    return done.stderr
+@pytest.fixture
+def call(tmp_path, capfd):
+    """A function that runs a command in `tmp_path/NAME` and returns its stderr."""
+
+    def run(command, config, name="run", *, code=0):
+        path = tmp_path / "given.yaml"
+        path.write_text(dump_yaml(config), encoding="utf-8")
+        is_new = not (tmp_path / name).exists()
+        begin = ["--config", str(path)] if is_new else ["--resume"]
+        try:
+            found = main([command, *begin, "--run-dir", str(tmp_path / name)])
+        except SystemExit as end:
+            found = end.code
+        error = capfd.readouterr().err
+        assert found == code, error
+        return error
+
+    return run
 
 
-def records(tmp_path):
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def infinite(config):
-    params = {"size": 4, "step_reward": float("inf")}
-    return {**config, "task": {"env": "GridWorld", "env_params": params}}
+def records(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "seconds": 0} for line in lines]
 
 
 @pytest.mark.faults
-def test_an_evolution_without_a_finite_candidate_ends_after_the_first_generation(tmp_path):
-    stderr = call("evolve_value_loss", infinite(EVOLUTION), tmp_path, code=2)
-    assert "evolve_value_loss: all candidates of the first generation" in stderr.splitlines()[-1]
+def test_an_evolution_without_a_finite_candidate_ends_after_the_first_generation(call, tmp_path):
+    params = {"size": 4, "step_reward": float("inf")}
+    config = {**EVOLUTION, "task": {"env": "GridWorld", "env_params": params}}
+    error = call("evolve", config, code=2)
+    assert "all candidates of the first generation" in error.splitlines()[-1]
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("values", [[0.0, float("inf")], [-float("inf"), float("inf")]])
-def test_a_sweep_with_trials_that_diverge(values, tmp_path):
+def test_a_sweep_with_trials_that_diverge(values, call, tmp_path):
     config = {
         **GRID,
         "space": {"hyperparams.initial_value": {"choice": values}},
         "sweep": {"sampler": "grid", "seeds": 2, "confirm_seeds": 2, "trials": 2},
     }
     none_left = values[0] != 0.0
-    stderr = call("sweep", config, tmp_path, code=2 if none_left else 0)
-    trials = [each for each in records(tmp_path) if each["kind"] == "trial"]
+    error = call("sweep", config, code=2 if none_left else 0)
+    trials = [each for each in records(tmp_path / "run") if each["kind"] == "trial"]
     assert sorted(each["value"] is None for each in trials) == [none_left, True]
-    assert ("ended with a score" in stderr) == none_left
+    assert ("ended with a score" in error) == none_left
 
 
 @pytest.mark.faults
-def test_a_run_resumes_after_an_environment_raises(tmp_path):
-    config = {**EVOLUTION, "evaluation": {"seeds": 0}}
-    config["task"] = {"env": "Raising", "env_params": {"size": 4}}
-    config["evolution"] = {"generations": 12, "validation_seeds": 0}
-    raising = "tests/faults/raising.py"
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for path in (whole, broken):
-        path.mkdir()
-    call("evolve_value_loss", config, whole, before=(raising, "1000000000"))
-    stderr = call("evolve_value_loss", config, broken, before=(raising, "4000"), code=1)
-    assert "the simulator has crashed" in (broken / "run" / "error.txt").read_text()
-    lines = [each for each in stderr.splitlines() if each.startswith("error: the run has failed")]
+def test_a_run_resumes_after_an_environment_raises(call, tmp_path, monkeypatch):
+    steps, limit = [], [10**9]
+
+    def count(time):
+        steps.append(1)
+        if len(steps) > limit[0]:
+            raise RuntimeError("the simulator has crashed")
+        return time
+
+    class Raising(GridWorld):
+        def step(self, key, state, action, params=None):
+            shape = jax.ShapeDtypeStruct((), jnp.int32)
+            time = jax.pure_callback(count, shape, state.time, vmap_method="sequential")
+            return super().step(key, state.replace(time=time), action, params)
+
+    monkeypatch.setitem(registry.OWN, "Raising", Raising)
+    config = {**EVOLUTION, "task": {"env": "Raising", "env_params": {"size": 4}}}
+    call("evolve", config, "whole")
+    limit[0] = len(steps) + 4000
+    error = call("evolve", config, "broken", code=1)
+    assert "the simulator has crashed" in (tmp_path / "broken" / "error.txt").read_text()
+    lines = [each for each in error.splitlines() if each.startswith("error: the run has failed")]
     assert len(lines) == 1
     assert "--resume --run-dir" in lines[0]
-    assert len(records(broken)) < 12
-    call("evolve_value_loss", config, broken, "--resume", before=(raising, "1000000000"))
-    for one, other in zip(records(whole), records(broken), strict=True):
-        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    assert len(records(tmp_path / "broken")) < 12
+    limit[0] = 10**9
+    call("evolve", config, "broken")
+    assert records(tmp_path / "broken") == records(tmp_path / "whole")

@@ -19,7 +19,6 @@ from metaevo.evolution.problem import Contender, Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.evolve_settings import EvolveSettings, experiment_class
-from metaevo.studies.run import run_evolutions
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.fitness import Windows
@@ -43,21 +42,6 @@ def evolve(case: Case) -> tuple[Records, Any]:
     for block in evolution.blocks(evolution.start(settings.run.seed)):
         records += block.records
     return records, jax.device_get(evolution.result(block.state))
-
-
-def evolve_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Records, Any]:
-    """Evolve in a run directory, where the process dies after some checkpoints and resumes.
-
-    `kills` are numbers of checkpoints that each of the processes but the last one writes.
-    """
-    study, settings = _study_of(case)
-    for number, kill in enumerate(kills):
-        with _killed_after(kill):
-            run_evolutions(study, settings, run_dir=folder, resume=number > 0)
-    assert run_evolutions(study, settings, run_dir=folder, resume=bool(kills)) == 0
-    directory = RunDirectory.open(folder)
-    found, _ = checkpoint.load_tree(directory.meta_params)
-    return _without_times(directory.read_metrics("generation")), found
 
 
 def score(case: Case) -> dict[str, np.ndarray]:

@@ -42,12 +42,6 @@ def test_a_case_has_the_recorded_results(kind, name):
     assert len(others) <= MAY_DIFFER * len(now), others
 
 
-def test_an_evolution_resumes_bit_for_bit(tmp_path):
-    case = evolutions.EVOLUTIONS["formula"]
-    found = evolutions.evolved(*evolving.evolve_in_pieces(case, tmp_path / "run", kills=[2]))
-    assert found == evolutions.measure("evolution", "formula")
-
-
 def test_a_training_run_resumes_bit_for_bit(tmp_path):
     case = evolutions.TRAININGS["PPO"]
     found = evolutions.evolved(*evolving.train_in_pieces(case, tmp_path / "run", kills=[2]))

@@ -81,21 +81,6 @@ class Probe(Environment):
         return jnp.logical_and(self.terminates, state.time >= self.length)
 
 
-class DelayedReward(Probe):
-    """Two steps, reward 1 after the second: the values are gamma and 1.
-
-    The observation is 0, then 1.
-    """
-
-    length = 2
-
-    def show(self, state):
-        return state.time.astype(jnp.float32)[None]
-
-    def pay(self, state, action, params):
-        return state.time == 1
-
-
 class ActionReward(Probe):
     """One step, reward 1 for action 1 and -1 for action 0: the policy takes action 1."""
 
@@ -111,16 +96,6 @@ class MatchingReward(Probe):
 
     def pay(self, state, action, params):
         return state.x * (2.0 * action - 1.0)
-
-
-class EndlessReward(Probe):
-    """Reward 1 a step for ever, cut by a time limit: the value is 1 / (1 - gamma) throughout."""
-
-    terminates = False
-
-    @property
-    def default_params(self):
-        return Params(max_steps_in_episode=3)
 
 
 class TargetAction(Probe):

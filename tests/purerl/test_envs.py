@@ -156,6 +156,9 @@ def test_equal_arguments_share_the_environment():
     assert envs.make("CartPole-v1")[0] is not envs.make("CartPole-v1", observations="raw")[0]
 
 
+UNREACHABLE = r"the goal \(7, 7\) cannot be reached from \(0, 0\)"
+
+
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
@@ -167,6 +170,15 @@ def test_equal_arguments_share_the_environment():
         ("CartPole-v1", {"max_steps_in_episode": float("inf")}, r"= inf must be of type int"),
         ("DeepSea-bsuite", {"size": "x"}, r"cannot build environment 'DeepSea-bsuite': "),
         ("CartPole-v1", {"observations": "flta"}, r"= 'flta' must be one of auto, flat, raw"),
+        ("CartPole-v1", {"observations": "index"}, "CartPole-v1.*no state index.*GridWorld"),
+        ("GridWorld", {"size": 1}, r"size = 1 must be at least 2"),
+        ("GridWorld", {"start": [0, 8]}, r"start = \(0, 8\) is outside the grid of 8 x 8 cells"),
+        ("GridWorld", {"start": [7, 7]}, r"start and goal must differ, both are \(7, 7\)"),
+        ("GridWorld", {"walls": [[0, 0]]}, r"start = \(0, 0\) is on a wall"),
+        ("GridWorld", {"walls": [[0, 1], [1, 0]]}, UNREACHABLE),
+        ("GridWorld", {"walls": [[6, 7], [7, 6]], "start": "random"}, UNREACHABLE),
+        ("GridWorlds", {"size": 3, "smallest_size": 4}, r"smallest_size = 4 must be at most size"),
+        ("GridWorlds", {"walls": 0.6}, r"walls = 0.6 must be at least 0 and at most 0.5"),
     ],
 )
 def test_mistakes(name, overrides, message):

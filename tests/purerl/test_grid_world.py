@@ -91,22 +91,3 @@ def test_distances():
     inf = np.inf
     expected = [[6, inf, 0], [5, inf, 1], [4, 3, 2], [inf] * 3, [inf] * 3]
     np.testing.assert_array_equal(grid.distances(is_wall, (0, 2)), expected)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"size": 1}, r"size = 1 must be at least 2"),
-        ({"start": [0, 8]}, r"start = \(0, 8\) is outside the grid of 8 x 8 cells"),
-        ({"start": [7, 7]}, r"start and goal must differ, both are \(7, 7\)"),
-        ({"walls": [[0, 0]]}, r"start = \(0, 0\) is on a wall"),
-        ({"walls": [[0, 1], [1, 0]]}, r"the goal \(7, 7\) cannot be reached from \(0, 0\)"),
-        (
-            {"walls": [[6, 7], [7, 6]], "start": "random"},
-            r"the goal \(7, 7\) cannot be reached from \(0, 0\)",
-        ),
-    ],
-)
-def test_mistakes(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        make(**overrides)

@@ -100,16 +100,3 @@ def test_other_environments_are_no_distributions():
     assert sampler(envs.make("GridWorld")[0]) is None
     assert sampler(envs.make("CartPole-v1")[0]) is None
     assert sampler(envs.make("GridWorlds")[0]) is not None
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"size": 1}, r"size = 1 must be at least 2"),
-        ({"size": 3, "smallest_size": 4}, r"smallest_size = 4 must be at most size = 3"),
-        ({"walls": 0.6}, r"walls = 0.6 must be at least 0 and at most 0.5"),
-    ],
-)
-def test_mistakes(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        make(**overrides)

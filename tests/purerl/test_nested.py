@@ -1,7 +1,5 @@
 """Environments of a user: nested observations, and what is refused before anything is compiled."""
 
-from typing import Any, NamedTuple
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -13,8 +11,6 @@ from gymnax.environments import spaces
 from metaevo.config import ConfigError, code
 from metaevo.tasks.binding import TaskConfig, make_environment
 from purerl import envs, ppo
-from purerl.parts.evaluation import evaluate
-from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
 
 KEY = jax.random.key(0)
@@ -76,58 +72,6 @@ def test_nested_observations_become_a_vector(kind, observations):
         np.testing.assert_array_equal(info["final_observation"], final)
         ends += int(terminated | truncated)
     assert 2 < ends < 12
-
-
-class InGymnasium(gymnasium.Env):
-    """Two parts; an episode of one step pays the action."""
-
-    observation_space = gymnasium.spaces.Dict(
-        {"b": gymnasium.spaces.Discrete(3), "a": gymnasium.spaces.Box(-1.0, 1.0, (2,))}
-    )
-    action_space = gymnasium.spaces.Discrete(8)
-
-    def reset(self, *, seed=None, options=None):
-        return {"b": 2, "a": np.float32([0.5, -0.5])}, {}
-
-    def step(self, action):
-        return self.reset()[0], float(action), True, False, {}
-
-
-class InGymnax(probes.Probe):
-    """The same."""
-
-    def show(self, state):
-        return {"b": jnp.int32(2), "a": jnp.array([0.5, -0.5])}
-
-    def observation_space(self, params=None):
-        return spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1.0, 1.0, (2,))})
-
-    def pay(self, state, action, params):
-        return action
-
-    def action_space(self, params=None):
-        return spaces.Discrete(8)
-
-
-class Reader(NamedTuple):
-    """A learner that acts by the first and the last of five numbers."""
-
-    env: Any
-
-    def action_distribution(self, policy, obs, memory=None):
-        action = 2 * obs[0] + 4 * obs[-1]
-        assert obs.shape == (5,)
-        return probes.Always(action.astype(jnp.int32)), None
-
-
-def test_gymnasium_shows_the_same_vector(monkeypatch):
-    monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
-    gymnasium.register("Two-v0", InGymnasium)
-    env, env_params = envs.make(InGymnax)
-    learner = Reader(env)
-    np.testing.assert_array_equal(evaluate_in_gymnasium(learner, (), "Two-v0", num_episodes=2), 5)
-    returns = jax.jit(lambda: evaluate(learner, (), KEY, env_params, num_episodes=2))()
-    np.testing.assert_array_equal(returns, 5)
 
 
 @struct.dataclass

@@ -61,3 +61,19 @@ def test_actions_are_clipped_for_the_environment_only():
     np.testing.assert_allclose(transitions.reward, np.clip(action, -1, 1), rtol=1e-6)
     density = -(action**2) / 2 - np.log(2 * np.pi) / 2  # the mean is close to 0 at the start
     np.testing.assert_allclose(transitions.log_prob, density, atol=0.1)
+
+
+def test_continuous_actions():
+    env = probes.TargetAction()
+    config = ppo.Config(
+        200 * 64, num_envs=8, num_steps=8, num_minibatches=1, hidden_sizes=(16,),
+        squash_actions=True, state_dependent_std=True,
+    )  # fmt: skip
+    learner = ppo.PPO(config, env)
+    hyperparams = ppo.Hyperparams(learning_rate=1e-2, gamma=0.8, entropy_coef=0.0, vf_coef=1.0)
+    result = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params)
+    policy = learner.policy(result.state)
+    distribution, *_ = learner.network.apply(policy.params, np.array([[-1.0], [1.0]]))
+    actions = distribution.bounded(distribution.mode(), env.action_space())
+    np.testing.assert_allclose(actions[:, 0], [-0.5, 0.5], atol=0.1)
+    assert (np.exp(distribution.log_std) < 0.5).all()  # less exploration than at the start

@@ -35,9 +35,3 @@ def test_a_custom_index():
     assert 0 <= int(info["final_observation"]) < 10
     assert env.num_actions == 3
     assert env.name == raw.name
-
-
-@pytest.mark.parametrize("name", ["CartPole-v1", "Breakout-MinAtar", "Pendulum-v1"])
-def test_environments_without_numbers_are_named(name):
-    with pytest.raises(ValueError, match=f"{name}.*no state index.*GridWorld"):
-        envs.make(name, observations="index")

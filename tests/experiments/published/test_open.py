@@ -14,7 +14,7 @@ from experiments.published.open import Open
 from metaevo.judging.generality.rules import rule_of
 from metaevo.parts import resolve
 from metaevo.parts.part import Evolved
-from metaevo.reports.parts import make_optimizer
+from metaevo.reports.slots import make_optimizer
 from purerl import ppo
 from purerl.parts import optimizers
 from tests.experiments.published.open_steps import CASES, Case, our_updates

@@ -8,7 +8,7 @@ from PIL import Image
 from metaevo.judging.scores import Scores
 from metaevo.parts import learners
 from metaevo.parts.part import Evolved, HandWritten
-from metaevo.reports import animation, numbers, page, parts, plots
+from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import ppo
 from purerl.parts import losses, optimizers, schedules, update_rules
 
@@ -31,7 +31,7 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
     assert html.count(str(escape(HOSTILE))) >= 12
     scores = Scores.of({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
     front = [{"length": 3, "score": 1.25, "generations": 1, "program": FORMULA}]
-    for path in (scores.plot(tmp_path / "s.png"), plots.plot_front(front, tmp_path / "f.png")):
+    for path in (scores.plot(tmp_path / "s.png"), results.plot_front(front, tmp_path / "f.png")):
         assert path.read_bytes().startswith(PNG)
     printed = page.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
     assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
@@ -50,7 +50,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
         page.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
 
 
-def test_the_terminal_shows_the_first_section_last(tmp_path, capsys):
+def test_the_terminal_shows_boxes_last(tmp_path, capsys):
     table = page.Table("Scores", ["name", "score"], [["a", 1.5], ["b", 10.25]], highlight=[1])
     sections = [page.Text("Better", ["It is."], "better"), table, page.folded("Rest", {"x": 1})]
     page.write_report(tmp_path / "r.html", "", "", sections, show=True)
@@ -70,7 +70,7 @@ def test_the_terminal_shows_the_first_section_last(tmp_path, capsys):
     ],
 )
 def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expected):
-    assert numbers.estimate(*values, sign=True) == expected
+    assert page.estimate(*values, sign=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expecte
     ],
 )
 def test_the_floats_of_a_column_share_their_decimals(column, expected):
-    assert numbers.cells(column) == expected
+    assert page.cells(column) == expected
 
 
 def generations(count):
@@ -98,12 +98,12 @@ def test_a_film_has_a_picture_for_every_point(tmp_path):
         plots.plot_panels([panel], folder / "loss.png")
         Image.new("RGB", (90, 60), (80 * index, 0, 0)).save(folder / "own.png")
 
-    for path in animation.animate(draw, [0, 6], generations(6), tmp_path):
-        with Image.open(path) as film:
-            assert film.n_frames == 2
+    for path in film.animate(draw, [0, 2, 6], generations(6), tmp_path):
+        with Image.open(path) as image:
+            assert image.n_frames == 3
     assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
-    assert animation.animate(lambda *_: None, [0, 1], generations(6), tmp_path) == []
-    assert animation.animate(draw, [0], generations(6), tmp_path) == []
+    assert film.animate(lambda *_: None, [0, 1, 2], generations(6), tmp_path) == []
+    assert film.animate(draw, [0, 1], generations(6), tmp_path) == []
 
 
 def evolved(slot, function):
@@ -116,7 +116,7 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
     def loss(meta_params, context, prediction, target, old_prediction):
         return (1.0 + context.progress * (prediction > target)) * (prediction - target) ** 2
 
-    _, below = parts.value_loss(evolved("value_loss", loss))
+    _, below = pictures.value_loss(evolved("value_loss", loss))
     assert [*below.curves] == [
         *(f"learned at {percent}%" for percent in (0, 25, 50, 75, 100)), "squared", "huber",
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
     ],
 )
 def test_a_function_that_ignores_time_has_one_curve(slot, function, names):
-    panels = parts.PICTURES[slot].panels(evolved(slot, function))
+    panels = slots.PICTURES[slot].panels(evolved(slot, function))
     same = "linear" if slot == "schedule" else names[0]
     for panel in panels:
         assert [*panel.curves] == ["learned", *names]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from optuna.distributions import FloatDistribution
 
+from metaevo.config.space import Space
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.space import Space
 
 
 class KilledError(Exception):

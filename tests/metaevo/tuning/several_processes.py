@@ -13,9 +13,9 @@ from pathlib import Path
 
 from optuna.distributions import FloatDistribution
 
+from metaevo.config.space import Space
 from metaevo.tuning import storage
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study, best_of
 from tests.metaevo.tuning.conftest import complete
 

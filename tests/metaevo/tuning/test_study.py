@@ -8,9 +8,9 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError
+from metaevo.config.space import Space
 from metaevo.tuning import storage as storages
 from metaevo.tuning.samplers import num_trials
-from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study, best_of
 from tests.metaevo.tuning.conftest import complete
 

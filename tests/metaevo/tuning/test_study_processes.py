@@ -6,8 +6,8 @@ import threading
 import pytest
 from optuna.distributions import IntDistribution
 
+from metaevo.config.space import Space
 from metaevo.tuning import storage as storages
-from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
 from tests.metaevo.tuning import several_processes
 from tests.metaevo.tuning.conftest import KilledError, complete

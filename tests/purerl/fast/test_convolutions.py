@@ -31,10 +31,3 @@ def test_layers_are_flax_s(batch, settings):
     found, expected = (jax.tree.leaves(compiled(layer)) for layer in (ours, flax))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def test_by_default_they_are_flax_s_to_the_bit(plain_arithmetic):
-    ours, flax = layers(padding="VALID")
-    x = jax.random.normal(jax.random.key(0), (4, 6, 7, 3))
-    params = flax.init(jax.random.key(1), x)
-    np.testing.assert_array_equal(ours.apply(params, x), flax.apply(params, x))

@@ -151,14 +151,6 @@ def test_shared_arguments_are_not_copied_for_a_kernel(axes, launches):
         assert_close(outputs[agent], by_hand(own, x if axes[1] is None else x[agent], "relu"))
 
 
-def test_few_agents_are_left_to_xla(launches, monkeypatch):
-    monkeypatch.setattr(perceptrons, "MANY", AGENTS + 1)
-    layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4)
-    outputs = jax.vmap(lambda layers, x: perceptron(layers, x, "tanh"))(layers, x)
-    assert not launches
-    assert outputs.shape == (AGENTS, 5, 2)
-
-
 def test_gradients_of_gradients():
     layers, x = network(3, 8, 1), inputs(AGENTS, 4, 3)
 

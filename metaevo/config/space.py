@@ -10,7 +10,7 @@ All user errors in the section are reported before training starts.
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -19,10 +19,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.tuning.config import OF_THE_SWEEP
 
-NOT_SEARCHABLE = (*OF_THE_SWEEP, "learner", "evolve")
-"""Settings that belong to the sweep as a whole, not to a trial."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice")
 
 Entry = FloatDistribution | IntDistribution | CategoricalDistribution
@@ -49,35 +46,6 @@ def ends(entry: Entry) -> list[Any]:
     if isinstance(entry, CategoricalDistribution):
         return [_decoded(value) for value in entry.choices]
     return [entry.low, entry.high]
-
-
-def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> Space:
-    """Read the section `space` of settings.
-
-    Args:
-        rules: the section.
-        settings_of: returns the settings with the values of some of them, or raises `ConfigError`.
-            They must allow every choice, and both ends of every range.
-
-    Raises:
-        ConfigError: for anything wrong in the section.
-    """
-    space = free_space(rules)
-    for key, entry in space.entries.items():
-        if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
-            raise ConfigError(
-                f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
-            )
-        values = ends(entry)
-        if isinstance(entry, FloatDistribution):  # a number that is not whole
-            values.append(entry.low + (entry.high - entry.low) / math.pi)
-        for value in values:
-            try:
-                settings_of({key: value})
-            except ConfigError as error:
-                shown = f"{key} = {show(value)}: "
-                raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
-    return space
 
 
 def free_space(rules: PlainMapping) -> Space:

@@ -1,27 +1,20 @@
-"""Pictures of evolved parts: one for each slot, next to hand-written functions, and the part's own.
+"""Pictures of evolved policy losses, optimizers, update rules and schedules."""
 
-The picture shows the function of the slot on a grid of its arguments. A learned function that looks
-at time has a curve for every quarter of training.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from metaevo.parts.part import LEARNED, Evolved, Part
-from metaevo.reports.plots import Panel, plot_panels
+from metaevo.parts.part import LEARNED, Evolved
+from metaevo.reports.pictures import POINTS, TIMES, Picture, curves_of
+from metaevo.reports.plots import Panel
 from purerl.parts import losses, optimizers, schedules, update_rules
 from purerl.types import PREDICTION_SIZE, Context, MetaParams, PyTree, Trajectory
 
-PERCENTS = 0, 25, 50, 75, 100
-"""of training that are done"""
-POINTS = 401
 MOMENTA = -0.6, 0.0, 0.6
 """Means of the gradients before, in units of their root mean square."""
 GRADIENTS_BEFORE, REWARD_STEPS = 40, 16
@@ -31,77 +24,6 @@ GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
 """in units of SIZE"""
 SAME = 0.005
 """A hyperparam that changes relatively less than this is the same."""
-
-Curve = Callable[[Callable[..., Any], MetaParams, Context], PyTree]
-"""`(function, meta_params, context) -> curves` of a slot's function, a tree of arrays."""
-
-
-class Picture(NamedTuple):
-    """The picture of a slot."""
-
-    file: str
-    caption: str
-    panels: Callable[[Evolved], list[Panel]]
-    layout: Mapping[str, Any]
-    """of `plot_panels`"""
-
-
-def curves_of(
-    found: Evolved, curve: Curve, others: Mapping[str, Callable[..., Any]]
-) -> dict[str, Any]:
-    """Return curves by name: of the learned function, at several times, and of hand-written ones.
-
-    A learned function whose curve does not depend on the progress of training has one.
-    """
-
-    def at(function: Callable[..., Any], meta_params: MetaParams, progress: jax.Array) -> PyTree:
-        return curve(function, meta_params, Context(found.hyperparams, progress, found.num_updates))
-
-    learned = jax.vmap(partial(at, found.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
-    times = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), learned)
-             for i in range(len(PERCENTS))]  # fmt: skip
-    equal = partial(np.array_equal, equal_nan=True)
-    if all(jax.tree.all(jax.tree.map(equal, times[0], each)) for each in times):
-        named = {LEARNED: times[0]}
-    else:
-        labels = (f"{LEARNED} at {percent}%" for percent in PERCENTS)
-        named = dict(zip(labels, times, strict=True))
-    start = jnp.float32(0)
-    return named | {
-        name: jax.tree.map(np.asarray, at(function, None, start))
-        for name, function in others.items()
-    }
-
-
-def value_loss(found: Evolved) -> list[Panel]:
-    """Draw the loss and its derivative against the error, at errors that occur.
-
-    The loss is the integral of its derivative, all that a learner uses: the value of a loss that is
-    given by its slope is inexact where the slope jumps. Each loss has its minimum at 0 and its
-    maximum at 1, and its derivative the same factor: shapes compare, and tuning chooses the scale.
-    """
-    predictions, targets = found.value_targets()
-    observed = predictions - targets
-    limit = float(np.quantile(np.abs(observed), 0.99)) or 1.0
-    error = np.linspace(-limit, limit, POINTS, dtype=np.float32)
-    target = np.full(POINTS, np.median(targets), np.float32)
-
-    def slopes(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
-        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, 0, 0))
-        return slope(meta_params, context, target + error, target, target + error)
-
-    above, below = {}, {}
-    known = {"squared": losses.squared, "huber": losses.huber}
-    for name, slope in curves_of(found, slopes, known).items():
-        loss = cumulative_trapezoid(slope, error, initial=0.0)
-        loss = loss - loss.min()
-        above[name] = error, loss / (loss.max() or 1.0)
-        below[name] = error, slope / (loss.max() or 1.0)
-    label = "error: prediction - target"
-    return [
-        Panel(above, "", "loss, drawn equally high", cross=0.0, behind=observed),
-        Panel(below, label, "slope of the curve above", cross=0.0, behind=observed),
-    ]
 
 
 def policy_loss(found: Evolved) -> list[Panel]:
@@ -240,15 +162,7 @@ def schedule(found: Evolved) -> list[Panel]:
     ]
 
 
-TIMES = " A function that looks at time has a curve for every quarter of training."
 PICTURES = {
-    "value_loss": Picture(
-        "loss.png",
-        "The discovered loss and its derivative next to hand-written ones; grey: errors that occur "
-        "half-way through training with squared error." + TIMES,
-        value_loss,
-        {"sharex": True},
-    ),
     "policy_loss": Picture(
         "policy_loss.png",
         "The discovered policy loss next to PPO's clip and DPO, for advantages of one standard "
@@ -284,16 +198,3 @@ PICTURES = {
     ),
 }
 """by slot"""
-
-
-def captions(part: Part) -> dict[str, str]:
-    """Return the captions of a part's pictures, by file name."""
-    picture = PICTURES.get(part.slot)
-    return {**({picture.file: picture.caption} if picture else {}), **part.captions}
-
-
-def draw(found: Evolved, figures: Path) -> None:
-    """Draw the picture of a part's slot, and the part's own, into a folder."""
-    if picture := PICTURES.get(found.part.slot):
-        plot_panels(picture.panels(found), figures / picture.file, **picture.layout)
-    found.part.draw(found, figures)

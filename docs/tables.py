@@ -1,16 +1,23 @@
-"""Tables and pictures of the documentation, from files that experiments have stored."""
+"""Tables of the documentation, from files that experiments have stored and from settings."""
 
+import dataclasses
 import json
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
 from metaevo.commands.generality import table as rules_table
+from metaevo.config import dump_yaml
+from metaevo.config.command_line import describe
+from metaevo.config.sections import settings_of
 from metaevo.judging.generality.measured import recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+SHARED = "purerl.parts.", "metaevo.evolution."
+"""Where the bases of settings are whose fields are shown."""
 ZOO = ROOT / "metaevo" / "parts" / "zoo" / "entries"
 
 
@@ -47,41 +54,6 @@ def results(name: str, title: str | None = None) -> str:
     return "\n\n".join([*parts, _origin(content)])
 
 
-def scores(name: str, title: str) -> str:
-    """Return an SVG of the tuned contenders in a table of docs/results, the highest score first.
-
-    Args:
-        name: of the file.
-        title: of the table; after the name it has the IQM and its interval, in a column or two.
-    """
-    content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    (table,) = (each for each in content["tables"] if each["title"] == title)
-    rows = []
-    for name, *cells in table["rows"]:
-        if not name.endswith(" (same hyperparameters)"):
-            numbers = re.findall(r"-?[\d.]+", " ".join(cells[:2]))[:3]
-            rows.append((name.removesuffix(" (tuned)"), *map(float, numbers)))
-    rows.sort(key=lambda row: -row[1])
-    low, high = min(row[2] for row in rows), max(row[3] for row in rows)
-    ticks = range(20 * int(low // 20), int(high) + 20, 20)
-    height = 28 * len(rows)
-
-    def x(value: float) -> float:
-        return round(110 + 350 * (value - ticks[0]) / (ticks[-1] - ticks[0]), 1)
-
-    parts = [f'<svg class="scores" viewBox="0 0 480 {height + 24}" role="img">']
-    for tick in ticks:
-        parts.append(f'<path class="grid" d="M{x(tick)} 0V{height}"/>')
-        parts.append(f'<text x="{x(tick)}" y="{height + 18}" text-anchor="middle">{tick}</text>')
-    for index, (label, iqm, left, right) in enumerate(rows):
-        y = 28 * index + 14
-        kind = "learned" if label.startswith("learned") else "written"
-        parts.append(f'<text x="100" y="{y + 4}" text-anchor="end">{label}</text>')
-        parts.append(f'<path class="{kind}" d="M{x(left)} {y}H{x(right)}" stroke-width="4"/>')
-        parts.append(f'<circle class="{kind}" cx="{x(iqm)}" cy="{y}" r="6"/>')
-    return "".join([*parts, "</svg>"])
-
-
 def kills() -> str:
     """Return the table of the runs that `python -m tests.faults.kills` killed."""
     counts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(KILLS.glob("*.json"))]
@@ -107,7 +79,7 @@ def zoo() -> str:
     pages = []
     for path in sorted(ZOO.glob("*/README.md")):
         text = path.read_text(encoding="utf-8").replace("# ", "## ", 1)
-        pages.append(text.replace("(picture.png)", f"(../images/zoo/{path.parent.name}.png)"))
+        pages.append(text.replace("(../../../../../docs/", "(../"))
     return "\n".join(pages)
 
 
@@ -120,3 +92,30 @@ def _origin(content: dict[str, Any]) -> str:
     about = [content["date"], processor, cores, jax, content.get("note")]
     words = ", ".join(part for part in about if part)
     return f"<small>{words}. `{content['command']}`</small>"
+
+
+def settings(section: str, path: str) -> str:
+    """Return the table of the fields of a dataclass and of its shared bases.
+
+    Args:
+        section: section of the config.
+        path: module and name of the class.
+    """
+    cls = pkgutil.resolve_name(path)
+    shown = [each for each in cls.__mro__ if each.__module__.startswith(SHARED)]
+    names = {key for each in [*shown, cls] for key in each.__annotations__}
+    rows = [
+        [f"`{section}.{key}`", describe(kind), _default(value), text]
+        for key, kind, value, text in settings_of(cls)
+        if key in names
+    ]
+    return markdown(["setting", "type", "default", "meaning"], rows, ":---")
+
+
+def _default(value: Any) -> str:
+    """Return a default value in YAML syntax."""
+    if value is dataclasses.MISSING:
+        return ""
+    if dataclasses.is_dataclass(value):
+        return f"`{type(value).__name__}`"
+    return f"`{dump_yaml([value], flow=True).strip()[1:-1]}`"

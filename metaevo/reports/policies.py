@@ -1,0 +1,298 @@
+"""Pictures of trained agents: learning curves, values of tables, and episodes.
+
+Environments draw themselves if they have a method `render(state, params)` that returns a picture,
+uint8 [height, width, 3]. Classic control, MinAtar and grids are drawn here.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+from PIL import Image, ImageDraw
+
+from metaevo.reports import plots
+from metaevo.reports.film import save_gif as save_gif
+from purerl.types import Environment, EnvParams, Learner, PyTree
+
+Colour = tuple[int, int, int]
+Renderer = Callable[[Any, Any], np.ndarray]
+"""`(state, params) -> picture`, uint8 [height, width, 3]."""
+WIDTH, HEIGHT, CELL = 300, 200, 24
+"""Pixels of a picture of classic control, and of the side of a cell."""
+PAPER, INK, SOFT = (250, 250, 247), (60, 60, 68), (170, 170, 175)
+BODY, POLE, GOAL = (38, 92, 204), (213, 94, 0), (0, 140, 100)
+PLANES = (
+    BODY, POLE, (240, 190, 130), GOAL, (204, 121, 167), (86, 180, 233),
+    (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
+)  # fmt: skip
+MOVES = {
+    "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
+    "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
+}
+"""Changes of (row, column) by each action, in gymnax's grids."""
+
+
+def plot_learning_curves(
+    curves: Mapping[str, ArrayLike],
+    frames: ArrayLike,
+    path: plots.PathLike,
+    *,
+    ylabel: str = "return of finished episodes",
+) -> Path:
+    """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; return the path.
+
+    Args:
+        curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
+        frames: [points] environment steps, shared by all curves.
+        path: output path of the PNG.
+        ylabel: name of the quantity.
+    """
+    shown = {name: (frames, curve) for name, curve in curves.items()}
+    return plots.plot_panels([plots.Panel(shown, "environment steps", ylabel)], path, height=3.6)
+
+
+# --- Values of a table --------------------------------------------------------------------------
+
+
+class GridMap(NamedTuple):
+    """The grid of an environment's states."""
+
+    shape: tuple[int, int]
+    moves: tuple[tuple[int, int], ...]
+    """change of (row, column) by each action; empty if it is not fixed"""
+
+
+def grid_map(env: Environment, num_states: int) -> GridMap | None:
+    """Return the grid of an environment's states, row by row; None if the states form no grid."""
+    from purerl.envs import grid  # imports gymnax
+
+    while hasattr(env, "env"):
+        env = env.env
+    shape: Any = getattr(env, "shape", None)
+    if shape is not None:
+        return GridMap(tuple(shape), grid.MOVES if hasattr(env, "is_wall") else ())
+    side = round(num_states**0.5)
+    return GridMap((side, side), MOVES.get(env.name, ())) if side * side == num_states else None
+
+
+def plot_value_map(q: np.ndarray, visits: np.ndarray, cells: GridMap, path: plots.PathLike) -> Path:
+    """Draw max Q of every state with its greedy actions as arrows, and the visits; return the path.
+
+    Args:
+        q: [num_states, num_actions] action values.
+        visits: [num_states, num_actions] number of times each action was taken; states without
+            visits (walls, unreachable states) stay blank.
+        cells: the grid.
+        path: output path of the PNG.
+    """
+    figure = plots.new_figure(4.6 if cells.shape[0] <= 1.3 * cells.shape[1] else 6.0, 9.0)
+    panels = figure.subplots(1, 2)
+    counts = visits.sum(axis=1)
+    seen = counts > 0
+    shown = {
+        "highest action value, greedy actions": np.where(seen, q.max(axis=1), np.nan),
+        "visits, log10": np.log10(np.where(seen, counts, np.nan)),
+    }
+    for axes, (title, values) in zip(panels, shown.items(), strict=True):
+        axes.set_facecolor("#E8E8E8")
+        image = axes.imshow(values.reshape(cells.shape), cmap="viridis")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(title, fontsize=11, color=plots.INK)
+        figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
+    arrow = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    for cell in np.flatnonzero(seen):
+        row, col = divmod(int(cell), cells.shape[1])
+        is_best = np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0)
+        if is_best.all():  # untrained: the agent has no preference
+            continue
+        for down, right in itertools.compress(cells.moves, is_best):
+            start = col - 0.28 * right, row - 0.28 * down
+            end = col + 0.28 * right, row + 0.28 * down
+            panels[0].annotate("", xy=end, xytext=start, arrowprops=arrow)
+    return plots.save_figure(figure, path)
+
+
+# --- Episodes -----------------------------------------------------------------------------------
+
+
+def record_episode(
+    learner: Learner,
+    policy: PyTree,
+    key: jax.Array,
+    env_params: EnvParams = None,
+    *,
+    max_steps: int = 1000,
+    greedy: bool = True,
+) -> list[np.ndarray]:
+    """Play one episode and draw every state, from the reset to the last.
+
+    Returns:
+        at most `max_steps` + 1 frames, uint8 [height, width, 3].
+
+    Raises:
+        ValueError: if the environment cannot be drawn.
+    """
+    from purerl import acting
+
+    env = learner.env
+    env_params = env.default_params if env_params is None else env_params
+    draw = renderer(env)
+    if draw is None:
+        raise ValueError(f"{env.name} cannot be drawn: it has no `render`")
+
+    @jax.jit
+    def step(key, obs, state, memory):
+        key, act_key, env_key = jax.random.split(key, 3)
+        action, memory = acting.act(
+            learner, policy, memory, act_key, obs, greedy=greedy, env_params=env_params
+        )
+        # not `step`, which would go on to the next episode before the last state is drawn
+        obs, state, _, terminated, _ = env.step_env(env_key, state, action, env_params)
+        return key, obs, state, memory, terminated | env.is_truncated(state, env_params)
+
+    key, reset_key = jax.random.split(key)
+    obs, state = acting.reset(env, reset_key, env_params)
+    frames = [draw(state, env_params)]
+    done, memory = False, acting.begin(learner)
+    while not done and len(frames) <= max_steps:
+        key, obs, state, memory, done = step(key, obs, state, memory)
+        frames.append(draw(jax.device_get(state), env_params))
+    return frames
+
+
+def frames_per_second(env: Environment) -> float:
+    """Return a comfortable frame rate for films of an environment."""
+    return 30.0 if env.name in CLASSIC_CONTROL else 8.0
+
+
+def renderer(env: Environment) -> Renderer | None:
+    """Return the function that draws an environment's states, or None if it cannot be drawn."""
+    is_gymnax = type(env).__module__.startswith("gymnax.")  # whose `render` is of matplotlib
+    if hasattr(type(env), "render") and not is_gymnax:
+        return lambda state, params: np.asarray(env.render(state, params))
+    if is_gymnax and env.name.endswith("-MinAtar"):
+        observe = jax.jit(env.get_obs)
+        return lambda state, params: _planes(np.asarray(observe(state, params)))
+    if is_gymnax:
+        draw_lines = CLASSIC_CONTROL.get(env.name)
+        return draw_lines and (lambda state, params: _lines(*draw_lines(state, params)))
+    if hasattr(env, "is_wall"):
+        return partial(_grid, env)
+    draw = renderer(env.env) if hasattr(env, "env") else None
+    if draw is None or not hasattr(env, "inner"):
+        return draw
+    return lambda state, params: draw(state, env.inner(params))
+
+
+def _planes(cells: np.ndarray, colours: Sequence[Colour] = PLANES) -> np.ndarray:
+    """Draw cells [rows, columns, channels], each in the colour of its first positive channel."""
+    channel = np.argmax(cells > 0, axis=-1)
+    table = np.array([*colours, PAPER], np.uint8)
+    index = np.where((cells > 0).any(axis=-1), channel, len(colours))
+    frame = table[index].repeat(CELL, axis=0).repeat(CELL, axis=1)
+    frame[::CELL] = frame[:, ::CELL] = (225, 225, 222)
+    return frame
+
+
+def _grid(env: Any, state: PyTree, params: PyTree) -> np.ndarray:
+    """Draw the agent, the goal and the walls of GridWorld or GridWorlds."""
+    walls, goal = env.is_wall, env.goal
+    if hasattr(params, "layout"):
+        walls, goal = params.layout.is_wall, divmod(int(params.layout.goal), env.shape[1])
+    planes = np.zeros((*env.shape, 3), bool)
+    planes[(*divmod(int(state.cell), env.shape[1]), 0)] = planes[(*goal, 1)] = True
+    planes[..., 2] = np.reshape(walls, env.shape)
+    return _planes(planes, (BODY, GOAL, INK))
+
+
+class Line(NamedTuple):
+    """A line with round ends through points of the environment; a single point is a disc."""
+
+    points: Sequence[tuple[float, float]]
+    colour: Colour
+    width: float
+    """pixels"""
+
+
+Lines = tuple[float, float, list[Line]]
+"""Half of the width shown, the lower end, and lines in the environment's coordinates."""
+
+
+def _lines(reach: float, bottom: float, lines: Sequence[Line]) -> np.ndarray:
+    width, height = 2 * WIDTH, 2 * HEIGHT  # twice as large, to smooth edges
+    image = Image.new("RGB", (width, height), PAPER)
+    pen, unit = ImageDraw.Draw(image), width / (2 * reach)
+    for points, colour, size in lines:
+        at = [((x + reach) * unit, height - (y - bottom) * unit) for x, y in points]
+        pen.line(at, fill=colour, width=round(2 * size), joint="curve")
+        for x, y in (at[0], at[-1]):
+            pen.ellipse((x - size, y - size, x + size, y + size), fill=colour)
+    return np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BOX))
+
+
+def _cart_pole(state: PyTree, params: PyTree) -> Lines:
+    reach, x, angle = float(params.x_threshold) * 1.15, float(state.x), float(state.theta)
+    ground, length = -0.35 * reach, 2 * float(params.length)
+    tip = (x + length * math.sin(angle), ground + length * math.cos(angle))
+    return reach, -0.7 * reach, [
+        Line([(-reach, ground), (reach, ground)], SOFT, 2),
+        Line([(x - 0.08 * reach, ground), (x + 0.08 * reach, ground)], BODY, 22),
+        Line([(x, ground), tip], POLE, 7),
+        Line([(x, ground)], INK, 6),
+    ]  # fmt: skip
+
+
+def _acrobot(state: PyTree, params: PyTree) -> Lines:
+    first, second = float(state.joint_angle1), float(state.joint_angle2)
+    upper, lower = float(params.link_length_1), float(params.link_length_2)
+    reach = 1.15 * (upper + lower)
+    elbow = (upper * math.sin(first), -upper * math.cos(first))
+    both = first + second
+    hand = (elbow[0] + lower * math.sin(both), elbow[1] - lower * math.cos(both))
+    return 1.5 * reach, -reach, [
+        Line([(-1.5 * reach, upper), (1.5 * reach, upper)], GOAL, 1.5),
+        Line([(0.0, 0.0), elbow], BODY, 8),
+        Line([elbow, hand], POLE, 8),
+        Line([(0.0, 0.0)], INK, 8),
+        Line([elbow], INK, 8),
+    ]  # fmt: skip
+
+
+def _mountain_car(state: PyTree, params: PyTree) -> Lines:
+    def at(x: float, above: float = 0.0) -> tuple[float, float]:
+        return x - middle, 0.45 * math.sin(3 * x) + 0.55 + above
+
+    left, right = float(params.min_position), float(params.max_position)
+    middle, flag = (left + right) / 2, float(params.goal_position)
+    return (right - left) / 2 + 0.15, -0.1, [
+        Line([at(x) for x in np.linspace(left, right, 100).tolist()], INK, 2),
+        Line([at(flag), at(flag, 0.2)], GOAL, 2),
+        Line([at(flag, 0.18)], GOAL, 10),
+        Line([at(float(state.position), 0.05)], BODY, 18),
+    ]  # fmt: skip
+
+
+def _pendulum(state: PyTree, params: PyTree) -> Lines:
+    length, angle = float(params.l), float(state.theta)
+    reach = 1.25 * length
+    push = reach * float(np.ravel(state.last_u)[0]) / float(params.max_torque)
+    return 1.5 * reach, -reach, [
+        Line([(0.0, -0.92 * reach), (-push, -0.92 * reach)], SOFT, 5),
+        Line([(0.0, 0.0), (-length * math.sin(angle), length * math.cos(angle))], POLE, 12),
+        Line([(0.0, 0.0)], INK, 8),
+    ]  # fmt: skip
+
+
+CLASSIC_CONTROL = {
+    "CartPole-v1": _cart_pole,
+    "Acrobot-v1": _acrobot,
+    "MountainCar-v0": _mountain_car,
+    "MountainCarContinuous-v0": _mountain_car,
+    "Pendulum-v1": _pendulum,
+}
