@@ -164,13 +164,15 @@ class Evosax(Strategy):
 class OpenES(Evosax):
     """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
 
+    Its arguments are the settings of the section `strategy`.
+
     Examples:
         >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
     """
 
 
 class StrategyConfig(Evosax):
-    """Settings of an evolutionary algorithm: one of evosax, or by its name any other strategy.
+    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
 
     Examples:
         >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
