@@ -33,7 +33,7 @@ from experiments.reproductions import cartpole_dqn, doors, grid_world, ppo_curve
 from experiments.reproductions.comparison import Comparison, Row, settings_of
 from metaevo.config import ConfigError, exit_on_config_error, load_yaml, merge, presets
 from metaevo.config.command_line import Parser
-from metaevo.config.hints import of_value
+from metaevo.config.plain import of_value
 from metaevo.reports.policies import plot_learning_curves
 from metaevo.runs.run_directory import RunDirectory
 

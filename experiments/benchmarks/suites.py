@@ -38,7 +38,7 @@ def settings_of(raw: PlainDict, updates: int) -> Any:
 
 def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
     """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
-    from metaevo.studies.evolve_settings import settings_class
+    from metaevo.studies.settings import settings_class
 
     raw = merge(_preset(shape), {"strategy": {"population_size": population}})
     if agent_steps:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from metaevo.comparison.recorded import Curve, RecordedRun
 from metaevo.config import ConfigError
-from metaevo.config.hints import of_value
-from metaevo.config.plain import short_names
+from metaevo.config.plain import of_value, short_names
 
 ABSENT = "(not set)"
 Values = tuple[str, ...]

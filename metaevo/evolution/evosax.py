@@ -21,8 +21,7 @@ from evosax.algorithms import distribution_based_algorithms
 from evosax.core import fitness_shaping
 
 from metaevo.config import ConfigError, code, failure, show
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree

@@ -16,7 +16,7 @@ from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import Purpose, frames_per_generation, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
 from metaevo.runs.terminal import Progress
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population

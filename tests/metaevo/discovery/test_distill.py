@@ -65,11 +65,14 @@ def evolved(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_a_loss_becomes_formulas(evolved, tmp_path):
+def test_a_loss_becomes_formulas(evolved, capsys):
     pytest.importorskip("pyoperon")
     argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
-    assert main(argv) == 0
     folder = evolved / "distill/value_loss"
+    assert main([*argv, "--dry-run"]) == 0
+    assert "3,000" in capsys.readouterr().out
+    assert not folder.parent.exists()
+    assert main(argv) == 0
     found = json.loads((folder / "distilled.json").read_text())
     scores = metaevo.Scores.load(folder / "scores.npz")
     assert found["inputs"] == ["error"]
