@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from metaevo.judging.judge import judge as judge
     from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
-    from metaevo.parts.resolve import load as load
-    from metaevo.parts.resolve import save as save
+    from metaevo.parts.saved import load as load
+    from metaevo.parts.saved import save as save
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import evolve as evolve
     from metaevo.studies.settings import RunConfig as RunConfig
@@ -66,9 +66,9 @@ _HOMES = {
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
     "generality": "metaevo.judging.generality.measurement",
-    "load": "metaevo.parts.resolve",
+    "load": "metaevo.parts.saved",
     "load_training": "metaevo.training.result",
-    "save": "metaevo.parts.resolve",
+    "save": "metaevo.parts.saved",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",
     "train": "metaevo.training.run",

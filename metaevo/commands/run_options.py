@@ -21,7 +21,7 @@ EVOLUTION = "metaevo.studies.settings:EvolveSettings"
 PROBLEM = "metaevo.studies.settings:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"
-PARTS = "metaevo.parts.classes:SHIPPED"
+PARTS = "metaevo.parts.learners:PARTS"
 
 
 def computing(command: str) -> Parser:

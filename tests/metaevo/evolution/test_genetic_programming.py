@@ -16,7 +16,7 @@ from metaevo.evolution.postfix import Programs
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import check_evolution
 from metaevo.parts import interpreter
-from metaevo.parts.program_text import text
+from metaevo.parts.expressions import program_text as text
 from tests.metaevo.toy import Quadratic, assert_same, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
