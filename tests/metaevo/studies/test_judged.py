@@ -11,10 +11,10 @@ import record
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml, parse_yaml
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Purpose
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
-from metaevo.studies.settings import resized
+from metaevo.studies.settings import EvaluationConfig, resized
 from tests.metaevo import evolving
 
 TINY = """
@@ -218,3 +218,6 @@ def test_a_smaller_judgement_needs_no_more_trainings():
     assert resized(full, "none") == {**full, "seeds": 0, "unseen": {}}
     assert resized(full, "full") == full
     assert resized({"seeds": 3}, "quick") == {"seeds": 3}  # other studies have fewer settings
+    small = EvaluationConfig(seeds=512, settings=100, quick_unseen=True)
+    assert (small.budget().seeds, small.budget(unseen=True).seeds) == (512, 48)
+    assert small.budget(unseen=True).settings == 100
