@@ -14,7 +14,7 @@ from tqdm import trange
 from experiments.benchmarks.tables import Cell
 from metaevo.config import from_dict
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
 from metaevo.training.settings import TrainSettings, make_task, training_class

@@ -12,7 +12,7 @@ from gymnax.environments import environment, spaces
 from experiments.reproductions.comparison import Comparison, Row, Trained
 from metaevo.config import merge
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.evolution.problem import Purpose, key_for
 from purerl.envs import grid
 from purerl.parts.evaluation import evaluate
 
