@@ -5,7 +5,7 @@ from typing import get_args
 
 from metaevo.comparison import page
 from metaevo.comparison.analysis import compare_runs
-from metaevo.comparison.curves import Score
+from metaevo.comparison.selection import Score
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs.run_directory import RunDirectory
@@ -17,8 +17,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser = Parser("compare", description)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
-        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
-        "wandb:DIRECTORY (offline); the first one is the baseline",
+        help="a run directory, a folder of them, a glob, latest; the first one is the baseline",
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",
@@ -39,6 +38,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     runs, folder = (options.pop(name) for name in ("runs", "output"))
     # Before the output directory is made, so that a wrong name leaves no empty one.
     result = compare_runs(runs, **options)
-    path = page.save(result, RunDirectory.create(folder, "comparisons").path / "index.html")
+    path = page.save(result, RunDirectory.create(folder, "comparisons").path)
     print(f"{page.terminal(result)}\n\npage: {path}")
     return 0

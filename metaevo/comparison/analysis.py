@@ -8,10 +8,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison import curves, sources
-from metaevo.comparison.curves import Middle, Score
-from metaevo.comparison.grouping import group
+from metaevo.comparison import selection, sources
 from metaevo.comparison.recorded import AXES, Curve, direction
+from metaevo.comparison.selection import Score, group
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.page import counted
@@ -59,13 +58,12 @@ class RunComparison:
         """All tasks."""
         return sorted({curve.run.task for each in self.groups for curve in each.curves})
 
-    def middles(self, task: str) -> dict[str, Middle]:
-        """Return the middle curves on a task by the label of the group; none of held-out scores."""
-        if curves.is_held_out(self.metric):
-            return {}
+    def curves_on(self, task: str) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Return positions [points] and curves [seeds, points] on a task by the group's label."""
         own = {each.label: found for each in self.groups if (found := each.on(task))}
-        points = curves.grid([curve for members in own.values() for curve in members])
-        return {label: curves.middle(members, points) for label, members in own.items()}
+        points = selection.grid([curve for members in own.values() for curve in members])
+        found = {label: selection.aligned(members, points) for label, members in own.items()}
+        return {label: each for label, each in found.items() if each[1].size}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:
         """Return a table as records, such as `pandas.DataFrame` reads.
@@ -124,9 +122,8 @@ def compare_runs(
         >>> records = found.table()
 
     Args:
-        runs: one or several run directories, parent folders, globs,
-            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`. The group of the first run is the
-            baseline.
+        runs: one or several run directories, parent folders, globs. The group of the first run is
+            the baseline.
         metric: a name in the records, or `evaluation[:NAME]` for held-out scores; by default the
             mean return, the held-out scores or fitness of evolutions, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the
@@ -140,7 +137,7 @@ def compare_runs(
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
     notes: list[str] = []
     given = sources.read_all([str(run) for run in listed(runs)], notes)
-    metric, recorded = curves.select(given, metric, score, notes)
+    metric, recorded = selection.select(given, metric, score, notes)
     better = direction(metric)
     if better is None:
         notes.append(
@@ -167,8 +164,9 @@ def compare_runs(
         Group(label, own, statistics.estimate(list(strata[label].values())), compared.get(label))
         for label, own in groups.items()
     ]
+    axis = "" if metric in found[0].run.scores else AXES[found[0].run.axis]
     results.sort(key=lambda each: each.iqm.value, reverse=not lower)
-    return RunComparison(metric, AXES.get(found[0].run.axis, ""), score, results, baseline, notes)
+    return RunComparison(metric, axis, score, results, baseline, notes)
 
 
 def _ends(recorded: Sequence[Curve], metric: str, notes: list[str]) -> dict[str, Interval]:

@@ -1,11 +1,10 @@
-"""Read runs from directories, globs and wandb, in any mixture."""
+"""Read runs from directories and globs."""
 
 import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, files, flatten
 from metaevo.judging.scores import Scores, UnfinishedError
@@ -25,10 +24,7 @@ def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
     """
     runs: dict[str, RecordedRun] = {}
     for name in names:
-        if name.startswith(wandb_runs.WANDB):
-            runs |= {run.name: run for run in wandb_runs.read(name)}
-        else:
-            runs |= {str(path): read(path) for path in directories(name) if str(path) not in runs}
+        runs |= {str(path): read(path) for path in directories(name) if str(path) not in runs}
     longest: dict[object, RecordedRun] = {}
     for run in runs.values():
         key = run.seed, run.task, *sorted(run.settings.items())
@@ -45,9 +41,6 @@ def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
             reason = "" if run.is_finished else "is not finished"
         notes += [f"{run.name}: {reason}"] if reason else []
     return found
-
-
-# --- Run directories ----------------------------------------------------------------------------
 
 
 def directories(name: str) -> list[Path]:

@@ -12,7 +12,7 @@ from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
-from metaevo.tuning import figures
+from metaevo.tuning import report
 from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
@@ -35,7 +35,7 @@ RATE = "hyperparams.learning_rate"
 def fewer_figures(request, monkeypatch):
     """Draw figures in one test only; the others take seconds."""
     if "schedule" not in request.fixturenames:
-        monkeypatch.setattr(figures, "draw", lambda study, directory: [])
+        monkeypatch.setattr(report, "draw", lambda study, directory: [])
 
 
 @pytest.fixture(scope="module")
