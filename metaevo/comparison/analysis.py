@@ -62,8 +62,8 @@ class RunComparison:
         """Return positions [points] and curves [seeds, points] on a task by the group's label."""
         own = {each.label: found for each in self.groups if (found := each.on(task))}
         points = selection.grid([curve for members in own.values() for curve in members])
-        found = {label: selection.aligned(members, points) for label, members in own.items()}
-        return {label: each for label, each in found.items() if each[1].size}
+        curves = {label: selection.aligned(members, points) for label, members in own.items()}
+        return {label: each for label, each in curves.items() if each[1].size}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:
         """Return a table as records, such as `pandas.DataFrame` reads.

@@ -22,7 +22,7 @@ from flax import struct
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, fitness, hosts, memory
 from metaevo.evolution.layout import Layout
-from metaevo.evolution.problem import MetaParams, MetaProblem, task_key
+from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_generation, task_key
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy
 
@@ -148,6 +148,12 @@ class Evolution:
             self.config.validation_seeds,
             stride=self.chunk_size * self.num_devices,
         )
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of the candidates of a generation, on average."""
+        agents = self.population_size * self.config.seeds_per_candidate
+        return agents * frames_per_generation(self.problem)
 
     @property
     def template(self) -> State:

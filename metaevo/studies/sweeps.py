@@ -13,7 +13,6 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import frames_per_generation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
 from metaevo.studies.evolve_settings import settings_class
@@ -95,8 +94,7 @@ class Evolutions(Program[Any]):
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
         self.evolution = Evolution(problem, settings.strategy.build(), config)
-        agents = self.evolution.population_size * config.seeds_per_candidate
-        self.frames = config.generations * agents * frames_per_generation(problem)
+        self.frames = config.generations * self.evolution.frames
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""

@@ -27,6 +27,7 @@ import numpy as np
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.tasks.agents import (
     Agents,
     Row,
@@ -134,6 +135,10 @@ class Population:
         return row.replace(agent=jax.eval_shape(self._unpacked, row.agent))
 
     # --- On the host ----------------------------------------------------------------------------
+
+    def keys(self, seed: int) -> jax.Array:
+        """Return the keys [agents] of the agents of `metaevo train` with this seed."""
+        return keys_for(seed, Purpose.TRAINING, self.agents or 1)
 
     def init(
         self,
