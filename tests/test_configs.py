@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import from_dict, load_yaml, to_dict
-from metaevo.judging.verdict import FEWEST_SETTINGS
+from metaevo.judging.verdicts import FEWEST_SETTINGS
 from metaevo.runs.quick import quickened
 from metaevo.studies.evolve_settings import settings_class
 from metaevo.studies.study import Study

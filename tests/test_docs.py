@@ -139,7 +139,7 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
         monkeypatch.setattr(run_options, "parse_command_line", parse_and_stop)
         monkeypatch.chdir(ROOT)
         with pytest.raises(ParsedError):
-            module.main(argv, description=None)
+            module.main(argv)
 
 
 @pytest.mark.parametrize("name", ["docs/how-to/formula.md", "docs/how-to/tasks.md"])

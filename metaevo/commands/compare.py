@@ -1,20 +1,15 @@
 """Command line of `metaevo compare`."""
 
 from pathlib import Path
-from typing import get_args
 
-from metaevo.comparison import page
-from metaevo.comparison.analysis import compare_runs
-from metaevo.comparison.selection import Score
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.runs.run_directory import RunDirectory
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Compare the runs of a command line, write the page, and return the exit code."""
-    parser = Parser("compare", description)
+    parser = Parser("compare")
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
         help="a run directory, a folder of them, a glob, latest; the first one is the baseline",
@@ -25,7 +20,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         "default: mean return, held-out scores or fitness, or the best value of a sweep",
     )  # fmt: skip
     parser.add_argument(
-        "--score", choices=get_args(Score), default="final",
+        "--score", choices=("final", "area"), default="final",
         help="how a curve is reduced to one number: the mean of its last tenth (final) or of the "
         "whole curve (area); default: final",
     )  # fmt: skip
@@ -34,8 +29,12 @@ def main(argv: list[str], *, description: str | None) -> int:
         help="settings that form the groups (or `run`); default: all that differ",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/comparisons/TIME")
-    options = vars(parser.parse_args(argv))
+    options = vars(parser.parse_flags(argv))
     runs, folder = (options.pop(name) for name in ("runs", "output"))
+    from metaevo.comparison import page
+    from metaevo.comparison.analysis import compare_runs
+    from metaevo.runs.run_directory import RunDirectory
+
     # Before the output directory is made, so that a wrong name leaves no empty one.
     result = compare_runs(runs, **options)
     path = page.save(result, RunDirectory.create(folder, "comparisons").path)

@@ -3,13 +3,13 @@
 The judgement is that of the end of the run, on other tasks. Evolution is not repeated.
 """
 
+import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
+from metaevo.commands.run_options import computing, parse_early
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -17,53 +17,40 @@ from metaevo.config import (
     exit_on_config_error,
     from_dict,
     load_yaml,
+    merge,
     to_dict,
 )
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import MetaParams
-from metaevo.parts.part import LEARNED
-from metaevo.parts.resolve import parts_of
-from metaevo.runs import checkpoint
-from metaevo.runs.latest import run_argument
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.changed import judge_in, settings_of_run, with_unseen
-from metaevo.studies.conclusion import write_report
-from metaevo.studies.evaluation import QUICK_HELP, resized
-from metaevo.studies.evolve_settings import EvolveSettings
-from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import Study
-from metaevo.tasks.problem import LearnerProblem
+from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
+from metaevo.runs.settings import without_env_params
+
+if TYPE_CHECKING:
+    from metaevo.evolution.problem import MetaParams
+    from metaevo.studies.evolve_settings import EvolveSettings
+    from metaevo.studies.settings import EvolutionSettings
+    from metaevo.studies.study import Study
+
+FREE = "evaluation.", "evolution.chunk_size"
+"""Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, compare, return the exit code."""
-    parser = Parser("evaluate", description)
+    parser = computing("evaluate")
+    text = "the run that evolved it; latest: the last run"
+    parser.add_argument("--run-dir", type=run_argument, metavar="DIR", help=text)
+    text = "results go to DIR/transfer/NAME; default: the environment's name"
+    parser.add_argument("--name", help=text)
     parser.add_argument(
-        "--run-dir",
-        type=run_argument,
-        metavar="DIR",
-        help="the run whose part is judged, or latest; its settings are the defaults",
-    )
+        "--unseen", nargs="?", const="", metavar="FILE",
+        help="judge it on the tasks of a YAML file, or of evaluation.unseen in its settings",
+    )  # fmt: skip
     parser.add_argument(
-        "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
-    )
-    parser.add_argument(
-        "--unseen",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="judge it on several tasks: those of evaluation.unseen in the run's settings, "
-        "or of a YAML file, by their names",
-    )
-    parser.add_argument(
-        "--comparison",
-        choices=("quick", "full"),
-        default="full",
-        help=f"size of the comparison; quick: {QUICK_HELP}",
-    )
-    code.add_flag(parser)
+        "--comparison", choices=("quick", "full"), default="full", metavar="SIZE",
+        help="size of the comparison: quick, full (default)",
+    )  # fmt: skip
     settings, before, args = settings_of_run(
         parser,
         argv,
@@ -71,6 +58,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         fixed="a part is judged as it is",
         also=("run.",),
     )
+    from metaevo.studies.evaluation import resized
+    from metaevo.studies.evolve_settings import EvolveSettings
+
     if isinstance(settings, EvolveSettings):
         assert isinstance(before, EvolveSettings)
         _check_task(settings, before, unseen=args.unseen is not None)
@@ -89,10 +79,61 @@ def main(argv: list[str], *, description: str | None) -> int:
         args.run_dir,
         args.name or name,
         only_unseen=args.unseen is not None,
+        dry_run=args.dry_run,
     )
 
 
-def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: bool) -> None:
+def settings_of_run(
+    parser: Parser,
+    argv: list[str],
+    adapted: Callable[[PlainDict, argparse.Namespace], PlainDict],
+    *,
+    fixed: str,
+    also: tuple[str, ...] = (),
+) -> "tuple[EvolutionSettings, EvolutionSettings, argparse.Namespace]":
+    """Parse a command line with the settings of a run, `adapted` to the flags, as defaults.
+
+    `also` are prefixes of further settings that may differ, and `fixed` is the reason why others
+    may not.
+
+    Returns:
+        the new settings, the run's own settings, and the flags.
+
+    Raises:
+        ConfigError: if the directory has no evolved part, or other settings change.
+    """
+    saved: PlainDict = {}
+
+    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+        if args.run_dir is None:
+            raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
+        run = RunDirectory.open(args.run_dir)
+        content = run.read_config()
+        saved.update(content["config"])
+        if not {"evolve", "problem"} & saved.keys():
+            raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
+        used = without_env_params(overrides, adapted(saved, args))
+        code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
+        return used
+
+    def make_class(raw: PlainDict) -> "type[EvolutionSettings]":
+        from metaevo.studies.evolve_settings import settings_class
+
+        return settings_class(raw)
+
+    settings, args = parse_early(parser, argv, make_class, defaults)
+    if args.config is not None:
+        raise ConfigError("--config: settings are the run's, changed on the command line")
+    before = from_dict(type(settings), saved)
+    free = (*settings.free(), *FREE, *also)
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
+    if changed:
+        allowed = ", ".join(free)
+        raise ConfigError(f"{', '.join(changed)}: {fixed}; what may change begins with {allowed}")
+    return settings, before, args
+
+
+def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen: bool) -> None:
     """Raise `ConfigError` if the run already has this comparison, or if settings conflict."""
     if unseen:
         if not settings.evaluation.unseen:
@@ -113,7 +154,7 @@ def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: boo
         )
 
 
-def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
+def _changes(settings: "EvolutionSettings", before: "EvolutionSettings") -> str:
     """Return a name for settings that differ from a run's: the changed ones."""
     found = changed_keys(before.judged_on(), settings.judged_on())
     if not found:
@@ -130,6 +171,14 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
     return "_".join(dict.fromkeys(names))
 
 
+def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
+    """Return a run's settings with other unseen tasks; a run of another study as it is."""
+    evaluation = saved.get("evaluation")
+    if "evolve" not in saved or not isinstance(evaluation, dict):
+        return saved
+    return saved | {"evaluation": evaluation | {"unseen": tasks}}
+
+
 def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
     """Return a run's settings with the unseen tasks of this evaluation."""
     if unseen:
@@ -140,13 +189,17 @@ def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
 
 
 def judge(
-    settings: EvolutionSettings,
-    run_dir: Path,
-    name: str,
-    *,
-    only_unseen: bool = False,
+    settings: "EvolutionSettings", run_dir: Path, name: str, *, only_unseen: bool, dry_run: bool
 ) -> int:
     """Repeat the judgement at the end of a run with other settings; return the exit code."""
+    from metaevo.parts.part import LEARNED
+    from metaevo.reports.page import Table
+    from metaevo.studies.changed import judge_in
+    from metaevo.studies.conclusion import write_report
+    from metaevo.studies.run import planned
+    from metaevo.studies.study import Study
+    from metaevo.tasks.problem import LearnerProblem
+
     if not to_dict(settings)["evaluation"]["seeds"]:
         raise ConfigError(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
@@ -154,26 +207,39 @@ def judge(
     study = Study(settings.build(run_dir), settings)
     study.check()
     meta_params = _found(study, run_dir)
+    learned = {LEARNED: meta_params}
+    if dry_run:
+        judgements = study.judgements(learned).items()
+        chosen = {key: each for key, each in judgements if key == UNSEEN or not only_unseen}
+        print(Table("Plan", ["", ""], planned(chosen)).text())
+        return 0
     run = RunDirectory(run_dir / "transfer" / name)
 
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)
-        learned = {LEARNED: meta_params}
-        scores = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
+        judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, scores)
+        write_report(study, run, meta_params, source, dict(judged))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)
 
 
-def _found(study: Study, run_dir: Path) -> MetaParams:
+def _found(study: "Study", run_dir: Path) -> "MetaParams":
     """Return the meta-parameters that a run has found."""
+    import jax
+    import numpy as np
+
+    from metaevo.parts.resolve import parts_of
+    from metaevo.runs import checkpoint
+    from metaevo.tasks.problem import LearnerProblem
+
     if isinstance(study.problem, LearnerProblem):
         return parts_of(run_dir)[1]
     path = RunDirectory(run_dir).meta_params
     if not os.path.isfile(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name} in it)")
+    found: Any
     found, _ = checkpoint.load_tree(path)
     fits = jax.eval_shape(study.problem.init, jax.random.key(0))
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):

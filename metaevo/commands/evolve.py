@@ -5,16 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.commands import processes
-from metaevo.commands.run_options import parse_run, run_parser
+from metaevo.commands.run_options import parse_run, run_parser, start_jax
 from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import hosts
-from metaevo.parts.classes import part_class, shipped_for
 from metaevo.runs.settings import without_env_params
-from metaevo.studies.evaluation import COMPARISONS, QUICK_HELP, resized
-from metaevo.studies.evolve_settings import settings_class
-from metaevo.studies.run import plan, run_evolutions
-from metaevo.studies.study import Study
 
 DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
@@ -23,19 +17,15 @@ PARTS = ("optimizer", "value_loss")
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
-    "generations": ("evolution", "generations", "how many in all"),
-    "devices": ("evolution", "num_devices", "how many to use, of all processes"),
-    "evolution-seeds": (
-        "run",
-        "evolution_seeds",
-        "evolve N times, with the seeds run.seed, run.seed + 1, ...",
-    ),
+    "--generations": ("evolution.generations", "how many in all"),
+    "--devices": ("evolution.num_devices", "how many to use, of all processes"),
+    "--evolution-seeds": ("run.evolution_seeds", "evolve N times, with consecutive seeds"),
 }
-"""Flags that are short for a setting: its section, its name and the help."""
+"""Flags that are short for a setting, and their help."""
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, component: str | None = None, description: str | None = None) -> int:
+def main(argv: list[str], *, component: str | None = None) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
     With several processes, the first one parses and the others receive its settings.
@@ -44,10 +34,18 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         argv: arguments without the program's name.
         component: the part to evolve unless the settings name another (`evolve:`). Without
             settings, a run uses a preset for its part.
-        description: text for `--help`.
     """
+    several = processes.wanted(argv)
+    parsed = _parse(argv, component) if several is None else None
+    start_jax(several)
+    from metaevo.evolution import hosts
+
     with processes.multi_process():
-        given = hosts.broadcast_from_first(lambda: _parse(argv, component, description))
+        given = parsed or hosts.broadcast_from_first(lambda: _parse(argv, component))
+        from metaevo.studies.evolve_settings import settings_class
+        from metaevo.studies.run import plan, run_evolutions
+        from metaevo.studies.study import Study
+
         data = given["settings"]
         run_dir = given["run_dir"]
         hosts.raise_on_all(lambda: code.use(given["code"], data))
@@ -64,7 +62,7 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
-def _parse(argv: list[str], component: str | None, description: str | None) -> PlainDict:
+def _parse(argv: list[str], component: str | None) -> PlainDict:
     """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -81,25 +79,22 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
+        from metaevo.studies.evolve_settings import settings_class
+
         return settings_class(raw, component)
 
-    parser = run_parser("evolve", description)
-    for flag, (section, name, text) in SHORT.items():
-        short_for = f"{text}; short for --{section}.{name}"
-        parser.add_argument(f"--{flag}", type=int, metavar="N", help=short_for)
+    parser = run_parser("evolve")
+    for flag, (name, text) in SHORT.items():
+        parser.add_argument(flag, dest=name, metavar="N", help=f"{text}: --{name}")
     parser.add_argument(
-        "--comparison",
-        choices=COMPARISONS,
-        default="full",
-        help=f"size of the comparison at the end; quick: {QUICK_HELP}",
-    )
+        "--comparison", choices=("none", "quick", "full"), default="full", metavar="SIZE",
+        help="size of the comparison at the end: none, quick, full (default)",
+    )  # fmt: skip
     processes.add_flags(parser)
-    settings, args = parse_run(parser, argv, make_class, defaults)
+    settings, args = parse_run(parser, argv, make_class, defaults, component)
+    from metaevo.studies.evaluation import resized
+
     data = to_dict(settings)
-    for flag, (section, name, _) in SHORT.items():
-        number = getattr(args, flag.replace("-", "_"))
-        if number is not None:
-            data[section][name] = number
     data["evaluation"] = resized(data["evaluation"], args.comparison)
     return {
         "settings": to_dict(from_dict(type(settings), data)),
@@ -115,8 +110,13 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, own = presets.names(), code.is_name(component)
-    for what in shipped_for(part_class(component).slot) if own else [component]:
+    names, whats, own = presets.names(), [component], code.is_name(component)
+    if own:
+        start_jax()
+        from metaevo.parts.classes import part_class, shipped_for
+
+        whats = shipped_for(part_class(component).slot)
+    for what in whats:
         for each in LEARNERS if learner is None else [learner]:
             if (name := f"evolve_{what}/{each}") in names:
                 found = load_yaml(presets.find(name))

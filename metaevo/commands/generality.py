@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from metaevo.commands.run_options import computing, start_jax
 from metaevo.config import ConfigError, code, exit_on_config_error, files
-from metaevo.config.command_line import Parser
-from metaevo.judging.generality.measured import UNSEEN, Measured, recorded
-from metaevo.judging.generality.measurement import Measurement
-from metaevo.judging.generality.tasks import benchmark
-from metaevo.parts import zoo
-from metaevo.reports.page import MISSING, Table, estimate
-from metaevo.runs.run import work_in
+
+if TYPE_CHECKING:
+    from metaevo.judging.generality.measured import Measured
+    from metaevo.judging.generality.measurement import Measurement
+    from metaevo.reports.page import Table
 
 ROOT = Path("runs") / "generality"
 NOTE = (
@@ -22,23 +22,30 @@ NOTE = (
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, measure and print, return the exit code.
 
     Returns:
         0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.
     """
-    parser = Parser("generality", description)
+    parser = computing("generality")
     parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule to measure")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks to measure; default: all")
     parser.add_argument(
-        "--learning_rates", nargs="+", type=float, metavar="X", help="values to tune over"
-    )
-    parser.add_argument(
-        "--other-keys", action="store_true", help="measure with other random keys and 32 agents"
-    )
-    code.add_flag(parser)
-    args = parser.parse_args(argv)
+        "--learning_rates", nargs="+", type=float, metavar="X",
+        help="four values to tune over, instead of Adam's",
+    )  # fmt: skip
+    text = "tune and score agents of other random keys, 32 of each task"
+    parser.add_argument("--other-keys", action="store_true", help=text)
+    args = parser.parse_flags(argv)
+    start_jax()
+    from metaevo.judging.generality.measured import recorded
+    from metaevo.judging.generality.measurement import Measurement
+    from metaevo.judging.generality.tasks import benchmark
+    from metaevo.parts import zoo
+    from metaevo.reports.page import Table
+    from metaevo.runs.run import work_in
+
     code.use(args.code)
     if args.rule is None:
         if args.tasks or args.learning_rates or args.other_keys:
@@ -49,6 +56,9 @@ def main(argv: list[str], *, description: str | None) -> int:
     measurement = Measurement(
         args.rule, args.tasks, args.learning_rates, other_keys=args.other_keys
     )
+    if args.dry_run:
+        print(plan(measurement).text())
+        return 0
     name = measurement.rule.name.removeprefix(zoo.PREFIX)
     folder = ROOT / f"{name}{'-other-keys' * args.other_keys}"
 
@@ -69,8 +79,26 @@ def main(argv: list[str], *, description: str | None) -> int:
     return work_in(folder, "tasks", measure)
 
 
-def table(rows: Iterable[Measured]) -> Table:
+def plan(measurement: "Measurement") -> "Table":
+    """Return what a measurement would compute."""
+    from metaevo.reports.page import Table
+
+    benchmark, tasks = measurement.benchmark, measurement.populations
+    agents = len(measurement.rates) * benchmark.tuning_seeds, benchmark.seeds
+    frames = sum(each.frames for each in tasks.values())
+    rows = [
+        ["tasks", f"{len(tasks)}: {', '.join(tasks)}"],
+        ["agents of a task", f"{agents[0]} to tune, {agents[1]} scored"],
+        ["frames of all", f"{sum(agents) * frames:,}"],
+    ]
+    return Table("Plan", ["", ""], rows)
+
+
+def table(rows: "Iterable[Measured]") -> "Table":
     """Return a table with a row for each rule, in their order."""
+    from metaevo.judging.generality.measured import UNSEEN
+    from metaevo.reports.page import MISSING, Table, estimate
+
     columns, cells = ["rule", "score [95%]", "tasks"], []
     for each in rows:
         score, *others = (each.score(part) for part in each.parts)

@@ -4,36 +4,53 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
-from metaevo.config import ConfigError, exit_on_config_error, files, to_dict
-from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.commands.run_options import computing, parse_early
+from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.discovery.proposals import PROGRAM, Judge, raw_settings
-from metaevo.studies.evolve_settings import experiment_class
+
+PART = "program"
+"""What settings without `evolve` evolve"""
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, judge the proposals of standard input, return the exit code."""
-    parser = Parser("judge", description)
-    parser.add_argument("--slot", help="the slot that the proposals fill")
-    parser.add_argument(
-        "--tasks", type=Path, metavar="FILE", help="settings of an evolution, or a preset"
-    )
-    parser.add_argument("--state", type=Path, metavar="DIR", help="directory of the archive")
+    parser = computing("judge")
+    text = "the slot: value_loss, policy_loss, make_optimizer or schedule"
+    parser.add_argument("--slot", help=text)
+    text = "settings of an evolution, or a preset"
+    parser.add_argument("--tasks", type=Path, metavar="FILE", help=text)
+    text = "keep an archive there, and continue it"
+    parser.add_argument("--state", type=Path, metavar="DIR", help=text)
 
     def defaults(args: Namespace, overrides: PlainDict) -> PlainDict:
+        if args.config is not None:
+            raise ConfigError("--config: name the settings with --tasks")
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
+        from metaevo.discovery.proposals import raw_settings
+
         return raw_settings(args.slot, args.tasks)
 
-    if "--config" in argv:
-        raise ConfigError("--config: name the settings with --tasks")
-    settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, PROGRAM), defaults
-    )
+    def make_class(raw: PlainDict) -> type[Any]:
+        from metaevo.studies.evolve_settings import experiment_class
+
+        return experiment_class(raw, PART)
+
+    settings, args = parse_early(parser, argv, make_class, defaults)
+    from metaevo.discovery.proposals import Judge
+    from metaevo.reports.page import Table
+    from metaevo.studies.run import planned
+
+    code.use(args.code)
     language = settings.component
-    with Judge(None, to_dict(settings), state=args.state) as judge:
+    state = None if args.dry_run else args.state
+    with Judge(None, to_dict(settings), state=state) as judge:
+        if args.dry_run:
+            print(Table("Plan", ["", ""], planned(judge.examples())).text())
+            return 0
         print(
             f"an expression is the {language.gives} of {language.slot}; inputs: "
             f"{', '.join(language.names)}",

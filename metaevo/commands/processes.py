@@ -6,15 +6,11 @@ import os
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
-
-from metaevo.config import ConfigError, DiskError, exit_on_config_error
+from metaevo.config import ConfigError, DiskError
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import hosts
 
 FLAGS: dict[str, tuple[Any, str, str]] = {
     "coordinator": (str, "HOST:PORT", "where the first process listens"),
@@ -30,24 +26,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of several processes to a script's parser."""
     group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
     for (name, (kind, value, text)), variable in zip(FLAGS.items(), VARIABLES, strict=True):
-        given, text = os.environ.get(variable) or None, f"{text} (or {variable})"
+        given = os.environ.get(variable) or None
         group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
-    text = "let JAX find all that out from the cluster; SLURM and Open MPI need no flag"
+    text = "let JAX find all that out; SLURM and Open MPI need no flag"
     group.add_argument("--distributed", action="store_true", help=text)
 
 
-@exit_on_config_error()
-def join(argv: Sequence[str]) -> None:
-    """Connect this process with the others, if any, before JAX's backend starts."""
-    wanted = _wanted(argv)
-    if wanted is None:
-        return
-    hosts.connect(**wanted)
-    if not hosts.is_first():
-        warnings.simplefilter("ignore")  # the first process shows them
-
-
-def _wanted(argv: Sequence[str]) -> PlainDict | None:
+def wanted(argv: Sequence[str]) -> PlainDict | None:
     """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_flags(parser)
@@ -89,6 +74,10 @@ def multi_process() -> Iterator[None]:
 
     An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
     """
+    import jax
+
+    from metaevo.evolution import hosts
+
     try:
         yield
         hosts.disconnect()

@@ -1,58 +1,59 @@
-"""Options shared by all commands with a run directory."""
+"""What commands share: flags, settings that are checked before JAX is imported, and its start."""
 
 import argparse
-import dataclasses
+import re
+import sys
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from metaevo.config import code, from_dict, merge, to_dict
+from metaevo.config import code, merge
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.runs.latest import run_argument
+from metaevo.config.references import check_name
+from metaevo.config.sources import fields_of, source, stub
 from metaevo.runs.quick import quickened
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import HasRun
+from metaevo.runs.run_directory import RunDirectory, run_argument
 
-S = TypeVar("S", bound=HasRun)
+S = TypeVar("S")
+TRAINING = "metaevo.training.settings:TrainSettings"
+EVOLUTION = "metaevo.studies.evolve_settings:EvolveSettings"
+PROBLEM = "metaevo.studies.settings:ProblemSettings"
+SWEEP = "metaevo.tuning.config:SweepSettings"
+LEARNERS = "metaevo.parts.learners:LEARNERS"
+PARTS = "metaevo.parts.classes:SHIPPED"
 
 
-def run_parser(command: str, description: str | None) -> Parser:
-    """Return a parser with these options."""
-    parser = Parser(command, description)
-    parser.add_argument(
-        "--run-dir",
-        type=run_argument,
-        metavar="DIR",
-        help="default: runs/<experiment>/<timestamp>; latest is the newest run",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the run in --run-dir from its checkpoint"
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="check everything and print what would be computed; nothing is written",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="tiny sizes: a whole run and its report in seconds; the numbers mean nothing",
-    )
-    parser.add_argument(
-        "--wandb",
-        nargs="?",
-        const="offline",
-        choices=("disabled", "offline", "online"),
-        help="log the run to Weights & Biases; offline if no mode is given",
-    )
-    parser.add_argument(
-        "--mlflow",
-        nargs="?",
-        const="local",
-        metavar="URI",
-        help="log the run to MLflow; without a URI to the database ./mlruns.db",
-    )
-    code.add_flag(parser)
+def computing(command: str) -> Parser:
+    """Return the parser of a command that trains agents."""
+    parser = Parser(command)
+    text = "check everything and print what would be computed; nothing is written"
+    parser.add_argument("--dry-run", action="store_true", help=text)
+    text = "code of your own that a run directory names, and that may run"
+    parser.add_argument("--code", action="append", default=[], metavar="FILE", help=text)
+    return parser
+
+
+def run_parser(command: str) -> Parser:
+    """Return the parser of a command with a run directory."""
+    parser = computing(command)
+    for flag, options in {
+        "--run-dir": {
+            "type": run_argument, "metavar": "DIR",
+            "help": "default: runs/<experiment>/<timestamp>; latest is the newest run",
+        },
+        "--resume": {"action": "store_true", "help": "continue the run in --run-dir"},
+        "--quick": {"action": "store_true", "help": "tiny sizes, to see how it all works"},
+        "--wandb": {
+            "nargs": "?", "const": "offline", "dest": "run.wandb", "metavar": "MODE",
+            "help": "log the run to Weights & Biases: offline (default), online, disabled",
+        },
+        "--mlflow": {
+            "nargs": "?", "const": "local", "dest": "run.mlflow", "metavar": "URI",
+            "help": "log the run to MLflow; without a URI to the database ./mlruns.db",
+        },
+    }.items():  # fmt: skip
+        parser.add_argument(flag, **options)  # type: ignore[arg-type]
     return parser
 
 
@@ -61,6 +62,7 @@ def parse_run(
     argv: Sequence[str],
     make_class: Callable[[PlainDict], type[S]],
     new: Defaults = lambda args, overrides: {},
+    component: str | None = None,
 ) -> tuple[S, argparse.Namespace]:
     """Parse a command line into the settings of a run, and its flags.
 
@@ -69,17 +71,14 @@ def parse_run(
         argv: arguments without the program's name.
         make_class: chooses the dataclass from the raw settings.
         new: settings of a new run without `--config`, from the flags and the other settings.
+        component: the part that is evolved if the settings name none.
     """
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         known = _settings_to_resume if args.resume else new
         return known(args, overrides)
 
-    settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
-    trackers = {"wandb": args.wandb, "mlflow": args.mlflow}
-    changes = {name: value for name, value in trackers.items() if value is not None}
-    run = from_dict(type(settings.run), {**to_dict(settings.run), **changes})
-    return dataclasses.replace(settings, run=run), args
+    return parse_early(parser, argv, make_class, defaults, quickened, component)
 
 
 def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -93,3 +92,89 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     settings = content["config"]
     code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings
+
+
+def parse_early(
+    parser: Parser,
+    argv: Sequence[str],
+    make_class: Callable[[PlainDict], type[S]],
+    defaults: Defaults,
+    quick: Callable[[PlainDict], PlainDict] | None = None,
+    component: str | None = None,
+) -> tuple[S, argparse.Namespace]:
+    """`parse_command_line` with a first check, before JAX is set up and `make_class` imports it."""
+
+    def made(raw: PlainDict) -> type[S]:
+        start_jax()
+        return make_class(raw)
+
+    def early(raw: PlainDict) -> Any:
+        return early_class(parser.prog.split()[-1], raw, component)
+
+    return parse_command_line(parser, argv, made, defaults, quick, early)
+
+
+def early_class(command: str, raw: PlainDict, component: str | None = None) -> Any:
+    """Return the class of unvalidated settings as their source code has it.
+
+    Args:
+        command: train, sweep, or a command about an evolution.
+        raw: the settings, of which `problem`, `evolve` and `learner` are read.
+        component: the part that is evolved if the settings name none.
+
+    Raises:
+        ConfigError: for an unknown learner or part.
+    """
+    learners, parts = (
+        source(place.partition(":")[0])[place.partition(":")[2]] for place in (LEARNERS, PARTS)
+    )
+    evolve, learner = raw.get("evolve", component), raw.get("learner", "ppo")
+    if isinstance(learner, str):
+        check_name("learner", learner, learners)
+    if isinstance(evolve, str):
+        check_name("evolve", evolve, parts)
+    place = PROBLEM if "problem" in raw else EVOLUTION
+    if command == "train" or (command == "sweep" and not {"problem", "evolve"} & raw.keys()):
+        place = TRAINING
+    own = fields_of(stub(place))
+    kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
+    if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
+        kinds["component"] = stub(parts[evolve])
+    if place != PROBLEM and isinstance(learner, str) and learner in learners:
+        module = learners[learner].partition(":")[0]
+        kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
+        kinds |= dict.fromkeys(slots_of(module), str)
+    else:  # its own settings are known to its class
+        kinds |= dict.fromkeys(raw.keys() - own.keys() - kinds.keys(), Any)
+    return stub(place, **kinds)
+
+
+def slots_of(module: str) -> list[str]:
+    """Return the names of the slots of a learner of purerl, from its source code."""
+    return [name.lower() for name in re.findall(r"\.([A-Z_]+)\b", source(module).text("SLOTS"))]
+
+
+_has_started = False
+
+
+def start_jax(several: PlainDict | None = None) -> None:
+    """Set up the devices, once, before code of the user's starts JAX's backend.
+
+    `several` are arguments of `jax.distributed.initialize`, to connect this process with others.
+    """
+    global _has_started
+    if _has_started:
+        return
+    if sys.stderr.isatty():  # it takes seconds
+        print("importing JAX", file=sys.stderr, flush=True)
+    from metaevo.evolution import devices
+
+    devices.setup()
+    _has_started = True
+    if several is not None:
+        from metaevo.evolution import hosts
+
+        hosts.connect(**several)
+        if not hosts.is_first():
+            warnings.simplefilter("ignore")  # the first process shows them
+    devices.check()

@@ -1,16 +1,25 @@
 """Command line of `metaevo sweep`."""
 
+from typing import Any
+
 from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error
-from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.tuning.run import plan, run_sweep
+from metaevo.config.plain import PlainDict
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
-    """Parse arguments without the program's name, sweep, and return the exit code."""
-    parser = run_parser("sweep", description)
-    settings, args = parse_run(parser, argv, sweep_class)
+def main(argv: list[str]) -> int:
+    """Parse a command line, sweep, and return the exit code."""
+
+    def sweep_class(raw: PlainDict) -> type[Any]:
+        from metaevo.studies import sweeps
+
+        return sweeps.sweep_class(raw)
+
+    settings, args = parse_run(run_parser("sweep"), argv, sweep_class)
+    from metaevo.studies.sweeps import make_objective
+    from metaevo.tuning.run import plan, run_sweep
+
     code.use(args.code)
     objective = make_objective(settings)
     if args.dry_run:

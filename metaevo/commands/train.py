@@ -1,16 +1,24 @@
 """Command line of `metaevo train`."""
 
+from typing import Any
+
 from metaevo.commands.run_options import parse_run, run_parser
 from metaevo.config import code, exit_on_config_error
-from metaevo.training.run import plan, run_training
-from metaevo.training.settings import training_class
+from metaevo.config.plain import PlainDict
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, train, return the exit code."""
-    parser = run_parser("train", description)
-    settings, args = parse_run(parser, argv, training_class)
+
+    def training_class(raw: PlainDict) -> type[Any]:
+        from metaevo.training import settings
+
+        return settings.training_class(raw)
+
+    settings, args = parse_run(run_parser("train"), argv, training_class)
+    from metaevo.training.run import plan, run_training
+
     code.use(args.code)
     if args.dry_run:
         print(plan(settings).text())

@@ -2,19 +2,20 @@
 
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.parts import zoo
-from metaevo.reports.page import Table
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, description: str | None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, list the entries or show one, return the exit code."""
-    parser = Parser("zoo", description)
+    parser = Parser("zoo")
     parser.add_argument("action", nargs="?", choices=("list", "show"), default="list")
     parser.add_argument("name", nargs="?", metavar="NAME", help="an entry")
-    args = parser.parse_args(argv)
+    args = parser.parse_flags(argv)
     if (args.action == "show") != (args.name is not None):
         raise ConfigError("zoo: must be `metaevo zoo list` or `metaevo zoo show NAME`")
+    from metaevo.parts import zoo
+    from metaevo.reports.page import Table
+
     if args.name is not None:
         print(files.read(zoo.find(args.name).path / zoo.README).decode().rstrip())
         return 0

@@ -103,7 +103,7 @@ class RunComparison:
             and Estimate(found.probability_of_improvement, found.probability_interval),
             "p": found and found.p,
         } | {
-            task: statistics.estimate([[curve.score for curve in own]]) if own else None
+            task: statistics.estimate([curve.score for curve in own]) if own else None
             for task, own in ((task, each.on(task)) for task in self.tasks if several)
         }
 
@@ -161,7 +161,7 @@ def compare_runs(
     lower = better == "lower" and len(ends) == 1
     compared = _compared(strata, baseline, lower=lower, is_decidable=better is not None)
     results = [
-        Group(label, own, statistics.estimate(list(strata[label].values())), compared.get(label))
+        Group(label, own, statistics.estimate(strata[label]), compared.get(label))
         for label, own in groups.items()
     ]
     axis = "" if metric in found[0].run.scores else AXES[found[0].run.axis]
@@ -212,8 +212,8 @@ def _compared(
     for label, own in strata.items():
         shared = [task for task in own if task in base]
         if shared and label != baseline:
-            both = ([each[task] for task in shared] for each in (own, base))
-            found[label] = statistics.compare_strata(*both)
+            both = ({task: each[task] for task in shared} for each in (own, base))
+            found[label] = statistics.compare(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
         verdict = statistics.verdict(each, p) if is_decidable else "undecided"

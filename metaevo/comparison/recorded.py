@@ -1,7 +1,7 @@
 """A run as it was recorded, and the curves of its seeds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.runs.run_directory import numbers
-from metaevo.statistics import FloatArray
+from metaevo.intervals import FloatArray
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""
@@ -41,6 +40,13 @@ _WITHOUT_PARAMETERS = {MEAN, "diverged", "episodes"}
 """Metrics of a training that diverged agents have, too."""
 
 Direction = Literal["higher", "lower"]
+
+
+def numbers(values: Iterable[Any]) -> FloatArray:
+    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
+    known = (each if type(each) in (int, float) else np.nan for each in values)
+    found = np.array(list(known), np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def direction(metric: str) -> Direction | None:

@@ -5,13 +5,25 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.comparison.recorded import KINDS, RecordedRun
+from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
+
+from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
+from metaevo.config.checks import Measure, Text
+from metaevo.intervals import FloatArray
 from metaevo.judging.scores import Scores, UnfinishedError
-from metaevo.runs.latest import evolutions_in, run_path, runs_below
-from metaevo.runs.run_directory import RunDirectory, numbers
-from metaevo.runs.schema import Evaluation
-from metaevo.statistics import FloatArray
+from metaevo.runs.run_directory import RunDirectory, evolutions_in, run_path, runs_below
+
+
+class _Variant(TypedDict):
+    name: Text
+    scores: list[Measure]
+
+
+class _Evaluation(TypedDict):
+    """evaluation.json."""
+
+    variants: list[_Variant]
 
 
 def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
@@ -49,7 +61,7 @@ def directories(name: str) -> list[Path]:
     The evolutions within a run count as runs.
     """
     path = run_path(name)
-    paths = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))
+    paths = [path] if os.path.isdir(path) else map(Path, sorted(glob.glob(name, recursive=True)))
     outer = [run for path in paths for run in runs_below(path)]
     if not outer:
         raise ConfigError(f"{name}: there is no run directory")
@@ -90,5 +102,5 @@ def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:
     """Return the scores [seeds] of the variants in evaluation.json."""
     if not os.path.lexists(run.evaluation_path):
         return {}
-    rows = files.read_json(run.evaluation_path, Evaluation)["variants"]
+    rows = files.read_json(run.evaluation_path, _Evaluation)["variants"]
     return {row["name"]: numbers(row["scores"]) for row in rows}

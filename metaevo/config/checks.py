@@ -8,6 +8,7 @@ Annotations define the allowed values (`Annotated[float, annotated_types.Gt(0)]`
 import dataclasses
 import difflib
 import functools
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le
@@ -43,6 +44,11 @@ def from_dict(cls: type[T], data: Any) -> T:
     """
     settings: T = _validated(cls, _completed(cls, to_dict(data)), "forbid")
     return settings
+
+
+def check_given(cls: Any, data: Any) -> None:
+    """Check plain data for a dataclass, some of whose keys may be missing; raises `ConfigError`."""
+    _validated(cls, to_dict(data), "forbid")
 
 
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
@@ -128,7 +134,7 @@ def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigE
     problems = [(_place(each, data), each) for each in error.errors(include_url=False)]
     for place, problem in problems:
         if problem["type"] == "unexpected_keyword_argument":
-            return _unknown_key(".".join(map(str, place)), kind)
+            return unknown(".".join(map(str, place)), kind)
     place = max((each for each, _ in problems), key=len)
     here = [problem for each, problem in problems if each == place]  # of the options of a union
     parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in place)
@@ -148,15 +154,25 @@ def _reworded(error: ValidationError, data: Any, key: str, kind: Any) -> ConfigE
     return ConfigError(f"{name} = {shown}: {words}" if name else f"{words}, not {shown}")
 
 
-def _unknown_key(key: str, root: Any) -> ConfigError:
-    """Return the error for a dotted key that its section of the settings does not have."""
+def unknown(key: str, root: Any, flags: Iterable[str] = ()) -> ConfigError:
+    """Return the error for a dotted key that the settings do not have, with a suggestion.
+
+    With the other `flags` of a command line the key is one of them.
+    """
     section, _, name = key.rpartition(".")
-    known = {path: path.rpartition(".") for path, *_ in settings_of(root)}
-    same = [path for path, (*_, last) in known.items() if last == name]
-    meant = same or difflib.get_close_matches(key, known, n=1)
-    hint = f" (did you mean {meant[0]!r}?)" if meant else ""
-    allowed = ", ".join(sorted(last for before, _, last in known.values() if before == section))
-    return ConfigError(f"unknown key {show(key)}{hint}; allowed: {allowed or 'none'}")
+    paths = [path for path, *_ in settings_of(root)]
+    inside = {path.rpartition(".")[2]: path for path in paths if path.rpartition(".")[0] == section}
+    ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
+    names = ends | {flag: flag for flag in flags} | inside
+    close = difflib.get_close_matches
+    near = [name] if name in ends else (section and close(name, inside, 1)) or close(name, names, 1)
+    meant = [names[each] for each in near] or close(key, paths, 1)
+    if flags:
+        start, hint = f"unknown flag --{key}", "".join(f"--{each}" for each in meant)
+    else:
+        start, hint = f"unknown key {show(key)}", "".join(map(repr, meant))
+    hint = hint and f" (did you mean {hint}?)"
+    return ConfigError(f"{start}{hint}; allowed: {', '.join(sorted(inside)) or 'none'}")
 
 
 def _place(problem: ErrorDetails, data: Any) -> tuple[str | int, ...]:

@@ -2,12 +2,15 @@
 
 import argparse
 import dataclasses
+import functools
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from metaevo.config import ConfigError, from_dict, merge, presets, show, to_dict
+from metaevo.config.checks import check_given, unknown
 from metaevo.config.hints import of_value
 from metaevo.config.plain import PlainDict, Whole, flatten
 from metaevo.config.sections import settings_of
@@ -15,24 +18,40 @@ from metaevo.config.yaml_files import dump_yaml, load_yaml, parse_yaml
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
+HELP = Path(__file__).parent.parent / "commands" / "help"
+"""A text for each command: what it does and examples, and the settings that are used most"""
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that raises `ConfigError` instead of printing its usage and exiting."""
+    """Parser of a command, with its text in `HELP`; it raises `ConfigError` and does not exit."""
 
-    def __init__(self, command: str, description: str | None = None):
-        """Create a command's parser; line breaks in `description` are kept."""
+    def __init__(self, command: str, text: str | None = None):
+        """Create the parser of a command; `text` is for a script, which has none in `HELP`."""
+        text = text or (HELP / f"{command}.txt").read_text(encoding="utf-8")
+        about, _, often = text.partition("\nsettings used most\n")
         super().__init__(
             prog=f"metaevo {command}",
-            description=description,
+            usage=argparse.SUPPRESS,
+            description=about.rstrip(),
+            epilog=often and f"settings used most:\n{often.rstrip()}",
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=functools.partial(
+                argparse.RawDescriptionHelpFormatter, width=100, max_help_position=27
+            ),
             conflict_handler="resolve",
         )
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` for an invalid command line."""
         raise ConfigError(message)
+
+    def parse_flags(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse a command line without settings."""
+        for word in argv:
+            name, known = word.partition("=")[0], self._option_string_actions
+            if name.startswith("--") and name not in known:
+                raise ConfigError(f"unknown flag {name}{of_value(name, known)}")
+        return self.parse_args(argv)
 
 
 def parse_command_line(
@@ -41,11 +60,12 @@ def parse_command_line(
     make_class: Callable[[PlainDict], type[T]],
     defaults: Defaults,
     quick: Callable[[PlainDict], PlainDict] | None = None,
+    early: Callable[[PlainDict], Any] | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
 
-    `--help` and `--help all` list all settings, with the string literals under the fields as their
-    documentation, and exit.
+    `--help all` lists all settings, with the string literals under the fields as documentation. A
+    flag whose `dest` has a dot is short for the setting of that name.
 
     Args:
         parser: parser with the command's own flags; `--config` (a file or a preset) is added.
@@ -54,29 +74,35 @@ def parse_command_line(
         make_class: chooses the dataclass from the raw settings.
         defaults: maps the flags and the overrides to the settings, without `--config`.
         quick: reduces the settings, except the overrides, if `--quick` is given.
+        early: returns a class for a first check of the settings, before `make_class` imports JAX.
     """
     parser.add_argument(
-        *("-h", "--help"),
-        nargs="?",
-        const="all",
-        choices=["all"],
-        help="show this help message with all settings, and exit",
-    )
+        *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",
+        help="show this, or all flags and settings with their defaults",
+    )  # fmt: skip
     parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="YAML file with settings, or the name of a preset (train/ppo_cartpole)",
+        "--config", metavar="FILE", help="YAML file with settings, or a preset (train/ppo_cartpole)"
     )
     args, rest = parser.parse_known_args(argv)
-    overrides = _parse_overrides(rest)
+    if args.help == "short":
+        parser.print_help()
+        raise SystemExit(0)
+    given = _groups(rest)
+    short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
+    overrides = _parse_overrides({**short, **given})
     try:
         if args.config is not None:
             args.config = presets.find(args.config)
-        given = defaults(args, overrides) if args.config is None else load_yaml(args.config)
-        raw = merge(given, overrides)
-        cls = make_class(raw)
+        known = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+        raw = merge(known, overrides)
+        cls: Any = (early or make_class)(raw)
+        if not args.help:
+            _check_names(parser, cls, given)
+            if early is not None:
+                check_given(cls, raw)
+        made: type[T] = cls if early is None else make_class(raw)
         if args.help:
-            _add_settings(parser, cls, raw)
+            _add_settings(parser, made, raw)
     except ConfigError as error:
         if not args.help:
             raise
@@ -84,32 +110,33 @@ def parse_command_line(
     if args.help:
         parser.print_help()
         raise SystemExit(0)
-    flags = [name.lstrip("-") for name in parser._option_string_actions]
-    known = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for key in overrides.keys() - known:
-        if hint := of_value(key, flags):
-            raise ConfigError(f"unknown option --{key}{hint}")
     if quick is not None and args.quick:
-        raw = merge(quick(to_dict(from_dict(cls, raw))), overrides)
-    return from_dict(cls, raw), args
+        raw = merge(quick(to_dict(from_dict(made, raw))), overrides)
+    return from_dict(made, raw), args
 
 
-def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
-    """Parse `--section.key value ...` and `--section.key=value` into a nested dict."""
-    groups: list[tuple[str, list[str]]] = []
+def _groups(tokens: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values in `--section.key value ...` and `--section.key=value` by their names."""
+    groups: dict[str, list[str]] = {}
+    name = None
     for token in tokens:
         if re.match(r"--[^\W\d]", token):
             name, equals, value = token[2:].partition("=")
-            groups.append((name, [value] if equals else []))
-        elif groups:
-            groups[-1][1].append(token)
+            groups.pop(name, None)
+            groups[name] = [value] if equals else []
+        elif name is not None:
+            groups[name].append(token)
         else:
             how = "settings are given as --key value, and a file of settings as --config FILE"
             raise ConfigError(f"unexpected argument {show(token)}; {how}")
+    return groups
+
+
+def _parse_overrides(groups: Mapping[str, str | list[str]]) -> PlainDict:
+    """Return a nested dict of the values with dotted names."""
     overrides: PlainDict = {}
-    for name, texts in groups:
-        if not texts:
-            raise ConfigError(f"--{name} needs a value")
+    for name, texts in groups.items():
+        texts = [texts] if isinstance(texts, str) else texts
         values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
         setting: Any = values[0] if len(values) == 1 else values
         if isinstance(setting, dict):
@@ -120,9 +147,24 @@ def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
     return overrides
 
 
+def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> None:
+    """Raise `ConfigError` for a flag that is no setting, or that lacks its value."""
+    for name, values in given.items():
+        kind = cls
+        for part in name.split("."):
+            if dataclasses.is_dataclass(kind):
+                fields = {each.name: each.type for each in dataclasses.fields(kind)}
+                if part not in fields:
+                    flags = [flag[2:] for flag in parser._option_string_actions]
+                    raise unknown(name, cls, flags)
+                kind = fields[part]
+        if not values:
+            raise ConfigError(f"--{name} needs a value")
+
+
 def _add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> None:
     """Add the help of all settings to a parser's, with the values in `raw` as defaults."""
-    parser.usage = f"{parser.prog} [--flag ...] [--section.setting VALUE ...]"
+    parser.epilog = None
     groups: PlainDict = {"": parser.add_argument_group("settings")}
     given = flatten(raw)
     for key, kind, default, text in settings_of(cls):

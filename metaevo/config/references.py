@@ -6,7 +6,7 @@ resolve(PART, "my_loss.py")              # the only part in the file
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -43,11 +43,8 @@ def resolve(kind: Kind, reference: Any) -> Any:
     if isinstance(reference, str) and reference in kind.names:
         found = kind.names[reference]
         return pkgutil.resolve_name(found) if isinstance(found, str) else found
+    check_name(kind.key, reference, kind.names)
     where = f"{kind.key} = {show(reference)}"
-    if not code.is_name(reference):
-        allowed = ", ".join([*kind.names, "FILE.py:NAME or MODULE:NAME"])
-        hint = of_value(reference, kind.names)
-        raise ConfigError(f"{where} is not known{hint}; allowed: {allowed}")
     found = code.load(kind.key, reference)
     if isinstance(found, ModuleType):
         own = {
@@ -66,6 +63,14 @@ def resolve(kind: Kind, reference: Any) -> Any:
     if code.where_of(reference).endswith(".py"):
         _NAMED.setdefault(id(found), (reference, found))
     return found
+
+
+def check_name(key: str, reference: Any, names: Collection[str]) -> None:
+    """Raise `ConfigError` unless a setting is one of the names, or may name code of the user's."""
+    if not (isinstance(reference, str) and reference in names) and not code.is_name(reference):
+        allowed = ", ".join([*names, "FILE.py:NAME or MODULE:NAME"])
+        hint = of_value(reference, names)
+        raise ConfigError(f"{key} = {show(reference)} is not known{hint}; allowed: {allowed}")
 
 
 def reference_of(kind: Kind, given: Any) -> str:

@@ -27,6 +27,7 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
 from metaevo.studies.evolve_settings import EvolveSettings
+from metaevo.studies.run import planned
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
@@ -45,6 +46,7 @@ def distill(
     name: str | None,
     evaluations: int,
     formulas: int,
+    dry_run: bool = False,
 ) -> int:
     """Find formulas for an evolved part, and judge them with the hand-written functions.
 
@@ -56,6 +58,7 @@ def distill(
         name: of the directory in `run_dir/distill`; by default the slot's.
         evaluations: number of formulas that the search tries.
         formulas: maximum number of formulas to judge.
+        dry_run: print what would be computed, and write nothing.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -72,6 +75,13 @@ def distill(
     study = Study(judged, settings)
     if settings.evaluation.seeds:
         study.check()
+    if dry_run:
+        rows = [["formulas to try", f"{evaluations:,}"]]
+        rows += [["of them judged, at most", str(formulas)]]
+        if settings.evaluation.seeds:
+            rows += planned({"judged with": _judgement(judged, meta_params, [], settings)})
+        print(page.Table("Plan", ["", ""], rows).text())
+        return 0
     directory, seed = RunDirectory(run_dir / "distill" / (name or part.slot)), before.run.seed
 
     def work(check_stop: Callable[[], None]) -> None:

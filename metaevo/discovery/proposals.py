@@ -33,13 +33,13 @@ from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose
+from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.judging.verdict import Verdict
+from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.statistics import Interval
 from metaevo.studies.evolve_settings import experiment_class
 
 Given = str | bytes | PlainMapping
@@ -234,9 +234,15 @@ class Judge:
         archived, numbers = read(self._part, to_dict(self._programs[program]))
         name = f"program_{archived.id}"
         own = Contender(name, self._problem, numbers, group=name)
-        return self._kept("hand_written", self._judgement(self._rivals)).joined(
-            self._kept(name, self._judgement([own]))
-        )
+        rivals = self._kept("hand_written", self._judgement(self._rivals))
+        return _joined(rivals, self._kept(name, self._judgement([own])))
+
+    def examples(self) -> dict[str, Judgement]:
+        """Return judgements of hand-written functions, as large as those of proposals."""
+        search = {"a proposal": self._judgement(self._rivals[:1], is_search=True)}
+        if not self.settings.evaluation.seeds:
+            return search
+        return search | {"the best one, against": self._judgement(self._rivals)}
 
     def _judgement(self, contenders: Sequence[Contender], *, is_search: bool = False) -> Judgement:
         """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
@@ -257,14 +263,14 @@ class Judge:
         judgement = self._judgement([own], is_search=True)
         for _ in judgement.steps():
             pass
-        scores = judgement.scores()
+        scores = judgement.scores
         lost = int((~np.isfinite(scores.held_out)).any(axis=1).sum())
         if lost:
             reason = f"{lost} of {scores.seeds} agents diverged or finished no episode"
             return replace(new, reason=reason)
         if len(scores.tasks) > 1:
             reference = self._judgement(self._rivals[:1], is_search=True)
-            scores = self._kept("reference", reference).joined(scores)
+            scores = _joined(self._kept("reference", reference), scores)
             if not scores.pooled:
                 reason = "the hand-written reference is nowhere better than random play: no scale"
                 return replace(new, reason=reason)
@@ -278,6 +284,19 @@ class Judge:
         except OSError as error:
             raise files.unwritable(self._path, error) from None
         self._programs[program.id] = program
+
+
+def _joined(scores: Scores, others: Scores) -> Scores:
+    """Return scores with further contenders, judged alone with the same tasks and budget.
+
+    They have the scale of the first ones, and no settings and curves.
+    """
+    kept: PlainDict = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
+    for name in ("screening", "finalists", "selection", "held_out"):
+        kept[name] = np.concatenate([getattr(scores, name), getattr(others, name)])
+    for name in ("contenders", "groups", "frames"):
+        kept[name] = getattr(scores, name) + getattr(others, name)
+    return replace(scores, **kept)
 
 
 def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDict:

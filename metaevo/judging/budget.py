@@ -1,6 +1,20 @@
-"""The number of settings and seeds that a judgement gives every contender."""
+"""What a judgement gives every contender: settings, fixed before any training, and seeds."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from metaevo.config import ConfigError
+from metaevo.config.space import KINDS, Entry, free_space
+from metaevo.intervals import FloatArray
+
+DIMENSIONS = 64
+"""Maximum number of hyperparameters in a space."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +69,70 @@ class Budget:
         settings, screening, finalists, selection, held_out = self.shape
         return settings * screening + finalists * (selection + held_out)
 
+    def points(self, space: Mapping[str, Any], seed: int) -> FloatArray:
+        """Return the settings to try [settings, hyperparameters]: points with low discrepancy.
+
+        A scrambled Sobol sequence (Owen 1998). Its columns depend on the seed and on their position
+        only, so contenders with other ranges, or with further hyperparameters at the end, try
+        settings at the same quantiles of their ranges.
+
+        Args:
+            space: ranges by names, as in a YAML file: `{"learning_rate": {"log_uniform": [1e-3,
+                1]}, "epsilon": [0.0, 0.05]}`.
+            seed: of the sequence.
+
+        Raises:
+            ConfigError: for an invalid range, a choice that is no number, or too many names.
+        """
+        from scipy.stats import qmc  # takes half a second, which scripts that train need not wait
+
+        entries = free_space(space).entries
+        if len(entries) > DIMENSIONS:
+            raise ConfigError(f"space: {len(entries)} hyperparameters; at most {DIMENSIONS}")
+        for name, entry in entries.items():
+            if name not in space:
+                raise ConfigError(f"space.{name}: must be one of {', '.join(KINDS)}")
+            choices = entry.choices if isinstance(entry, CategoricalDistribution) else ()
+            if not all(isinstance(each, int | float) for each in choices):
+                raise ConfigError(f"space.{name} = {list(choices)}: must be numbers")
+        bits = math.ceil(math.log2(max(self.settings, 1)))
+        fractions = qmc.Sobol(DIMENSIONS, seed=seed).random_base2(bits)[: self.settings]
+        columns = zip(entries.values(), fractions.T, strict=False)
+        return np.stack([_values(entry, column) for entry, column in columns], axis=1)
+
+    def best(self, screening: ArrayLike) -> np.ndarray:
+        """Return the indices of the settings in the final, the untuned setting first.
+
+        The others have the highest mean scores on the screening seeds, best first. A setting under
+        which an agent has no score comes last.
+
+        Args:
+            screening: scores [settings, seeds]; setting 0 is untuned, NaN is no score.
+        """
+        totals = np.asarray(screening, dtype=np.float64).sum(axis=1)
+        totals = np.where(np.isfinite(totals), totals, -np.inf)
+        order = 1 + np.argsort(-totals[1:], kind="stable")
+        return np.concatenate([[0], order[: self.shape[2] - 1]])
+
 
 QUICK = Budget(256, screening_seeds=1, finalists=6, selection_seeds=16, seeds=48)
 """Enough for a verdict on a large difference."""
-STANDARD = Budget()
-FULL = Budget(512, screening_seeds=4, selection_seeds=256, seeds=512)
-"""For a result on record."""
+
+
+def _values(entry: Entry, fractions: FloatArray) -> FloatArray:
+    """Return the values of a hyperparameter at fractions in [0, 1) of its range."""
+    if isinstance(entry, CategoricalDistribution):
+        values = np.array(entry.choices, dtype=np.float64)
+        return values[(fractions * len(values)).astype(int)]
+    low, high = float(entry.low), float(entry.high)
+    if isinstance(entry, FloatDistribution):
+        return _between(low, high, fractions, entry.log)
+    half = entry.step / 2  # equal shares for all integers
+    found = _between(low - half, high + half, fractions, entry.log)
+    return np.clip(low + entry.step * np.floor((found - low) / entry.step + 0.5), low, high)
+
+
+def _between(low: float, high: float, fractions: FloatArray, is_log: bool) -> FloatArray:
+    if is_log:
+        return np.exp(np.log(low) + fractions * np.log(high / low))
+    return low + fractions * (high - low)

@@ -3,7 +3,7 @@
     judgement = Judgement(contenders, Budget(), space={"learning_rate": {"log_uniform": [1e-3, 1]}})
     for _ in judgement.steps():        # one contender on one task at a time
         judgement.save(path)           # may be interrupted, and go on after `restore`
-    judgement.scores()
+    judgement.scores
 
 Every contender tries the same points of the search space, on the same seeds; see `Scores`. Points
 of other problems than a learner's have no hyperparameters to tune: they meet on the held-out seeds.
@@ -13,42 +13,37 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import ConfigError, files
 from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.problem import Contender, frames_of_tasks
+from metaevo.evolution.problem import Contender, MetaProblem, frames_of_tasks
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.intervals import fill_missing
 from metaevo.judging.budget import Budget
-from metaevo.judging.pool import finalists, pool
 from metaevo.judging.scores import Scores, read_arrays
-from metaevo.runs.progress import Progress as Bar
+from metaevo.runs.terminal import Progress as Bar
 from metaevo.tasks.agents import Trained
 from metaevo.tasks.arguments import digest
 from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 
+if TYPE_CHECKING:
+    from metaevo.studies.api import Found
+
 _populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
 Progress = Callable[[int], Any]
 POINTS = 64
 """Maximum number of points of a learning curve."""
-
-
-class Entrant(Protocol):
-    """What takes part in a judgement, such as what `metaevo.evolve` returns."""
-
-    def contender(self) -> Contender:
-        """Return it as a contender."""
-        ...
 
 
 class Judgement:
@@ -83,41 +78,21 @@ class Judgement:
         first = self.contenders[0].problem
         self._learner = first if isinstance(first, LearnerProblem) else None
         self.tasks = list(first.tasks)
-        names = dict.fromkeys(space or {})
-        for each in self.contenders if space else ():
-            names |= dict.fromkeys(each.ranges)
-        self.hyperparams = tuple(names)
-        self._settings = np.stack([self._pool(each, dict(space or {})) for each in self.contenders])
-        count, screening, chosen, selection, held_out = self.budget.shape
-        front = len(self.contenders), len(self.tasks)
-        self._arrays = {
-            "screening": np.full((*front, count, screening), np.nan),
-            "finalists": np.full((*front, chosen), -1),
-            "selection": np.full((*front, chosen, selection), np.nan),
-            "held_out": np.full((*front, chosen, held_out), np.nan),
-            "curves": np.full((*front, chosen, POINTS if self._learner else 0), np.nan),
-        }
-        self._arrays["finalists"][..., 0] = 0
-        if self._is_scaled:
-            self._arrays["scale"] = np.full((len(self.tasks), 2), np.nan)
+        tuned = [dict(space) | dict(each.ranges) if space else {} for each in self.contenders]
+        self.hyperparams = tuple(dict.fromkeys(name for ranges in tuned for name in ranges))
+        self._lengths = _lengths(first)
+        several = self._learner is not None and len(self.tasks) > 1
+        self._is_scaled = several and any(not each.group for each in self.contenders)
+        self.total = len(self.tasks) * (len(self.contenders) + self._is_scaled)
+        """number of steps: each contender on each task, and the scale of each of several tasks"""
+        agents = len(self.contenders) * self.budget.agents + 2 * budget.seeds * self._is_scaled
+        self.frames = sum(self._lengths) * agents
+        """environment steps of the whole judgement"""
         self.done = 0
         """steps that are done"""
-
-    @property
-    def total(self) -> int:
-        """Number of steps: each contender on each task, and the scale of each of several tasks."""
-        return len(self.tasks) * (len(self.contenders) + self._is_scaled)
-
-    @property
-    def frames(self) -> int:
-        """Environment steps of the whole judgement."""
-        if self._learner is None:
-            each = frames_of_tasks(self.contenders[0].problem)
-            return sum(each) * len(self.contenders) * self.budget.seeds
-        configs = [one.learner.config for one in self._learner.bound]
-        steps = sum(config.num_updates * config.frames_per_update for config in configs)
-        agents = len(self.contenders) * self.budget.agents
-        return steps * (agents + 2 * self.budget.seeds * self._is_scaled)
+        settings = [self._settings(*each) for each in zip(self.contenders, tuned, strict=True)]
+        self.scores = self._without_scores(np.stack(settings))
+        """NaN for what is not done"""
 
     @property
     def now(self) -> str:
@@ -136,15 +111,11 @@ class Judgement:
             (each.name, each.group, digest(each.meta_params), each.problem.description)
             for each in self.contenders
         ]
-        about = [contenders, self.tasks, self.seed, self.purpose.name, self.frames]
+        size = self.budget.shape, self.frames
+        about = [contenders, self.tasks, size, self.seed, self.purpose.name]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
-    @property
-    def _is_scaled(self) -> bool:
-        several = self._learner is not None and len(self.tasks) > 1
-        return several and any(not each.group for each in self.contenders)
-
-    def steps(self, progress: Progress | None = None) -> Iterator[int]:
+    def steps(self, progress: Progress = lambda frames: None) -> Iterator[int]:
         """Take the steps that are missing; yield the number of those that are done.
 
         `progress` is called with the environment steps just done, and may raise to stop.
@@ -158,36 +129,39 @@ class Judgement:
             self.done += 1
             yield self.done
 
-    def scores(self) -> Scores:
-        """Return the scores once all steps are done."""
-        arrays: dict[str, Any] = dict(self._arrays)
+    def _without_scores(self, settings: np.ndarray) -> Scores:
+        """Return the scores of a judgement that has not begun."""
+        count, screening, chosen, selection, held_out = self.budget.shape
+        front, points = (len(self.contenders), len(self.tasks)), POINTS if self._learner else 0
+        finalists = np.full((*front, chosen), -1)
+        finalists[..., 0] = 0
+        steps = np.full((len(self.tasks), points), np.nan)
+        for row, one in zip(steps, self._learner.bound if self._learner else (), strict=False):
+            config = one.learner.config
+            ends = Windows.at_most(POINTS, config.num_updates).ends()
+            row[: len(ends)] = ends * config.frames_per_update
         return Scores(
             contenders=tuple(each.name for each in self.contenders),
             groups=tuple(each.group for each in self.contenders),
             tasks=tuple(self.tasks),
+            screening=np.full((*front, count, screening), np.nan),
+            finalists=finalists,
+            selection=np.full((*front, chosen, selection), np.nan),
+            held_out=np.full((*front, chosen, held_out), np.nan),
             hyperparams=self.hyperparams,
-            settings=self._settings,
+            settings=settings,
+            scale=np.full((len(self.tasks), 2), np.nan) if self._is_scaled else None,
             frames=self.frames,
-            steps=self._steps,
-            **arrays,
+            curves=np.full((*front, chosen, points), np.nan),
+            steps=steps,
         )
-
-    @property
-    def _steps(self) -> np.ndarray:
-        """Environment steps [tasks, points] at the points of the curves; NaN after the last."""
-        found = np.full((len(self.tasks), self._arrays["curves"].shape[-1]), np.nan)
-        for row, one in zip(found, self._learner.bound if self._learner else (), strict=False):
-            config = one.learner.config
-            ends = Windows.at_most(POINTS, config.num_updates).ends()
-            row[: len(ends)] = ends * config.frames_per_update
-        return found
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the scores so far to an .npz file, which is replaced atomically."""
-        state = {"done": self.done, "total": self.total, "identity": self.identity}
+        state: Any = {"done": self.done, "total": self.total, "identity": self.identity}
         files.make_folder(Path(path).parent)
         with files.replacing(Path(path)) as file:
-            np.savez_compressed(file, **{**self.scores().arrays(), **self._arrays, **state})
+            np.savez_compressed(file, **self.scores.arrays(), **state)
 
     def restore(self, path: str | os.PathLike) -> None:
         """Read the scores so far of the same judgement.
@@ -195,100 +169,79 @@ class Judgement:
         Raises:
             ConfigError: if the file is of other contenders, tasks, settings or budgets, or damaged.
         """
-        saved, kept = read_arrays(path), {"settings": self._settings, **self._arrays}
-        shapes = {name: array.shape for name, array in kept.items()}
-        same = {name: saved[name].shape for name in shapes if name in saved} == shapes
-        same = same and np.array_equal(saved["settings"], self._settings, equal_nan=True)
-        if not same or str(saved.get("identity")) != self.identity:
+        saved, own = read_arrays(path), self.scores.arrays()
+        same = str(saved.get("identity")) == self.identity
+        if not same or not np.array_equal(saved["settings"], own["settings"], equal_nan=True):
             raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
-        self._arrays = {name: saved[name] for name in self._arrays}
+        arrays: Any = {key: saved[key] for key, each in own.items() if isinstance(each, np.ndarray)}
+        self.scores = replace(self.scores, **arrays)
         self.done = int(saved["done"])
 
-    def settings_of(self, contender: int, index: int) -> dict[str, float]:
-        """Return the hyperparameters of a setting; the untuned one, 0, has none."""
-        if not index:
-            return {}
-        values = zip(self.hyperparams, self._settings[contender, index].tolist(), strict=True)
-        return {name: value for name, value in values if np.isfinite(value)}
-
-    def _pool(self, contender: Contender, space: dict[str, Any]) -> np.ndarray:
+    def _settings(self, contender: Contender, ranges: Mapping[str, Any]) -> np.ndarray:
         """Return the settings [N, hyperparams] of a contender; NaN where it has no value."""
-        if not space:
-            return np.full((1, 0), np.nan)
-        assert isinstance(contender.problem, LearnerProblem)
-        known = contender.problem.bound[0].hyperparams
-        for name in {**space, **contender.ranges}:
-            if not isinstance(getattr(known, name, None), int | float):
-                allowed = ", ".join(n for n, v in vars(known).items() if isinstance(v, int | float))
-                raise ConfigError(f"space.{name}: no tunable hyperparameter; allowed: {allowed}")
         found = np.full((self.budget.shape[0], len(self.hyperparams)), np.nan)
-        rules = {**space, **contender.ranges}
-        try:
-            points = pool(rules, self.budget.settings, self.seed)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        found[1:, [self.hyperparams.index(name) for name in rules]] = points
+        problem = contender.problem
+        if ranges and isinstance(problem, LearnerProblem):
+            known = vars(problem.bound[0].hyperparams).items()
+            tunable = [name for name, each in known if isinstance(each, int | float)]
+            for name in ranges:
+                if name not in tunable:
+                    allowed = ", ".join(tunable)
+                    raise ConfigError(
+                        f"space.{name}: no tunable hyperparameter; allowed: {allowed}"
+                    )
+            columns = [self.hyperparams.index(name) for name in ranges]
+            found[1:, columns] = self.budget.points(ranges, self.seed)
         return found
 
-    def _tune(self, contender: int, task: int, progress: Progress | None) -> None:
+    def _tune(self, contender: int, task: int, progress: Progress) -> None:
         """Try all settings on the screening seeds, then the best of them on all other seeds."""
-        count, screening, chosen, selection, _ = self.budget.shape
+        count, screening, _, selection, _ = self.budget.shape
         tuning = keys_for(self.seed, Purpose.TUNING, screening + selection)
         held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
-        at, arrays = (contender, task), self._arrays
+        at, scores = (contender, task), self.scores
         if self._learner is None:
-            arrays["held_out"][at] = self._evaluate(contender, task, held_out, progress)
+            each = self.contenders[contender]
+            point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
+            scores.held_out[at] = evaluate(each.problem, point, held_out, task=task).scores
+            progress(self._lengths[task] * self.budget.seeds)
             return
-
-        def train(settings: Sequence[int], keys: jax.Array) -> Trained:
-            rows = [self._with(contender, task, index) for index in settings]
-            return self._train(contender, task, rows, keys, progress)
-
         if screening:
-            arrays["screening"][at] = _scores(train(range(count), tuning[:screening]))
-            arrays["finalists"][at] = finalists(arrays["screening"][at], chosen)
+            settings = self._hyperparams(*at, range(count))
+            trained = self._train(*at, settings, tuning[:screening], progress)
+            scores.screening[at] = _scores(trained)
+            scores.finalists[at] = self.budget.best(scores.screening[at])
         keys = jax.numpy.concatenate([tuning[screening:], held_out])
-        found = train(arrays["finalists"][at].tolist(), keys)
-        arrays["selection"][at], arrays["held_out"][at] = np.split(
-            _scores(found), [selection], axis=1
-        )
-        sums = jax.tree.map(lambda leaf: leaf[:, selection:].sum(axis=1), found.episodes)
+        finalists = self._hyperparams(*at, scores.finalists[at].tolist())
+        trained = self._train(*at, finalists, keys, progress)
+        parts = np.split(_scores(trained), [selection], axis=1)
+        scores.selection[at], scores.held_out[at] = parts
+        sums = jax.tree.map(lambda leaf: leaf[:, selection:].sum(axis=1), trained.episodes)
         curves = mean_returns(sums)
-        arrays["curves"][at][:, : curves.shape[1]] = curves
+        assert scores.curves is not None
+        scores.curves[at][:, : curves.shape[1]] = curves
 
-    def _evaluate(
-        self, contender: int, task: int, keys: jax.Array, progress: Progress | None
-    ) -> np.ndarray:
-        """Return the scores [1, keys] of a point of a problem that is not a learner's."""
-        each = self.contenders[contender]
-        point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
-        found = evaluate(each.problem, point, keys, task=task).scores
-        if progress is not None:
-            progress(frames_of_tasks(each.problem)[task] * len(keys))
-        return found
-
-    def _measure_scale(self, task: int, progress: Progress | None) -> None:
+    def _measure_scale(self, task: int, progress: Progress) -> None:
         """Measure random play and the tuned reference on seeds of their own."""
         reference = [bool(each.group) for each in self.contenders].index(False)
         keys = keys_for(self.seed, Purpose.NORMALISATION, self.budget.seeds)
-        bound = self._problem(reference).bound[task]
-        selection = np.nan_to_num(self._arrays["selection"][reference, task], nan=-np.inf)
-        best = int(selection.mean(axis=1).argmax()) if selection.size else 0
-        winner = int(self._arrays["finalists"][reference, task, best])
-        rivals = [bound.hyperparams.random_play(), self._with(reference, task, winner)]
-        found = _scores(self._train(reference, task, rivals, keys, progress))
-        low, high = statistics.fill_missing({"low": found[0], "high": found[1]}).values()
+        winner = self.scores.winner(self.contenders[reference].name, self.tasks[task])
+        untuned, tuned = self._hyperparams(reference, task, [0, winner])
+        trained = self._train(reference, task, [untuned.random_play(), tuned], keys, progress)
+        low, high = fill_missing(dict(enumerate(_scores(trained)))).values()
         gains = high - low
         if gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):  # else there is no scale
-            self._arrays["scale"][task] = low.mean(), high.mean()
+            assert self.scores.scale is not None
+            self.scores.scale[task] = low.mean(), high.mean()
 
-    def _problem(self, contender: int) -> LearnerProblem:
+    def _hyperparams(self, contender: int, task: int, settings: Iterable[int]) -> list[Any]:
+        """Return the hyperparameters of a contender in some settings; 0 is untuned."""
         problem: Any = self.contenders[contender].problem
-        return problem
-
-    def _with(self, contender: int, task: int, setting: int) -> Any:
-        hyperparams = self._problem(contender).bound[task].hyperparams
-        return hyperparams.replace(**self.settings_of(contender, setting))
+        found = []
+        for index in settings:
+            tuned = self.scores.setting(contender, index)
+            found.append(problem.bound[task].hyperparams.replace(**tuned))
+        return found
 
     def _train(
         self,
@@ -296,14 +249,14 @@ class Judgement:
         task: int,
         hyperparams: Sequence[Any],
         keys: jax.Array,
-        progress: Progress | None,
+        progress: Progress,
     ) -> Trained:
         """Train agents of a contender on a task, with all hyperparameters on all keys."""
+        problem: Any = self.contenders[contender].problem
         own = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 0)
-        meta_params = [self.contenders[contender].meta_params] * len(hyperparams)
-        problem = self._problem(contender)
         population, env_params = self._population(problem, task), problem.bound[task].env_params
-        return population.train(own, hyperparams, meta_params, progress, env_params)
+        every = [self.contenders[contender].meta_params] * len(hyperparams)
+        return population.train(own, hyperparams, every, progress, env_params)
 
     def _population(self, problem: LearnerProblem, task: int) -> Population:
         """Return the compiled training, which all judgements of the problem share.
@@ -334,6 +287,14 @@ def _scores(trained: Trained) -> np.ndarray:
     return np.where(trained.diverged, np.nan, trained.scores)
 
 
+def _lengths(problem: MetaProblem) -> list[int]:
+    """Return the environment steps of an agent on each task, at the full length."""
+    if not isinstance(problem, LearnerProblem):
+        return frames_of_tasks(problem)
+    configs = [one.learner.config for one in problem.bound]
+    return [config.num_updates * config.frames_per_update for config in configs]
+
+
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
     if not contenders:
         raise ConfigError("contenders: must have at least one")
@@ -353,7 +314,7 @@ def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
 
 
 def judge(
-    contenders: Sequence[Contender | Entrant],
+    contenders: Sequence["Contender | Found"],
     budget: Budget | None = None,
     *,
     space: Mapping[str, Any] | None = None,
@@ -385,36 +346,32 @@ def judge(
     file = None if path is None else Path(path)
     if file is not None and file.exists():
         judgement.restore(file)
-    return _finished(judgement, file, "judging", progress=progress)
+    return run(judgement, file, progress=progress)
 
 
-def run(judgement: Judgement, file: Path, title: str, *, check_stop: Callable[[], None]) -> Scores:
-    """Finish a judgement whose scores are kept in a file; those of another one are replaced.
-
-    `check_stop` is called often, and raises to stop.
-    """
-    with contextlib.suppress(ConfigError):  # of other settings, or of an evolution that went on
-        judgement.restore(file)
-    return _finished(judgement, file, title, check_stop=check_stop)
-
-
-def _finished(
+def run(
     judgement: Judgement,
     file: Path | None,
-    title: str,
+    title: str = "judging",
     *,
     progress: Progress | None = None,
-    check_stop: Callable[[], None] | None = None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> Scores:
+    """Finish a judgement; a file keeps its scores, and loses those of another judgement.
+
+    `progress` replaces the bar. `check_stop` is called often, and raises to stop.
+    """
+    if file is not None:
+        with contextlib.suppress(ConfigError):  # of other settings, or of an evolution that went on
+            judgement.restore(file)
     total, done = judgement.frames, judgement.frames * judgement.done // judgement.total
     with Bar(
         total=total, initial=done, desc=title, unit="frame", unit_scale=True,
-        disable=progress is not None,
-        check_stop=check_stop or (lambda: None),
+        disable=progress is not None, check_stop=check_stop,
     ) as bar:  # fmt: skip
         bar.stage(f"{title}: {judgement.now}")
         for _ in judgement.steps(progress or bar.update):
             if file is not None:
                 judgement.save(file)
             bar.stage(f"{title}: {judgement.now}")
-    return judgement.scores()
+    return judgement.scores

@@ -1,24 +1,33 @@
-"""The result of a judgement: the scores of every agent that it trained."""
+"""The result of a judgement: the scores of every agent that it trained, intervals and verdicts."""
 
 import io
 import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError, files
-from metaevo.judging import figure, resampling, tables
-from metaevo.judging.resampling import Curve, Tuning, View, interval
-from metaevo.judging.verdict import Verdict, judged
-from metaevo.statistics.intervals import Estimate
-from metaevo.statistics.scores import FloatArray
+from metaevo.intervals import Estimate, FloatArray
+from metaevo.judging.verdicts import (
+    FEWEST_SEEDS,
+    FEWEST_SETTINGS,
+    Curve,
+    Resamples,
+    Sample,
+    Verdict,
+    Word,
+)
+
+
+class UnfinishedError(ConfigError):
+    """A file has the scores of a judgement that was interrupted, or goes on."""
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -32,10 +41,6 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
             return {name: file[name] for name in file.files}
     except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-
-
-class UnfinishedError(ConfigError):
-    """A file has the scores of a judgement that was interrupted, or goes on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +59,7 @@ class Scores:
     Examples:
         >>> scores = Scores.load("scores.npz")
         >>> print(scores.verdict())
-        learned is better than huber: +7.9 [4.1, 11.2] after 256 settings each.
+        learned is better than huber after 256 settings each.
         >>> scores.difference("learned", "squared").interval
         (4.3, 11.0)
 
@@ -92,6 +97,9 @@ class Scores:
     where there was none"""
     steps: FloatArray | None = None
     """[T, points] environment steps of an agent at these points; NaN after the last"""
+
+    resamples: ClassVar[int] = 1000
+    """of all intervals"""
 
     def __post_init__(self) -> None:
         count, tasks = len(self.contenders), len(self.tasks)
@@ -152,31 +160,6 @@ class Scores:
             frames=frames,
         )
 
-    def on(self, tasks: Sequence[str]) -> "Scores":
-        """Return the scores on some of the tasks."""
-        places = [self.tasks.index(task) for task in tasks]
-        kept: dict[str, Any] = {"tasks": tuple(tasks)}
-        for name in ("screening", "finalists", "selection", "held_out", "curves"):
-            array = getattr(self, name)
-            kept[name] = None if array is None else array[:, places]
-        for name in ("scale", "steps"):
-            array = getattr(self, name)
-            kept[name] = None if array is None else array[places]
-        return replace(self, **kept)
-
-    def joined(self, others: "Scores") -> "Scores":
-        """Return the scores with further contenders, judged alone with the same tasks and budget.
-
-        They have the scale of this judgement, and no settings and curves.
-        """
-        both = (self, others)
-        kept: dict[str, Any] = {"settings": None, "curves": None, "steps": None, "hyperparams": ()}
-        for name in ("screening", "finalists", "selection", "held_out"):
-            kept[name] = np.concatenate([getattr(each, name) for each in both])
-        for name in ("contenders", "groups", "frames"):
-            kept[name] = getattr(self, name) + getattr(others, name)
-        return replace(self, **kept)
-
     @property
     def tried(self) -> int:
         """Number of settings that each contender tried in addition to the untuned one."""
@@ -186,15 +169,6 @@ class Scores:
     def seeds(self) -> int:
         """Number of held-out seeds."""
         return self.held_out.shape[3]
-
-    @property
-    def agents(self) -> int:
-        """Number of agents that were trained."""
-        finals = int((self.finalists >= 0).sum())
-        tuned = (self.finalists > 0).any(axis=2) if self.tried else np.zeros(1)
-        settings = int(np.where(tuned, self.tried + 1, 1).sum()) if self.tried else 0
-        seeds = self.selection.shape[3] + self.seeds
-        return settings * self.screening.shape[3] + finals * seeds
 
     @property
     def discoveries(self) -> tuple[str, ...]:
@@ -222,15 +196,12 @@ class Scores:
         or on one; of a group the mean over its members. The interval carries the luck of tuning and
         of seeds, and with several members the variation between evolutions.
         """
-        members = self._members(name)
-        value, deviations = self._view(task).sample(members)
-        return Estimate(value, interval(value, deviations, len(members)))
+        return self._estimate(self._sample(name, task), name)
 
     def difference(self, name: str, other: str, task: str | None = None) -> Estimate:
         """Return the score of a contender or group minus that of another, with its 95% interval."""
-        (value, deviations), (base, others) = self._samples((name, other), task)
-        value, deviations = value - base, deviations - others
-        return Estimate(value, interval(value, deviations, self._units(name, other)))
+        found = self._sample(name, task).minus(self._sample(other, task))
+        return self._estimate(found, name, other)
 
     def expected(self, name: str, task: str | None = None) -> Curve:
         """Return the expected score against the number of settings, as if only so many were tried.
@@ -238,42 +209,38 @@ class Scores:
         The same share of the finalists is in the final; a mean over subsets of them, over tasks and
         over members. The first point is the untuned setting, and the last one all settings.
         """
-        view = self._view(task)
-        curves = [
-            resampling.expected(tuning, weights)
-            for member in self._members(name)
-            for tuning, weights in zip(view.tunings[member], view.drawn.selection, strict=True)
-        ]
+        curves = [self._resampled(task).expected(each) for each in self._members(name)]
         return Curve(np.linspace(0, self.tried, len(curves[0])), np.mean(curves, axis=0))
 
     def winner(self, name: str, task: str | None = None) -> int:
         """Return the index of the setting that a contender would use on a task, 0 for untuned."""
         (member,) = self._members(name)
         place = self.tasks.index(task) if task else 0
-        return int(self.finalists[member, place, self.finalist(member, place)])
+        return int(self.finalists[member, place, self.winners[member, place]])
 
-    def held_out_of(self, name: str) -> FloatArray:
-        """Return the held-out scores [seeds] of a contender's winners, means over scaled tasks."""
+    def setting(self, contender: int, index: int) -> dict[str, float]:
+        """Return the hyperparameters of a contender in a setting; the untuned one, 0, has none."""
+        if self.settings is None:
+            return {}
+        values = zip(self.hyperparams, self.settings[contender, index].tolist(), strict=True)
+        return {name: value for name, value in values if np.isfinite(value)}
+
+    @property
+    def winners(self) -> np.ndarray:
+        """[C, T] places of the winners among the finalists."""
+        totals = self.selection.sum(axis=3)
+        return np.where(np.isfinite(totals), totals, -np.inf).argmax(axis=2)
+
+    def held_out_of(self, name: str, *, untuned: bool = False) -> FloatArray:
+        """Return the held-out scores [seeds] of a contender, means over all tasks (scaled).
+
+        They are of its winners, or of its untuned setting.
+        """
         (member,) = self._members(name)
         places = [self.tasks.index(task) for task in self.pooled]
-        rows = [
-            self._tunings(place, scaled=True)[member].held_out[self.finalist(member, place)]
-            for place in places
-        ]
-        return np.mean(rows, axis=0)
-
-    def untuned(self, name: str) -> float:
-        """Return the mean score of a contender in its untuned setting, over all tasks (scaled)."""
-        (member,) = self._members(name)
-        places = [self.tasks.index(task) for task in self.pooled]
-        tunings = [self._tunings(place, scaled=True)[member] for place in places]
-        return float(np.mean([each.held_out[0] for each in tunings]))
-
-    def finalist(self, member: int, place: int) -> int:
-        """Return the place of the winner among the finalists, by places of contender and task."""
-        selection = self.selection[member, place]
-        weights = np.full((1, selection.shape[1]), 1 / max(1, selection.shape[1]))
-        return int(resampling.means(self._tunings(place)[member], weights).argmax())
+        chosen = np.zeros(len(places), int) if untuned else self.winners[member, places]
+        held_out = self._scores_on(places, scaled=True)[1]
+        return np.mean(held_out[member, np.arange(len(places)), chosen], axis=0)
 
     def verdict(
         self,
@@ -290,37 +257,45 @@ class Scores:
             task: by default all tasks together.
             against: other contenders to compare with.
             margin: a loss below this is "not worse".
+
+        - "better" must hold against every baseline (an intersection-union test, Berger 1982), and
+          still hold if the number of settings doubled once more and every difference changed by as
+          much as it did when this number was last doubled. "worse" is symmetric, with an interval
+          that allows for the choice of the best baseline.
+        - A difference that would not hold, or a small judgement, is "too few to conclude".
         """
         name = name or (self.discoveries or self.contenders)[0]
         others = [each for each in against or self.baselines if each != name]
         if not others:
             raise ValueError(f"{name}: no hand-written contender to compare with")
-        (value, deviations), *samples = self._samples((name, *others), task)
-        differences = np.array([value - base for base, _ in samples])
-        redrawn = np.stack([deviations - each for _, each in samples])
-        units = self._units(name, *others)
-        lows = [interval(d, r, units)[0] for d, r in zip(differences, redrawn, strict=True)]
-        best = int(differences.argmin())
-        high = interval(float(differences[best]), redrawn.max(axis=0), units)[1]
-        rise, *rises = (self._rise(each, task) for each in (name, *others))
-        return judged(
-            name=name,
-            baselines=tuple(others),
-            differences=differences,
-            lows=np.array(lows),
-            high=float(high),
-            drifts=rise - np.array(rises),
-            settings=self.tried,
-            seeds=self.seeds,
-            margin=margin,
-        )
+        own, units = self._sample(name, task), self._units(name, *others)
+        found = [own.minus(self._sample(each, task)) for each in others]
+        lows = np.array([each.interval(units)[0] for each in found])
+        rises = [self.expected(each, task) for each in (name, *others)]
+        rise, *others_rise = (float(each.scores[-1]) - each.half for each in rises)
+        drifts = rise - np.array(others_rise)
+        best = int(np.argmin([each.value for each in found]))
+        largest = np.stack([each.deviations for each in found]).max(axis=0)
+        difference, drift = found[best].value, float(drifts[best])
+        low, high = float(lows.min()), float(Sample(difference, largest).interval(units)[1])
+        word: Word = "undecided"
+        if self.seeds < FEWEST_SEEDS or 0 < self.tried < FEWEST_SETTINGS:
+            word = "too few to conclude"
+        elif low > 0:
+            lasts = (lows + np.minimum(drifts, 0.0) > 0).all()
+            word = "better" if lasts else "too few to conclude"
+        elif high < 0:
+            word = "worse" if high + max(drift, 0.0) < 0 else "too few to conclude"
+        elif low > -margin:
+            word = "not worse"
+        numbers = difference, (low, high), self.tried, drift
+        return Verdict(word, name, others[best], *numbers, margin)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write all arrays and names to an .npz file, replaced atomically."""
-        path = Path(path)
-        with files.replacing(path) as file:
+        with files.replacing(Path(path)) as file:
             np.savez_compressed(file, **self.arrays())
-        return path
+        return Path(path)
 
     def arrays(self) -> dict[str, Any]:
         """Return what `save` writes: all fields that are not None."""
@@ -351,28 +326,27 @@ class Scores:
 
     def table(self, task: str | None = None) -> str:
         """Return a table of all contenders, on a task or over all of them, for the terminal."""
+        from metaevo.judging import tables
+
         return tables.contenders(self, task, "").text()
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the scores, and how they depend on the number of settings; returns `path`."""
-        return figure.plot(self, Path(path), task)
+        from metaevo.reports import judgement
 
-    def plot_curves(self, path: str | os.PathLike) -> Path:
-        """Draw the learning curves of the winners, if there are any; returns `path`."""
-        if self.curves is None or self.steps is None or not self.steps.size:
-            raise ValueError("curves: the contenders are no learners")
-        return figure.plot_curves(self, Path(path))
+        return judgement.plot_scores(self, Path(path), task)
 
     # --- Resamples ------------------------------------------------------------------------------
 
     @cached_property
-    def _views(self) -> dict[str | None, View]:
+    def _known(self) -> dict[str | None, Resamples]:
         return {}
 
-    def _view(self, task: str | None) -> View:
+    def _resampled(self, task: str | None) -> Resamples:
+        """Return the resamples on a task, or over all."""
         if task is not None and task not in self.tasks:
             raise ValueError(f"task = {task!r}: must be one of {', '.join(self.tasks)}")
-        if task not in self._views:
+        if task not in self._known:
             pooled = self.pooled if task is None else [task]
             if not pooled:
                 raise ValueError(
@@ -380,21 +354,23 @@ class Scores:
                     "so there is no scale"
                 )
             places = [self.tasks.index(each) for each in pooled]
-            by_task = [self._tunings(place, scaled=task is None) for place in places]
-            self._views[task] = View.of([list(each) for each in zip(*by_task, strict=True)])
-        return self._views[task]
+            scores = self._scores_on(places, scaled=task is None)
+            finalists, count = self.finalists[:, places], self.tried + 1
+            self._known[task] = Resamples(count, finalists, *scores, self.resamples)
+        return self._known[task]
 
-    def _tunings(self, place: int, *, scaled: bool = False) -> list[Tuning]:
-        """Return the scores of all contenders on a task, with the missing held-out ones filled."""
-        low, high = 0.0, 1.0
+    def _scores_on(self, places: Sequence[int], *, scaled: bool) -> tuple[FloatArray, FloatArray]:
+        """Return selection and held-out scores on some tasks, with missing held-out ones filled."""
+        low, high = np.zeros(len(places)), np.ones(len(places))
         if scaled and self.scale is not None:
-            low, high = self.scale[place]
-        arrays = (self.screening, self.selection, self.held_out)
-        screening, selection, held_out = ((each[:, place] - low) / (high - low) for each in arrays)
-        present = held_out[np.isfinite(held_out)]
-        held_out = np.where(np.isfinite(held_out), held_out, present.min() if present.size else 0.0)
-        rows = zip(screening, self.finalists[:, place], selection, held_out, strict=True)
-        return [Tuning(*row) for row in rows]
+            low, high = self.scale[places].T
+        low, high = low[:, np.newaxis, np.newaxis], high[:, np.newaxis, np.newaxis]
+        arrays = (self.selection, self.held_out)
+        selection, held_out = ((each[:, places] - low) / (high - low) for each in arrays)
+        present = np.where(np.isfinite(held_out), held_out, np.inf)
+        worst = present.min(axis=(0, 2, 3), keepdims=True)
+        worst = np.where(np.isfinite(worst), worst, 0.0)
+        return selection, np.where(np.isfinite(held_out), held_out, worst)
 
     def _members(self, name: str) -> list[int]:
         if name in self.contenders:
@@ -405,14 +381,11 @@ class Scores:
             raise ValueError(f"{name!r}: must be one of {known}")
         return members
 
-    def _rise(self, name: str, task: str | None) -> float:
-        """Return the expected gain from the second half of the settings."""
-        curve = self.expected(name, task)
-        return float(curve.scores[-1]) - curve.half
+    def _sample(self, name: str, task: str | None) -> Sample:
+        return self._resampled(task).sample(self._members(name))
 
-    def _samples(self, names: Sequence[str], task: str | None) -> list[tuple[float, FloatArray]]:
-        view = self._view(task)
-        return [view.sample(self._members(name)) for name in names]
+    def _estimate(self, sample: Sample, *names: str) -> Estimate:
+        return Estimate(sample.value, sample.interval(self._units(*names)))
 
     def _units(self, *names: str) -> int:
         """Return the smallest number of members of a group with several; 1 without one."""

@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from metaevo.judging.verdict import Verdict
+from metaevo.judging.verdicts import Verdict
 from metaevo.reports.page import Table, Text, counted, estimate
 
 if TYPE_CHECKING:
@@ -32,15 +30,14 @@ def verdict_of(
 
 
 def verdict(scores: "Scores", *, is_unseen: bool = False) -> Text:
-    """Return the verdict over all tasks as a coloured box."""
-    found = verdict_of(scores, is_unseen=is_unseen)
-    on = "" if len(scores.tasks) == 1 else f" on {len(scores.pooled)} tasks of the evolution"
-    if is_unseen:
-        on = f" on {counted(len(scores.pooled), 'unseen task')}"
+    """Return the verdict over all tasks as a coloured box, without the numbers of the tables."""
+    found, count = verdict_of(scores, is_unseen=is_unseen), len(scores.pooled)
     if isinstance(found, str):
-        return Text(f"Undecided{on}", [found], "undecided")
+        return Text("", [found], "undecided")
+    on = "" if len(scores.tasks) == 1 else f" on {count} tasks of the evolution"
+    on = f" on {counted(count, 'unseen task')}" if is_unseen else on
     box = found.word if found.word in ("better", "worse") else "undecided"
-    return Text(f"{found.word.capitalize()}{on}", [str(found)], box)
+    return Text(f"Verdict{on}", [str(found)], box)
 
 
 def names_of(scores: "Scores") -> list[str]:
@@ -98,7 +95,7 @@ def by_task(scores: "Scores", heading: str, *, is_unseen: bool) -> Table:
             cells.append(judged)
         else:
             difference = estimate(judged.difference, *judged.interval, sign=True)
-            cells.append(f"{judged.word}: {difference} against {judged.baseline}")
+            cells.append(f"{judged.label}: {difference} against {judged.baseline}")
         rows.append(cells)
     note = "Interquartile mean, with its 95% interval."
     if scores.scale is not None:
@@ -128,6 +125,5 @@ def setting_of(scores: "Scores", name: str, task: str | None) -> str:
     setting = scores.winner(name, task)
     if not setting or scores.settings is None:
         return f"setting {setting}" if setting else "untuned"
-    values = scores.settings[scores.contenders.index(name), setting]
-    pairs = zip(scores.hyperparams, values, strict=True)
-    return ", ".join(f"{key} {value:.3g}" for key, value in pairs if np.isfinite(value))
+    values = scores.setting(scores.contenders.index(name), setting)
+    return ", ".join(f"{key} {value:.3g}" for key, value in values.items())

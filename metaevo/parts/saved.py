@@ -21,8 +21,8 @@ from metaevo.config.references import resolve
 from metaevo.parts import zoo
 from metaevo.parts.classes import PART, SHIPPED, reference_to
 from metaevo.parts.part import Part, Parts
-from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.checkpoint import CheckpointError, check_tree, load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory, evolutions_in
 from purerl.types import MetaParams, PyTree
 
 
@@ -46,6 +46,7 @@ def save(
         if code.is_name(reference):
             described[slot]["code"] = code.digest_of(reference)
     about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
+    check_tree(meta_params)
     save_tree(run.meta_params, jax.device_get(meta_params), about)
     code.keep(run.path, {slot: each["part"] for slot, each in described.items()})
 
@@ -68,7 +69,9 @@ def load_parts(path: str | Path) -> tuple[Parts, Any]:
     run = opened(path)
     about = about_of(run)
     if about is None:
-        raise ConfigError(f"{path} holds no evolved part (no {run.meta_params.name} in it)")
+        begun = evolutions_in(run.path)
+        hint = f"; load one of its evolutions, such as {begun[0]}" if begun else ""
+        raise ConfigError(f"{path} holds no evolved part (no {run.meta_params.name} in it){hint}")
     described = about.get("parts")
     if described is None:
         raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
@@ -82,6 +85,9 @@ def load_parts(path: str | Path) -> tuple[Parts, Any]:
     parts = Parts(by_slot)
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{path}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
+    if run.config_path.exists() and not run.report_path.exists():
+        text = f"{path} is not finished: what it found in {about.get('generation')} generations"
         print(text, file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
     if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.intervals import FloatArray
 from metaevo.reports.page import counted
-from metaevo.statistics import FloatArray, mean_curve
 
 if TYPE_CHECKING:  # a command that draws nothing does not import it
     from matplotlib.axes import Axes
@@ -93,7 +93,9 @@ def _draw_panel(axes: "Axes", panel: Panel, styles: Mapping[str, PlainDict]) -> 
         label = name
         if values.ndim == 2:
             label = f"{name} ({counted(len(values), 'seed')})"
-            values, low, high = mean_curve(values)
+            from metaevo import statistics  # of several agents' curves only
+
+            values, low, high = statistics.mean_curve(values)
             color = styles[name]["color"]
             axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         draw_line(axes, steps, values, label=label, **styles[name])

@@ -1,22 +1,23 @@
 """Trees of arrays, each in one `.npz` file: replaced atomically, verified when read, no pickle.
 
-    save(folder, 40, tree), restore(folder, template)     checkpoints: any pytree
-    write(path, tree), read(path, template)               one of them
     save_tree(path, tree), load_tree(path)                nested dicts, lists and tuples
+                           load_tree(path, template)      any pytree
+    save(folder, 40, tree), restore(folder, template)     checkpoints, by index
+    record(run, 40, tree), history(run)                   what an evolution found over time
 
 The members of the archive are the leaves under their paths and `metadata`, a JSON text. The comment
 at the end of the archive is the SHA-256 of everything before it.
 """
 
+import contextlib
 import hashlib
 import io
 import json
-import os
 import warnings
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,11 @@ from purerl.types import PyTree
 _DIGEST = hashlib.sha256().digest_size * 2
 """characters of the digest"""
 _METADATA, _LEAF = "metadata", "leaf:"
+HISTORY = "history.npz"
+MOST = 48
+"""most points in a history; beyond them, every second one is dropped"""
+LARGEST = 20_000
+"""most numbers in the meta-parameters of a history"""
 
 
 class CheckpointError(ConfigError):
@@ -40,33 +46,19 @@ class CheckpointError(ConfigError):
 
 def save(
     folder: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
-) -> Path:
-    """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`.
-
-    Raises:
-        TypeError: if a leaf is not an array of numbers.
-        OSError: if the disk cannot be written.
-    """
-    path = _path(folder, index)
-    write(path, tree, {"index": index, **(metadata or {})})
+) -> None:
+    """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`."""
+    save_tree(_path(folder, index), tree, {"index": index, **(metadata or {})})
     found = indices(folder)
     kept = [each for each in found if each <= index][-keep:]
-    for old in found:
-        if old not in kept:
-            _path(folder, old).unlink()
-    return path
+    for old in set(found).difference(kept):
+        _path(folder, old).unlink()
 
 
 def indices(folder: Path) -> list[int]:
     """Return the indices of the checkpoints in a folder, usable or not, in ascending order."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    except OSError as error:
-        raise files.unreadable(folder, error) from None
-    stems = [name.removesuffix(".npz") for name in names if name.endswith(".npz")]
-    return sorted(int(each) for each in stems if each.isdecimal() and each == f"{int(each):06d}")
+    names = [path.stem for path in folder.glob("*.npz")]
+    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
 def restore(
@@ -80,7 +72,7 @@ def restore(
 
     Args:
         folder: of the checkpoints.
-        template: as for `read`.
+        template: as for `load_tree`.
         expected: items that the metadata must have.
         among: indices to consider; all by default.
 
@@ -92,7 +84,7 @@ def restore(
         raise CheckpointError(f"there is no checkpoint in {folder}")
     for index in reversed(found):
         try:
-            return read(_path(folder, index), template, {"index": index, **(expected or {})})
+            return load_tree(_path(folder, index), template, {"index": index, **(expected or {})})
         except CheckpointError as error:
             warnings.warn(str(error), stacklevel=2)
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
@@ -105,77 +97,70 @@ def _path(folder: Path, index: int) -> Path:
 # --- Trees --------------------------------------------------------------------------------------
 
 
-def write(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
-    """Save or replace a tree of arrays and typed PRNG keys, which `read` returns.
+def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
+    """Save or replace a tree of arrays and typed PRNG keys, which `load_tree` returns.
 
     Raises:
         TypeError: if a leaf is not an array of numbers.
         OSError: if the disk cannot be written.
     """
-    _write(path, tree, {"metadata": metadata or {}})
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    if len(leaves) != len(paths):
+        raise TypeError("two leaves of the tree have the same path")
+    encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
+    content: PlainDict = {"metadata": metadata or {}}
+    content["leaves"] = {key: note for key, (_, note) in encoded.items()}
+    with contextlib.suppress(TypeError):  # which needs a template
+        content["structure"] = _structure(tree, ())
+    # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
+    members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
+    archive = io.BytesIO()
+    members[_METADATA] = np.array(json.dumps(content))
+    np.savez(archive, **members)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with seal(archive) as sealed, files.replacing(path) as file:
+        file.write(sealed)
 
 
-def read(
-    path: Path, template: PyTree, expected: PlainDict | None = None
-) -> tuple[PyTree, PlainDict]:
-    """Return a tree that `write` saved, and its metadata.
+def load_tree(
+    path: Path, template: PyTree = None, expected: PlainDict | None = None
+) -> tuple[Any, PlainDict]:
+    """Return a tree that `save_tree` saved, and its metadata.
 
     Args:
         path: of the file.
-        template: arrays or `jax.ShapeDtypeStruct` in the structure of the tree.
+        template: arrays or `jax.ShapeDtypeStruct` in the structure of the tree; not needed for
+            nested dicts, lists and tuples.
         expected: items that the metadata must have.
 
     Raises:
         CheckpointError: if the file is missing or damaged, or has another tree or metadata.
     """
     leaves, content = _read(path)
-    for key, value in json.loads(json.dumps(expected or {})).items():
-        found = content["metadata"].get(key)
-        if found != value:
+    if template is None:
+        try:
+            return _rebuild(content["structure"], leaves), content["metadata"]
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
+    for key, value in (expected or {}).items():
+        if (found := content["metadata"].get(key)) != value:
             found = f"{key} is {found!r}, not {value!r}"
             raise CheckpointError(f"{path} is not usable: it belongs to another run: {found}")
     paths, structure = jax.tree_util.tree_flatten_with_path(template)
-    wanted = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    wanted = {jax.tree_util.keystr(each): _shape_and_dtype(leaf) for each, leaf in paths}
     if different := sorted(wanted.keys() ^ leaves.keys()):
         raise CheckpointError(f"{path} is not usable: other leaves, such as {different[0]}")
-    for key, leaf in wanted.items():
-        found, want = _shape_and_dtype(leaves[key]), _shape_and_dtype(leaf)
-        if found != want:
+    for key, want in wanted.items():
+        if (found := _shape_and_dtype(leaves[key])) != want:
             raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
     tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
     return tree, content["metadata"]
 
 
-def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
-    """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` returns.
-
-    Raises:
-        TypeError: if a node or a leaf has another type.
-        OSError: if the disk cannot be written.
-    """
-    _write(path, tree, {"metadata": metadata or {}, "structure": _structure(tree, ())})
-
-
 def check_tree(tree: PyTree) -> None:
-    """Check that `save_tree` can save a tree of arrays, or of their shapes.
-
-    Raises:
-        TypeError: if it cannot.
-    """
+    """Raise `TypeError` unless a tree of arrays, or of their shapes, loads without a template."""
     _structure(tree, ())
-
-
-def load_tree(path: Path) -> tuple[Any, PlainDict]:
-    """Return the tree and the metadata that `save_tree` saved.
-
-    Raises:
-        CheckpointError: if the file is missing or damaged.
-    """
-    leaves, content = _read(path)
-    try:
-        return _rebuild(content["structure"], leaves), content["metadata"]
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
 
 
 def _structure(tree: PyTree, path: tuple[Any, ...]) -> Any:
@@ -203,7 +188,42 @@ def _rebuild(node: Any, leaves: PlainDict) -> Any:
     return {"list": list, "tuple": tuple}[kind](_rebuild(each, leaves) for each in content)
 
 
-# --- Leaves -------------------------------------------------------------------------------------
+# --- The history of an evolution ----------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """Meta-parameters over the generations, for the film of a report."""
+
+    generations: np.ndarray
+    """[points] generations done, ascending"""
+    meta_params: PyTree
+    """each leaf [points, ...]"""
+
+    def at(self, index: int) -> PyTree:
+        """Return the meta-parameters of one point."""
+        return jax.tree.map(lambda leaf: leaf[index], self.meta_params)
+
+
+def history(run: Path) -> History | None:
+    """Return the history in a run's directory, if any."""
+    path = run / HISTORY
+    return History(**load_tree(path)[0]) if path.exists() else None
+
+
+def record(run: Path, generation: int, meta_params: PyTree) -> None:
+    """Add a point, unless it is large; drop later ones, which a resumed run repeats."""
+    new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
+    if sum(leaf.size for leaf in jax.tree.leaves(new)) > LARGEST:
+        return
+    found = History(np.array([generation]), new)
+    if generation and (before := history(run)) is not None:
+        kept = np.flatnonzero(before.generations < generation)
+        kept = kept[::2] if len(kept) >= MOST else kept
+        found = jax.tree.map(lambda old, leaf: np.concatenate([old[kept], leaf]), before, found)
+    save_tree(run / HISTORY, found._asdict())
+
+
+# --- Files --------------------------------------------------------------------------------------
 
 
 def _shape_and_dtype(leaf: PyTree) -> str:
@@ -229,31 +249,6 @@ def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
     dtype = jnp.dtype(note["dtype"])
     return array.view(dtype) if dtype.isbuiltin == 2 else array
-
-
-# --- Files --------------------------------------------------------------------------------------
-
-
-def _write(path: Path, tree: PyTree, content: PlainDict) -> None:
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    leaves = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
-    if len(leaves) != len(paths):
-        raise TypeError("two leaves of the tree have the same path")
-    encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
-    text = json.dumps({**content, "leaves": {key: note for key, (_, note) in encoded.items()}})
-    archive = io.BytesIO()
-    # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
-    members: PlainDict = {f"{_LEAF}{key}": array for key, (array, _) in encoded.items()}
-    members[_METADATA] = np.array(text)
-    np.savez(archive, **members)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with seal(archive) as sealed, files.replacing(path) as file:
-        file.write(sealed)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:  # so that the new name survives a power failure, too
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def seal(archive: io.BytesIO) -> memoryview:

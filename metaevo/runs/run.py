@@ -2,9 +2,8 @@
 
 with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
     run.start(resolved)
-    with run.working():
-        ...  # run.log, run.save, run.restore, run.check_stop
-    return run.exit_code
+    ...  # run.log, run.save, run.restore, run.check_stop
+return run.exit_code
 """
 
 import contextlib
@@ -16,19 +15,17 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, DeviceError, changed_keys, code, files, from_dict, to_dict
-from metaevo.config.checks import check
+from metaevo.config import ConfigError, changed_keys, code, files, from_dict, to_dict
+from metaevo.config.errors import DeviceError, DiskError
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.runs import checkpoint, schema
+from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
-from metaevo.runs.signals import StopOnSignal, StopRequestedError
-from metaevo.runs.trackers import Trackers
+from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
@@ -38,7 +35,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """Differences between kinds of runs."""
+    """What distinguishes runs of evolution, training and sweeps."""
 
     name: str
     """folder in `runs/`"""
@@ -50,38 +47,23 @@ class Kind:
     """prefixes of the settings that a resumed run may change"""
 
 
-class Resumed(NamedTuple):
-    """The saved state of a run."""
-
-    tree: PyTree
-    done: int
-    """index of the checkpoint: generations or updates"""
-    seconds: float
-    """seconds of work until the checkpoint"""
-
-
 class Run(Generic[S]):
     """A run in progress; made by `open_run`."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        settings: S,
-        directory: RunDirectory,
-        saved: SavedConfig | None,
-        stop: StopOnSignal,
-    ):
+    def __init__(self, kind: Kind, settings: S, directory: RunDirectory, stop: StopOnSignal):
+        """Begin a run, or, if its directory has a config.yaml, continue it."""
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
-        self.trackers = Trackers(directory, settings.run)
         self.before: S | None = None
         """settings of the run before it was resumed"""
         self.resolved: PlainDict = {}
         """values chosen or measured when the run began, which are kept when it is resumed"""
-        if saved is not None:
-            self.before = check_same(saved["config"], settings, kind.harmless)
-            self.resolved = dict(saved["resolved"])
+        self._trackers: Any = None
+        self._saved = None
+        if os.path.lexists(directory.config_path):
+            self._saved = directory.read_config()
+            self.before = check_same(self._saved["config"], settings, kind.harmless)
+            self.resolved = dict(self._saved["resolved"])
             code.refuse_changes(to_dict(settings), self.resolved)
-        self._saved = saved
 
     @property
     def exit_code(self) -> int:
@@ -101,48 +83,41 @@ class Run(Generic[S]):
                     "up to rounding, not bit for bit",
                     stacklevel=2,
                 )
-        resolved = {**layout, **resolved}
-        run_id = self.resolved.get("run_id", uuid.uuid4().hex)
         settings = to_dict(self.settings)
-        digests = code.digests(settings) | self.resolved.get(code.RECORDED, {})
-        self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
-        if digests:
-            self.resolved[code.RECORDED] = digests
+        own = {
+            "run_id": self.resolved.get("run_id", uuid.uuid4().hex),
+            "job_type": self.kind.job_type,
+        }
+        if digests := code.digests(settings) | self.resolved.get(code.RECORDED, {}):
+            own[code.RECORDED] = digests
+        self.resolved = {**layout, **resolved, **own}
         code.keep(self.directory.path, settings)
         self.directory.write_config(settings, self.resolved, self._saved)
+        if self.settings.run.is_tracked:
+            from metaevo.runs.trackers import Trackers
 
-    @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
-        """Close the trackers at the end; after a signal, print the command to continue."""
-        try:
-            yield
-        except StopRequestedError:
-            flags = how_to_continue(self.directory)
-            print(f"stopped; continue with: {flags}", file=sys.stderr)
-        finally:
-            self.trackers.close()
+            self._trackers = Trackers(self.directory, self.settings.run)
+
+    def close(self) -> None:
+        """Send the results to the trackers."""
+        if self._trackers is not None:
+            self._trackers.close()
 
     def check_stop(self) -> None:
-        """Stop the run if a signal has arrived.
-
-        Raises:
-            StopRequestedError: if a signal has arrived; `working` catches it.
-        """
+        """Raise `StopRequestedError`, which ends `open_run`, if a signal has arrived."""
         self.stop.check()
 
     def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, and hand it to the trackers."""
         record = files.plain(record)
         self.directory.append_metrics(record)
-        self.trackers.log(record)
+        if self._trackers is not None:
+            self._trackers.log(record)
 
     def log_evaluation(
         self, rows: Sequence[PlainMapping], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log the final comparison.
-
-        `rows` have name, iqm and interval, and `frames` are the environment steps behind each.
-        """
+        """Log rows with name, iqm and interval, and the environment steps behind each."""
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
             record = {"kind": "evaluation", "evaluation": index, "frames": count}
             low, high = row["interval"]
@@ -165,42 +140,38 @@ class Run(Generic[S]):
 
     def restore(
         self, template: PyTree, logged: Callable[[int], Iterable[int]] = range
-    ) -> Resumed | None:
+    ) -> tuple[PyTree, int, float] | None:
         """Return the state from which a resumed run continues, and drop the records after it.
 
-        If metrics.jsonl lacks records before a checkpoint, an earlier one is restored, and the work
-        since then is repeated. The result is None if the run is new, or was killed before its first
-        checkpoint.
+        A checkpoint is passed over if metrics.jsonl lacks records before it.
 
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
+
+        Returns:
+            what `save` got: the tree, its index and the seconds; None if the run is new, or was
+            killed before its first checkpoint.
         """
         if self._saved is None:
             return None
         directory, kind = self.directory, self.kind.record
-        found = directory.read_metrics(kind).column(kind).tolist()
+        found = [record[kind] for record in directory.read_metrics(kind)]
         before = {index: list(logged(index)) for index in checkpoint.indices(directory.checkpoints)}
         if not before and not found:
             self.forget_end()
             return None
         covered = [index for index, records in before.items() if found[: len(records)] == records]
         if len(covered) < len(before):
-            print(
-                f"{directory.metrics_path}: lacks records of the kind {kind}; going back to an "
-                "earlier checkpoint, the rest is computed again",
-                file=sys.stderr,
-            )
+            text = f"lacks records of the kind {kind}; going back to an earlier checkpoint"
+            print(f"{directory.metrics_path}: {text}", file=sys.stderr)
+        expected = {"run_id": self.resolved["run_id"]}
         tree, metadata = checkpoint.restore(
-            directory.checkpoints,
-            template,
-            expected={"run_id": self.resolved["run_id"]},
-            among=covered,
+            directory.checkpoints, template, expected=expected, among=covered
         )
-        about = check(schema.Saved, metadata, f"{directory.checkpoints}: metadata")
         directory.truncate_metrics(kind, len(before[metadata["index"]]))
         self.forget_end()
-        return Resumed(tree, metadata["index"], float(about["seconds"]))
+        return tree, metadata["index"], float(metadata["seconds"])
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
@@ -218,7 +189,9 @@ def open_run(
     resume: bool,
     alone: bool = True,
 ) -> Iterator[Run[S]]:
-    """Open and lock a run's directory, and handle signals and device errors until the end.
+    """Open and lock a run's directory until the run has ended, or has stopped after a signal.
+
+    A new run that fails before its first record leaves no directory, so that it can be tried again.
 
     Args:
         kind: kind of run.
@@ -229,15 +202,18 @@ def open_run(
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.
+        DeviceError: if a compiled program fails.
         DiskError: if the directory can no longer be written.
     """
     directory = RunDirectory.open(run_dir) if resume else RunDirectory.create(run_dir, kind.name)
-    resume_hint = f"continue with: {how_to_continue(directory)}"
-    with directory.locked(f"finished work is saved; {resume_hint}"):
-        saved = directory.read_config() if resume else None
-        failing = _device_errors(directory) if alone else contextlib.nullcontext()
-        with StopOnSignal(resume_hint) as stop, failing:
-            yield Run(kind, settings, directory, saved, stop)
+    hint = f"continue with: {how_to_continue(directory)}"
+    with (
+        directory.locked(f"finished work is saved; {hint}"),
+        StopOnSignal(hint) as stop,
+        _ending(directory, hint, is_new=not resume, alone=alone),
+        contextlib.closing(Run(kind, settings, directory, stop)) as run,
+    ):
+        yield run
 
 
 @contextlib.contextmanager
@@ -248,9 +224,33 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
     resume = run.before is not None and any(map(os.path.lexists, begun))
     directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
-    with directory.locked(f"continue with: {how_to_continue(run.directory)}"):
-        saved = directory.read_config() if resume else None
-        yield Run(run.kind, settings, directory, saved, run.stop)
+    with (
+        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
+        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
+    ):
+        yield own
+
+
+@contextlib.contextmanager
+def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Iterator[None]:
+    """Handle what ends a run early; of a failed program, error.txt has the traceback."""
+    try:
+        yield
+    except StopRequestedError:
+        print(f"stopped; {hint}", file=sys.stderr)
+    except jax.errors.JaxRuntimeError as error:  # a callback has raised, or memory has run out
+        if not alone:
+            raise
+        path = run.path / "error.txt"
+        files.write_text_atomic(path, traceback.format_exc())
+        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+        reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+        text = f"the run has failed on the device: {reason} (all of it: {path}); {hint}"
+        raise DeviceError(text) from None
+    except Exception as error:
+        if is_new and alone and not isinstance(error, OSError | DiskError):
+            run.discard()
+        raise
 
 
 def how_to_continue(run: RunDirectory) -> str:
@@ -276,39 +276,17 @@ def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
 
 
 def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
-    """Lock a directory and work in it until the end or a signal; the same command continues it.
+    """Lock a directory and work in it until the end or a signal; return the exit code.
 
-    `work` is called with a function that raises `StopRequestedError` after a signal. The result is
-    the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+    `work` is called with a function that raises `StopRequestedError` after a signal. The same
+    command continues the work.
     """
-    try:
-        (folder / subfolder).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise files.unwritable(f"run directory {folder}", error) from None
-    resume_hint = "the same command continues with what is done"
-    with RunDirectory(folder).locked(resume_hint), StopOnSignal(resume_hint) as stop:
+    files.make_folder(folder / subfolder)
+    hint = "the same command continues with what is done"
+    with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)
         try:
             work(stop.check)
         except StopRequestedError:
-            print(f"stopped; {resume_hint}", file=sys.stderr)
+            print(f"stopped; {hint}", file=sys.stderr)
         return stop.exit_code
-
-
-@contextlib.contextmanager
-def _device_errors(run: RunDirectory) -> Iterator[None]:
-    """Raise `DeviceError` if a compiled program fails; error.txt has the traceback.
-
-    An environment that calls back into Python may raise there, and memory may run out.
-    """
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        path = run.path / "error.txt"
-        files.write_text_atomic(path, traceback.format_exc())
-        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
-        reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
-        raise DeviceError(
-            f"the run has failed on the device: {reason} (all of it: {path}); continue "
-            f"with: {how_to_continue(run)}"
-        ) from None

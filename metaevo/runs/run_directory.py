@@ -1,56 +1,57 @@
-"""The directory of a run, which is sufficient to continue it.
+"""The directory of a run, which is sufficient to continue it, and where to find such directories.
 
 `config.yaml` contains settings and environment, `metrics.jsonl` one JSON object per line with a
-`kind` (`generation`, `update`, ...) and an index under that name.
+`kind` (`generation`, `update`, ...) and an index under that name. Both may have other keys than
+those that are checked here.
 """
 
+import argparse
 import contextlib
 import errno
 import importlib.metadata
 import itertools
-import math
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, Required
 
-import numpy as np
-from numpy.typing import NDArray
+from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
-from metaevo.config.checks import check
+from metaevo.config.checks import Index, Measure, Seconds, Text, check
 from metaevo.config.plain import PlainDict
-from metaevo.runs.schema import SavedConfig, check_record
 
-FloatArray = NDArray[np.float64]
-
-_NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
-"""errors if a name is taken by another kind of file"""
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
+_NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+"""errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
-class Records(list[PlainDict]):
-    """Records of one kind, in order."""
+class SavedConfig(TypedDict):
+    """config.yaml."""
 
-    def column(self, name: str) -> FloatArray:
-        """Return the numbers [records] under a key; NaN where there is no finite number."""
-        return numbers(record.get(name) for record in self)
+    config: PlainDict
+    """all settings"""
+    resolved: PlainDict
+    """values chosen from them when the run began"""
+    environment: PlainDict
+    """versions, devices, git commit, command line"""
+    resumed: NotRequired[list[PlainDict]]
+    """the environment of every continuation"""
 
 
-def numbers(values: Iterable[Any]) -> FloatArray:
-    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
-    return np.array([each if _is_finite(each) else math.nan for each in values], np.float64)
-
-
-def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+class _Record(TypedDict, total=False):
+    kind: Required[Text]
+    frames: Index
+    seconds: Seconds
+    returns: list[Measure] | None
 
 
 class RunDirectory:
@@ -69,6 +70,8 @@ class RunDirectory:
         self.scores_path = path / f"{SCORES}.npz"
         self.unseen_path = path / f"{UNSEEN}.npz"
         self.report_path = path / "report.html"
+        self._had_files = True
+        """whether anything was there before the run"""
 
     @classmethod
     def create(
@@ -78,8 +81,7 @@ class RunDirectory:
         try:
             if path is None:
                 path = _make_unique(root / experiment)
-            else:
-                path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
@@ -89,6 +91,7 @@ class RunDirectory:
                 f"run directory {path} already holds a run: "
                 "name another directory or, where possible, continue it (--resume, resume=True)"
             )
+        run._had_files = any(path.iterdir())
         return run
 
     @classmethod
@@ -101,12 +104,20 @@ class RunDirectory:
             raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
         return run
 
+    def discard(self) -> None:
+        """Make the directory free for another run, unless this one has records."""
+        if any(self.path.rglob(self.metrics_path.name)):
+            return
+        if self._had_files:
+            self.config_path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+
     @contextlib.contextmanager
     def locked(self, resume_hint: str = "") -> Iterator[None]:
         """Exclude other processes from the directory while a run writes to it.
 
-        Args:
-            resume_hint: instructions to continue after a disk error, for the error message.
+        `resume_hint` is added to the message after a disk error.
 
         Raises:
             DiskError: if the directory can no longer be written.
@@ -139,10 +150,7 @@ class RunDirectory:
             os.close(descriptor)
 
     def write_config(
-        self,
-        config: PlainDict,
-        resolved: PlainDict,
-        earlier: SavedConfig | None = None,
+        self, config: PlainDict, resolved: PlainDict, earlier: SavedConfig | None = None
     ) -> None:
         """Write config.yaml: settings, values chosen from them, versions and devices.
 
@@ -193,19 +201,22 @@ class RunDirectory:
                 for number, line in enumerate(file, start=1):
                     if line.endswith(b"\n"):  # else left by a killed process
                         where = f"{self.metrics_path}, line {number}"
-                        yield line, check_record(files.parse_json(line, where), where)
+                        record = files.parse_json(line, where)
+                        kind = check(_Record, record, where)["kind"]
+                        check(Index, record.get(kind), where, kind)
+                        yield line, record
         except FileNotFoundError:
             return
         except OSError as error:
             raise files.unreadable(self.metrics_path, error) from None
 
-    def read_metrics(self, kind: str) -> Records:
+    def read_metrics(self, kind: str) -> list[PlainDict]:
         """Return the records of a kind in metrics.jsonl."""
         return self.read_kinds([kind])[kind]
 
-    def read_kinds(self, kinds: Iterable[str]) -> dict[str, Records]:
+    def read_kinds(self, kinds: Iterable[str]) -> dict[str, list[PlainDict]]:
         """Return the records of several kinds from one pass over the file."""
-        found = {kind: Records() for kind in kinds}
+        found: dict[str, list[PlainDict]] = {kind: [] for kind in kinds}
         for _, record in self.lines():
             if record["kind"] in found:
                 found[record["kind"]].append(record)
@@ -232,6 +243,47 @@ def _make_unique(parent: Path) -> Path:
             path.mkdir()
             break
     return path
+
+
+# --- Finding runs -------------------------------------------------------------------------------
+
+
+def run_path(text: str) -> Path:
+    """Return the directory of a run; `latest` is the one under runs/ that began or resumed last."""
+    if text != "latest":
+        return Path(text)
+    began = {(path / "config.yaml").stat().st_mtime_ns: path for path in runs_below(Path("runs"))}
+    if not began:
+        raise ConfigError("latest: there is no run under runs/")
+    return began[max(began)]
+
+
+def run_argument(text: str) -> Path:
+    """Return the `run_path` for argparse, which hides the message of other errors."""
+    try:
+        return run_path(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def runs_below(root: Path) -> Iterator[Path]:
+    """Yield the run directories at or below a folder, in order, but none inside another run."""
+    for folder, inside, names in os.walk(root):
+        is_run = "config.yaml" in names
+        inside[:] = [] if is_run else sorted(name for name in inside if not name.startswith("."))
+        if is_run:
+            yield Path(folder)
+
+
+def evolutions_in(path: Path) -> list[Path]:
+    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
+    numbers = (each.name.removeprefix("seed_") for each in path.glob("seed_*"))
+    found = sorted(int(number) for number in numbers if number.isdecimal())
+    folders = [path / f"seed_{number}" for number in found]
+    return [each for each in folders if os.path.lexists(each / "config.yaml")]
+
+
+# --- The version of metaevo ---------------------------------------------------------------------
 
 
 def commit() -> str:

@@ -1,13 +1,13 @@
 """The settings that every run has."""
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from metaevo.config import ConfigError, show, to_dict
@@ -19,7 +19,7 @@ LOCAL_DATABASE = "mlruns.db"
 """MLflow's database `local`, in the working directory"""
 WIDER = ("run.seed",)
 """settings that are not sent to devices"""
-SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """limits of the nonzero normal numbers in float32"""
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
@@ -32,10 +32,18 @@ class RecordConfig:
     """all randomness of the run comes from it"""
     keep_checkpoints: Annotated[int, Gt(0)] = 3
     """number of the latest checkpoints to keep"""
-    wandb: Literal["disabled", "offline", "online"] = "disabled"
-    """log metrics and figures to Weights & Biases"""
-    wandb_project: str = "metaevo"
-    """the project there; the experiment in MLflow"""
+    wandb: Literal["disabled", "offline", "online"] | None = None
+    """log metrics and figures to Weights & Biases; null: WANDB_MODE, or disabled"""
+    wandb_entity: str | None = None
+    """the user or team there; null: WANDB_ENTITY, or your own"""
+    wandb_project: str | None = None
+    """the project there, and the experiment in MLflow; null: WANDB_PROJECT, or metaevo"""
+    wandb_group: str | None = None
+    """null: WANDB_RUN_GROUP, or for several evolutions of a run its directory"""
+    wandb_tags: tuple[str, ...] = ()
+    """empty: WANDB_TAGS"""
+    wandb_job_type: str | None = None
+    """null: WANDB_JOB_TYPE, or train, evolution, sweep"""
     mlflow: str | None = None
     """log them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     quick: bool = False
@@ -45,6 +53,17 @@ class RecordConfig:
         """Check the tracking URI."""
         if self.mlflow:
             tracking_uri(self.mlflow)
+
+    @property
+    def wandb_mode(self) -> str:
+        """Mode of wandb: disabled, offline or online."""
+        mode = self.wandb or os.environ.get("WANDB_MODE")
+        return mode if mode in ("offline", "online") else "disabled"
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether a service gets the records."""
+        return self.wandb_mode != "disabled" or bool(self.mlflow)
 
 
 class HasRun:

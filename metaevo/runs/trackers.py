@@ -3,7 +3,6 @@
 The run directory has the same records, so a service that fails costs a warning and nothing else.
 """
 
-import functools
 import logging
 import os
 import re
@@ -18,7 +17,7 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, evolutions_in
 from metaevo.runs.settings import RecordConfig, tracking_uri
 
 ARTIFACTS = (
@@ -26,6 +25,7 @@ ARTIFACTS = (
     "learning_curves.csv", "figures", "meta_params.npz", "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
+PROJECT = "metaevo"
 AGENTS = 64
 """most agents of a training whose returns are metrics of their own (`update/returns.0`)"""
 RUN_ID = "metaevo.run_id"
@@ -46,17 +46,22 @@ _ENVIRONMENT = {
 class _Wandb:
     """A run of wandb: its client passes data to a process that writes or sends it."""
 
-    def __init__(self, is_online: bool, project: str, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
         import wandb  # takes seconds
 
+        is_online = settings.wandb_mode == "online"
         if is_online and not wandb.login(prompt=False):
             raise ConfigError("no API key: run `wandb login` first")
         config, folder = _settings(directory), directory.path.absolute()
         run_id = config["resolved"]["run_id"]
+
+        def chosen(given: str | None, variable: str, default: str | None) -> str | None:
+            return given or os.environ.get(variable) or default
+
         if not is_online:  # cannot be continued, so its records are written again
             for before in (folder / "wandb").glob(f"offline-run-*-{run_id}"):
                 shutil.rmtree(before)
-        settings = wandb.Settings(
+        options = wandb.Settings(
             silent=True,
             console="off",
             init_timeout=_START_SECONDS if is_online else 300.0,
@@ -72,14 +77,19 @@ class _Wandb:
         self._run = wandb.init(
             mode="online" if is_online else "offline",
             dir=folder,
-            project=project,
+            entity=settings.wandb_entity,
+            project=chosen(settings.wandb_project, "WANDB_PROJECT", PROJECT),
+            group=chosen(settings.wandb_group, "WANDB_RUN_GROUP", _group(directory.path)),
+            tags=settings.wandb_tags or None,
+            job_type=chosen(
+                settings.wandb_job_type, "WANDB_JOB_TYPE", config["resolved"]["job_type"]
+            ),
             id=run_id,
-            name=folder.name,
-            job_type=config["resolved"]["job_type"],
+            name=chosen(None, "WANDB_NAME", folder.name),
             config=config,
             allow_val_change=True,
             resume="allow" if is_online else None,
-            settings=settings,
+            settings=options,
         )
         self._last: dict[str, float] = {}
         """last index of each kind that the service has"""
@@ -113,7 +123,7 @@ class _Wandb:
 class _Mlflow:
     """A run of MLflow, opened without the fluent API because that keeps global state."""
 
-    def __init__(self, uri: str, project: str, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
         try:
             from mlflow import MlflowClient
             from mlflow.entities import Param
@@ -121,10 +131,11 @@ class _Mlflow:
             raise ConfigError(f"{error}: pip install 'metaevo[mlflow]'") from error
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        uri = tracking_uri(settings.mlflow or "local")
         self._client: Any = MlflowClient(uri)
-        settings = flatten(_settings(directory))
-        started = datetime.fromisoformat(settings["environment.started"])
-        self._started = started.timestamp()
+        about = flatten(_settings(directory))
+        self._started = datetime.fromisoformat(about["environment.started"]).timestamp()
+        project = settings.wandb_project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         if known := self._client.get_experiment_by_name(project):
             experiment = known.experiment_id
         else:
@@ -134,11 +145,11 @@ class _Mlflow:
                 where = file.with_name(f"{file.stem}_artifacts").as_uri()
             experiment = self._client.create_experiment(project, artifact_location=where)
         tags = {
-            RUN_ID: settings["resolved.run_id"],
-            "job_type": settings["resolved.job_type"],
+            RUN_ID: about["resolved.run_id"],
+            "job_type": settings.wandb_job_type or about["resolved.job_type"],
             "run_directory": str(directory.path.absolute()),
-            "mlflow.source.name": settings.get("environment.command_line"),
-            "mlflow.source.git.commit": settings.get("environment.git.commit"),
+            "mlflow.source.name": about.get("environment.command_line"),
+            "mlflow.source.git.commit": about.get("environment.git.commit"),
         }
         if found := self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{tags[RUN_ID]}'"):
             run = found[0]
@@ -152,7 +163,7 @@ class _Mlflow:
             )
         self._id = str(run.info.run_id)
         sent = run.data.params  # parameters cannot change
-        params = [Param(key, str(value)) for key, value in settings.items() if key not in sent]
+        params = [Param(key, str(value)) for key, value in about.items() if key not in sent]
         self._client.log_batch(self._id, params=params)
 
     def log(self, records: Sequence[PlainDict]) -> None:
@@ -183,17 +194,15 @@ class Trackers:
     """The services in the settings of a run; each is opened with the first record."""
 
     def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
-        self._directory, self._project = directory, settings.wandb_project
-        self._open: dict[str, Callable[[str, RunDirectory], _Client]] = {}
-        """by service: opens or creates a run in a project"""
+        self._directory, self._settings = directory, settings
+        self._open: dict[str, Callable[[RunDirectory, RecordConfig], _Client]] = {}
+        """by service: opens or creates a run"""
         self._clients: dict[str, _Client] = {}
-        if settings.wandb != "disabled":
-            is_online = settings.wandb == "online"
-            self._open[f"wandb ({settings.wandb})"] = functools.partial(_Wandb, is_online)
+        if settings.wandb_mode != "disabled":
+            self._open[f"wandb ({settings.wandb_mode})"] = _Wandb
         if settings.mlflow:
-            uri = tracking_uri(settings.mlflow)
-            shown = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
-            self._open[f"mlflow ({shown})"] = functools.partial(_Mlflow, uri)
+            shown = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", tracking_uri(settings.mlflow))
+            self._open[f"mlflow ({shown})"] = _Mlflow
 
     def log(self, record: PlainDict) -> None:
         """Hand over a record that metrics.jsonl already has."""
@@ -226,10 +235,16 @@ class Trackers:
         if service not in self._clients:
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-            client = self._open[service](self._project, self._directory)
+            client = self._open[service](self._directory, self._settings)
             self._clients[service] = client
             client.log([record for _, record in self._directory.lines()])
         return self._clients[service]
+
+
+def _group(path: Path) -> str | None:
+    """Return the directory of a run with several evolutions, given it or one of them."""
+    outer = path.parent if (path.parent / "config.yaml").exists() else path
+    return str(outer) if evolutions_in(outer) else None
 
 
 def _settings(directory: RunDirectory) -> PlainDict:

@@ -19,8 +19,8 @@ from metaevo.evolution.trouble import check_first_generation, trouble
 from metaevo.parts.part import LEARNED, Parts
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.terminal import Progress
 from metaevo.studies.evaluation import HeldOutConfig
 from metaevo.studies.evolutions import members_of
 from metaevo.studies.run import run_evolutions

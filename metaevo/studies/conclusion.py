@@ -13,8 +13,8 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
-from metaevo.reports import page, plots
-from metaevo.runs import checkpoint, history
+from metaevo.reports import judgement, page, plots
+from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
@@ -51,7 +51,13 @@ def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> No
         evolutions.save_chosen(directory)
     found, source = _draw_found(study, directory)
     learned = {LEARNED: found} if evolutions is None else evolutions.learned()
-    scores = study.compare(learned, directory.path, check_stop=run.check_stop)
+    is_unseen = study.problem.unseen() is not None
+    scores: dict[str, Scores] = {}
+    for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
+        scores[name] = each
+        if name == SCORES and is_unseen and not is_quick(directory.read_config()["config"]):
+            table = f"{each.table()}\n" if each.pooled else ""
+            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
@@ -145,7 +151,7 @@ def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path
     """Draw the result; return it, and its path if `metaevo.load` can read it."""
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    past = history.read(directory.path)
+    past = checkpoint.history(directory.path)
     if past is not None and len(past.generations) > 2:
         from metaevo.reports import film
 
@@ -166,7 +172,7 @@ def _draw_numbers(
     baseline = {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.untuned(name) for name in own.baselines}
+        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if _last(records):
@@ -176,7 +182,7 @@ def _draw_numbers(
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        own.plot_curves(figures / CURVES)
+        judgement.plot_curves(own, figures / CURVES)
 
 
 def _findings(

@@ -1,7 +1,7 @@
 """Settings of the judgement at the end of an evolution."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
 from annotated_types import Interval
@@ -27,6 +27,11 @@ class HeldOutConfig:
     def budget(self) -> Budget:
         """Settings and seeds of each contender on each task."""
         return Budget(settings=0, seeds=self.seeds)
+
+    @property
+    def unseen_budget(self) -> Budget:
+        """The budget on unseen tasks."""
+        return self.budget
 
     @property
     def ranges(self) -> PlainDict:
@@ -61,6 +66,8 @@ class EvaluationConfig(HeldOutConfig):
     unseen: dict[str, Task] = field(default_factory=dict)
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}), on
     which all are tuned and compared, too"""
+    quick_unseen: bool = False
+    """whether the unseen tasks have the smaller budget of `--comparison quick`"""
 
     @property
     def budget(self) -> Budget:
@@ -68,6 +75,11 @@ class EvaluationConfig(HeldOutConfig):
         return Budget(
             self.settings, self.screening_seeds, self.finalists, self.selection_seeds, self.seeds
         )
+
+    @property
+    def unseen_budget(self) -> Budget:
+        """The budget on unseen tasks."""
+        return replace(self, **_limited(vars(self))).budget if self.quick_unseen else self.budget
 
     @property
     def ranges(self) -> PlainDict:
@@ -80,19 +92,18 @@ class EvaluationConfig(HeldOutConfig):
         return problem.contenders(self.contenders, self.own)
 
 
-COMPARISONS = ("none", "quick", "full")
-"""Sizes of a judgement: none, a small one, and the full settings."""
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
-QUICK_HELP = "at most " + ", ".join(
-    f"{limit} {name.replace('_', ' ')}" for name, limit in _LIMITS.items()
-)
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
-    """Return the section `evaluation`, as plain data, for a size in `COMPARISONS`."""
+    """Return the section `evaluation`, as plain data, for a size: none, quick or full."""
     if size == "full":
         return dict(evaluation)
     if size == "none":
         return {**evaluation, "seeds": 0} | ({"unseen": {}} if "unseen" in evaluation else {})
-    small = {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}
-    return {**evaluation, **small}
+    return {**evaluation, **_limited(evaluation)}
+
+
+def _limited(evaluation: PlainMapping) -> PlainDict:
+    """Return the numbers of a quick comparison."""
+    return {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}

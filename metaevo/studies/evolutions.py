@@ -106,7 +106,7 @@ class Evolutions:
 def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[str]:
     """Return the difference of a contender from another one, and its verdict."""
     found = scores.difference(name, other)
-    word = scores.verdict(name, margin=tables.margin_of(scores, is_unseen=is_unseen)).word
+    word = scores.verdict(name, margin=tables.margin_of(scores, is_unseen=is_unseen)).label
     return [estimate(found.value, *found.interval, sign=True), word]
 
 

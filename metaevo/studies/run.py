@@ -15,7 +15,7 @@ computation.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,15 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.memory import as_text
-from metaevo.evolution.problem import frames_per_generation
+from metaevo.evolution.problem import MetaParams, frames_per_generation
 from metaevo.evolution.trouble import check_first_generation
+from metaevo.judging.judge import Judgement
 from metaevo.parts.part import LEARNED
 from metaevo.reports.page import Table, number
-from metaevo.runs import history
-from metaevo.runs.progress import Progress
+from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal, StopRequestedError
+from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude, present
 from metaevo.studies.evolutions import Evolutions, Member, members_of
 from metaevo.studies.settings import EvolutionSettings
@@ -71,11 +71,19 @@ def plan(study: Study) -> Table:
     ]
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     judged = {f"{LEARNED} {number}": shapes for number in range(count)}
-    for name, judgement in study.judgements(judged).items():
-        rivals, agents = judgement.contenders, judgement.budget.agents
-        where = f"on {len(rivals[0].problem.tasks)} tasks"
-        rows.append([TITLES[name], f"{len(rivals)} contenders x {agents:,} agents {where}"])
-    return Table("Plan", ["", ""], rows)
+    return Table("Plan", ["", ""], rows + planned(study.judgements(judged)))
+
+
+def planned(judgements: Mapping[str, Judgement]) -> list[list[str]]:
+    """Return rows of a plan: the size of each judgement."""
+    return [
+        [
+            TITLES.get(name, name),
+            f"{len(each.contenders)} contenders x {each.budget.agents:,} agents on "
+            f"{len(each.tasks)} tasks",
+        ]
+        for name, each in judgements.items()
+    ]
 
 
 def run_evolutions(
@@ -111,10 +119,11 @@ def run_evolutions(
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
         run = hosts.raise_on_all(lambda: stack.enter_context(alive))
-        return _lead(study, run)
+        _lead(study, run)
+    return run.exit_code
 
 
-def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
+def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     path, settings = run.directory.path, run.settings
     count = settings.run.evolution_seeds
     members = members_of(path, settings)
@@ -127,26 +136,24 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
         generations = len(directories[0].read_metrics("generation"))
         evolutions = f"{count} evolutions, " if count > 1 else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
-        return 0
+        return
     if not is_new:
         _announce(path)
     evolution = make_evolution(study, settings, resolved)
     _start(run, resolved, evolution)
-    with run.working():
-        try:
-            if count == 1:
-                _evolve(study, run, evolution)
-            else:
-                run.forget_end()
-                for member in members:
-                    run.check_stop()
-                    _evolve_one(study, run, member, evolution, resolved)
-            hosts.disconnect()  # the rest is done by this process alone
-            conclude(study, run, Evolutions(path, settings) if count > 1 else None)
-        except StopRequestedError:
-            hosts.disconnect()
-            raise
-    return run.exit_code
+    try:
+        if count == 1:
+            _evolve(study, run, evolution)
+        else:
+            run.forget_end()
+            for member in members:
+                run.check_stop()
+                _evolve_one(study, run, member, evolution, resolved)
+        hosts.disconnect()  # the rest is done by this process alone
+        conclude(study, run, Evolutions(path, settings) if count > 1 else None)
+    except StopRequestedError:
+        hosts.disconnect()
+        raise
 
 
 def _evolve_one(
@@ -168,9 +175,8 @@ def _evolve_one(
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
-        with contextlib.closing(own.trackers):
-            _evolve(study, own, evolution)
-            present(study, own)
+        _evolve(study, own, evolution)
+        present(study, own)
     _keep_chunk_size(run, evolution)  # less memory than it seemed
 
 
@@ -258,7 +264,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
         start = evolution.strategy.bind(evolution.problem).best(state.search)
-        history.record(run.directory.path, 0, start)
+        checkpoint.record(run.directory.path, 0, start)
     total = run.settings.evolution.generations
     if done < total:  # what was judged is of an earlier end
         run.directory.scores_path.unlink(missing_ok=True)
@@ -266,10 +272,11 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, evolution, bar, time.monotonic() - seconds)
         for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):
-            logbook.add(block)
+            found = evolution.result(block.state)
+            logbook.add(block, found)
+            study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
-    study.save(run.directory, evolution.result(block.state), block.done)
     if others := evolution.others(block.state):
         write_json_atomic(run.directory.others_path, others)
 
@@ -303,12 +310,12 @@ class _Logbook:
         self.bytes_shown: int | None = None
         self.of_mean = "-"
 
-    def add(self, block: Block) -> None:
-        """Log the generations of a block, and save a checkpoint."""
+    def add(self, block: Block, found: MetaParams) -> None:
+        """Log the generations of a block and what was found, and save a checkpoint."""
         if self.evolution.bytes_needed != self.bytes_shown:
             self._show_layout()
         if block.records:
-            self._log(block)
+            self._log(block, found)
 
     def _show_layout(self) -> None:
         """Show the layout of a program that was just compiled."""
@@ -325,13 +332,12 @@ class _Logbook:
             file=sys.stderr,
         )
 
-    def _log(self, block: Block) -> None:
+    def _log(self, block: Block, found: MetaParams) -> None:
         since = time.monotonic() - self.started - block.seconds
         for index, record in enumerate(block.records, start=1):
             seconds = round(since + block.seconds * index / len(block.records), 3)
             self.run.log({"kind": "generation", "seconds": seconds, **record})
-        found = self.evolution.result(block.state)
-        history.record(self.run.directory.path, block.done, found)
+        checkpoint.record(self.run.directory.path, block.done, found)
         frames = block.records[-1]["frames"]
         self._show(block, frames - self.frames)
         self.frames = frames

@@ -4,7 +4,7 @@ It checks, measures, saves, judges and draws; the problem says what to judge aga
 is of parts of a learner, how its points are drawn and described.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ CAPTIONS = {
 }
 MOST_BARS = 64
 """Maximum count of numbers in meta-parameters that are drawn."""
-PURPOSES = {UNSEEN: Purpose.UNSEEN, SCORES: Purpose.HELD_OUT}
+PURPOSES = {SCORES: Purpose.HELD_OUT, UNSEEN: Purpose.UNSEEN}
 """Purposes of the seeds of the judgements, in their order."""
 TITLES = {UNSEEN: "judging on unseen tasks", SCORES: "judging"}
 
@@ -172,7 +172,7 @@ class Study:
         return list(self._pictures.findings(meta_params))
 
     def judgements(self, learned: Mapping[str, MetaParams]) -> dict[str, Judgement]:
-        """Return the judgements on the unseen tasks and on those of the evolution, by names.
+        """Return the judgements on the tasks of the evolution and on unseen ones, by names.
 
         `learned` are the meta-parameters found by each evolution. There is none without
         contenders, or with `evaluation.seeds` = 0.
@@ -193,7 +193,7 @@ class Study:
                 own = [Contender(each, problem, point, LEARNED) for each, point in learned.items()]
                 found[name] = Judgement(
                     [*own, *others],
-                    config.budget,
+                    config.unseen_budget if name == UNSEEN else config.budget,
                     space=config.ranges,
                     seed=seed,
                     purpose=purpose,
@@ -209,7 +209,7 @@ class Study:
         *,
         check_stop: Callable[[], None],
         only_unseen: bool = False,
-    ) -> dict[str, Scores]:
+    ) -> Iterator[tuple[str, Scores]]:
         """Judge the results and the contenders on keys that evolution has not seen.
 
         Args:
@@ -219,14 +219,13 @@ class Study:
             check_stop: raises if the run should stop; called often.
             only_unseen: whether to judge on unseen tasks only.
 
-        Returns:
-            the scores by the name of the judgement, `SCORES` or `UNSEEN`.
+        Yields:
+            the name of each judgement, `SCORES` or `UNSEEN`, and its scores.
         """
-        return {
-            name: run(judgement, path / f"{name}.npz", TITLES[name], check_stop=check_stop)
-            for name, judgement in self.judgements(learned).items()
-            if name == UNSEEN or not only_unseen
-        }
+        for name, judgement in self.judgements(learned).items():
+            if name == UNSEEN or not only_unseen:
+                file = path / f"{name}.npz"
+                yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
 
 
 def evolved_numbers(meta_params: MetaParams, most: int) -> dict[str, float]:

@@ -24,7 +24,7 @@ from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaPro
 from metaevo.parts import learners
 from metaevo.parts.classes import reference_to
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
-from metaevo.runs.progress import Progress
+from metaevo.runs.terminal import Progress
 from metaevo.tasks import sampling
 from metaevo.tasks.arguments import (
     Setup,

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
+from metaevo.config.files import replacing, write_json_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import page, policies
-from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
+from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
@@ -135,12 +135,12 @@ def _play(
 
 
 def _write_curves(path: Path, result: TrainingResult) -> None:
-    """Write a line for every point, a column for every agent; empty where no episode finished."""
-    lines = [",".join(["steps", *(f"seed_{index}" for index in range(len(result.returns)))])]
-    for step, values in zip(result.steps.tolist(), result.returns.T, strict=True):
-        cells = ["" if np.isnan(value) else f"{value:.7g}" for value in values]
-        lines.append(",".join([str(step), *cells]))
-    write_text_atomic(path, "\n".join(lines) + "\n")
+    """Write a line for every point, a column for every agent; nan where no episode finished."""
+    agents = len(result.returns)
+    head = ",".join(["steps", *(f"seed_{index}" for index in range(agents))])
+    table = np.column_stack([result.steps, result.returns.T])
+    with replacing(path) as file:
+        np.savetxt(file, table, ["%d", *["%.7g"] * agents], ",", header=head, comments="")
 
 
 # --- Figures and the report ---------------------------------------------------------------------
@@ -175,8 +175,8 @@ def _write_report(
     directory, settings = run.directory, run.settings
     table = page.Table(
         "Returns",
-        ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
-        list(map(_cells, rows)),
+        ["episodes", "agents", "mean", "IQM", "95% interval of IQM"],
+        [[row[key] for key in ("name", "seeds", "mean", "iqm", "interval")] for row in rows],
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
         f"{weights_text(to_dict(settings.fitness))}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
@@ -191,11 +191,3 @@ def _write_report(
         [*quick, table, *images, *page.about(directory.read_config())],
         show=True,
     )
-
-
-def _cells(row: PlainDict) -> list[object]:
-    known = row["scores"][np.isfinite(row["scores"])]
-    interval, extremes = None, [None, None]
-    if len(known):
-        interval, extremes = row["interval"], [known.min(), known.max()]
-    return [row["name"], row["seeds"], row["mean"], row["iqm"], interval, *extremes]

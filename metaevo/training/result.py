@@ -157,5 +157,5 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
         scores=np.zeros(seeds, np.float32),
         diverged=np.zeros(seeds, bool),
     )
-    arrays, _ = checkpoint.read(path, like.arrays())
+    arrays, _ = checkpoint.load_tree(path, like.arrays())
     return TrainingResult(learner, path=directory.path, **arrays)

@@ -19,9 +19,8 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
-from metaevo.runs.progress import Progress
 from metaevo.runs.run import Kind, Run, open_run
-from metaevo.runs.signals import StopRequestedError
+from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
@@ -91,7 +90,13 @@ def train(
         if value is not None and hasattr(value, "part"):  # the result of an evolution
             value = raw[slot] = value.part(slot)
         if callable(value) or isinstance(value, tuple):
-            functions[slot] = _pair(slot, raw.pop(slot))
+            del raw[slot]
+            functions[slot] = pair = value if isinstance(value, tuple) else (value, None)
+            if len(pair) != 2 or not callable(pair[0]):
+                raise ConfigError(
+                    f"{slot} = {show(value)}: must be a name, a function, or a pair of function "
+                    "and meta-parameters"
+                )
         elif isinstance(value, Path):
             raw[slot] = str(value)
     settings = from_dict(kind, raw)
@@ -110,16 +115,6 @@ def train(
     if code:
         raise KeyboardInterrupt
     return load_training(run_dir)
-
-
-def _pair(slot: str, value: Any) -> tuple[Any, Any]:
-    pair = value if isinstance(value, tuple) else (value, None)
-    if len(pair) != 2 or not callable(pair[0]):
-        raise ConfigError(
-            f"{slot} = {show(value)}: must be a name, a function, or a pair of function and "
-            "meta-parameters"
-        )
-    return pair
 
 
 def plan(settings: TrainSettings) -> Table:
@@ -164,12 +159,11 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
             chunk_size=population.chunk_size,
             num_devices=population.num_devices,
         )
-        with run.working():
-            rows, seconds = _train(run, population)
-            result = result_of(population, rows, path)
-            checkpoint.write(run.directory.training_path, result.arrays())
-            report.finish(run, population, result, rows.episodes, seconds=seconds)
-        return run.exit_code
+        rows, seconds = _train(run, population)
+        result = result_of(population, rows, path)
+        checkpoint.save_tree(run.directory.training_path, result.arrays())
+        report.finish(run, population, result, rows.episodes, seconds=seconds)
+    return run.exit_code
 
 
 def blocks(
@@ -216,7 +210,8 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
         chunks, done, seconds = untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
-        chunks, done, seconds = population.place(restored.tree), restored.done, restored.seconds
+        tree, done, seconds = restored
+        chunks = population.place(tree)
     print(
         f"{run.directory.path}: {run.settings.seeds} agents on {population.num_devices} devices, "
         f"{population.chunk_size} at once on each",

@@ -1,6 +1,5 @@
 """Settings of a training run, the parts that they describe, and its saved files."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,9 +179,7 @@ def default_function(learner: str, slot: Slot) -> str:
 def title_of(settings: TrainSettings) -> str:
     """Return the learner's name, with the functions in its slots that are not the default."""
     learner = settings.learner
-    named = [
-        os.path.basename(os.path.normpath(name))
-        for slot in learners.find(learner).slots
-        if (name := getattr(settings, slot.name)) != default_function(learner, slot)
-    ]
-    return f"{settings.learner} with {', '.join(named)}" if named else settings.learner
+    slots = learners.find(learner).slots
+    used = [(getattr(settings, slot.name), default_function(learner, slot)) for slot in slots]
+    named = ", ".join(name for name, default in used if name != default)
+    return f"{learner} with {named}" if named else learner

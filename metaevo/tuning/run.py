@@ -10,10 +10,10 @@ from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
-from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.terminal import Progress
 from metaevo.tuning import results
 from metaevo.tuning.config import SweepSettings
 from metaevo.tuning.objective import Objective
@@ -96,16 +96,15 @@ def run_sweep(
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds
-        with run.working():
-            with Progress(
-                total=agents * program.frames, initial=logged, desc="searching", unit="frame",
-                unit_scale=True, check_stop=run.check_stop,
-            ) as bar:  # fmt: skip
-                search(objective, study, bar, lambda: _log(run, study, started))
-                confirmed = _confirm(run, objective, study, started, bar)
-            write_sweep_report(run.directory, objective, study, confirmed)
-            print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
-        return run.exit_code
+        with Progress(
+            total=agents * program.frames, initial=logged, desc="searching", unit="frame",
+            unit_scale=True, check_stop=run.check_stop,
+        ) as bar:  # fmt: skip
+            search(objective, study, bar, lambda: _log(run, study, started))
+            confirmed = _confirm(run, objective, study, started, bar)
+        write_sweep_report(run.directory, objective, study, confirmed)
+        print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
+    return run.exit_code
 
 
 def result_of(objective: Objective[Any], seed: int, path: Path | None) -> SweepResult:

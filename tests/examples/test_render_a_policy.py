@@ -18,7 +18,7 @@ def test_the_page_loads_a_policy_acts_and_renders(tmp_path, monkeypatch):
         "--learner ppo --seeds 1 --task.env CartPole-v1 --run-dir runs/ppo --quick "
         "--train.total_timesteps 512 --evaluation.episodes 1"
     )
-    assert training.main(line.split(), description=None) == 0
+    assert training.main(line.split()) == 0
     with Image.open("runs/ppo/figures/episode.gif") as film:
         recorded = film.n_frames
     section = PAGE.read_text().partition("## Load a policy, act, render")[2].partition("\n## ")[0]

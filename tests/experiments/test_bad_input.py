@@ -81,5 +81,5 @@ def test_the_error_names_the_setting(command, line, text, tmp_path, monkeypatch,
         argv = ["--learner", "ppo", *argv]
     if "--resume" not in argv:
         argv += ["--run-dir", str(tmp_path / "run")]
-    assert text in refused(MAINS[command], argv, description=None)
+    assert text in refused(MAINS[command], argv)
     assert not (tmp_path / "run").exists()

@@ -49,7 +49,7 @@ def sweep(tmp_path_factory):
         if not resume and "--evolve" not in line:
             begin += ["--run.num_devices", "1"]
         argv = [*begin, *line.split(), *more]
-        assert main([*argv, "--run-dir", str(path)], description=None) == 0
+        assert main([*argv, "--run-dir", str(path)]) == 0
         return path
 
     return run
@@ -168,7 +168,7 @@ def test_a_resumed_sweep_refuses_changes_and_damage(sweep, tmp_path, refused, ki
         sweep(path)
 
     def error(*argv):
-        return refused(main, ["--resume", "--run-dir", str(path), *argv], description=None)
+        return refused(main, ["--resume", "--run-dir", str(path), *argv])
 
     space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
     assert "cannot resume with other settings" in error("--space", space)

@@ -26,7 +26,7 @@ def arguments(**changes):
 
 
 def train(*argv, **changes):
-    return training.main([*argv, *arguments(**changes)], description=None)
+    return training.main([*argv, *arguments(**changes)])
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ SETTINGS = (
 
 def train(line, path):
     """Train; return the rows of its evaluation."""
-    assert training.main([*line.split(), "--run-dir", str(path)], description=None) == 0
+    assert training.main([*line.split(), "--run-dir", str(path)]) == 0
     return json.loads((path / "evaluation.json").read_text())["variants"]
 
 

@@ -83,7 +83,7 @@ def _script(folder: str, settings_class: Any, main: Any, **arguments: Any) -> Sc
     return Script(
         [path for path in presets if not _needs_suite(path)],
         settings_class,
-        lambda argv: main(argv, description=None, **arguments),
+        lambda argv: main(argv, **arguments),
     )
 
 

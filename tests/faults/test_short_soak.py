@@ -57,7 +57,7 @@ def growth(name, run_dir):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "save", counting)
         if name == "train":
-            assert training.main(argv, description=None) == 0
+            assert training.main(argv) == 0
         else:
             assert evolve_script.main([*argv, "--evaluation.seeds=0"]) == 0
     middle, end = found

@@ -9,7 +9,7 @@ import pytest
 from metaevo.commands import evolve as evolve_script
 from metaevo.commands import train as training
 from metaevo.runs import run as lifecycle
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.terminal import StopOnSignal
 from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
@@ -108,9 +108,9 @@ def test_a_signal_at_any_moment_saves_everything(name, looks, tmp_path, monkeypa
     seldom = {"short": "--evolution.block_size=50", "train": "--run.checkpoint_seconds=1000"}
     argv = [*work.command(run_dir)[4:], seldom[name]]
     if name == "short":
-        code = evolve_script.main(argv, component="value_loss", description=None)
+        code = evolve_script.main(argv, component="value_loss")
     else:
-        code = training.main(argv, description=None)
+        code = training.main(argv)
     assert code == 143
     assert int(checkpoints_in(run_dir)[-1].stem) == count_records(run_dir)
 

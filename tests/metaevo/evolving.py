@@ -25,7 +25,7 @@ def evolve(folder, text, *argv):
     (folder / "tiny.yaml").write_text(text)
     run = folder / "run"
     argv = ["--config", str(folder / "tiny.yaml"), "--run-dir", str(run), *argv]
-    assert main(argv, description="") == 0
+    assert main(argv) == 0
     return run
 
 

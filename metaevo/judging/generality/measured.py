@@ -2,17 +2,18 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
+from metaevo.intervals import Estimate
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.statistics import Estimate
+from metaevo.statistics import flat_record
 
 UNSEEN, ADDED = "unseen", "added"
 
@@ -48,19 +49,24 @@ class Measured:
     tasks: dict[str, TaskScores]
     """scores and tuned learning rates by task"""
 
-    @cached_property
+    @property
     def scores(self) -> Scores:
-        """The scores on all tasks, with the scale from random play, 0, to tuned PPO, 1.
+        """The scores on all tasks, see `scores_on`."""
+        return self.scores_on(list(self.tasks))
+
+    def scores_on(self, tasks: Sequence[str]) -> Scores:
+        """Return the scores on some tasks, with the scale from random play, 0, to tuned PPO, 1.
 
         An agent that diverged has the worst score of the rule's agents and of random play.
         """
         rows, scale = [], []
-        for task, each in self.tasks.items():
-            ends, scores = benchmark().references[task], np.array(each.scores, float)
+        for task in tasks:
+            ends = benchmark().references[task]
+            scores = np.array(self.tasks[task].scores, float)
             worst = np.nanmin([*scores, *ends.random])
             rows.append(np.where(np.isnan(scores), worst, scores))
             scale.append((np.mean(ends.random), np.mean(ends.tuned)))
-        return Scores.of({self.rule: np.stack(rows)}, tasks=tuple(self.tasks), scale=scale)
+        return Scores.of({self.rule: np.stack(rows)}, tasks=tuple(tasks), scale=scale)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
@@ -81,7 +87,7 @@ class Measured:
         """Return the scaled interquartile mean of a part, with its 95% interval; NaN if empty."""
         if not self.parts[part]:
             return Estimate(math.nan, (math.nan, math.nan))
-        return self.scores.on(self.parts[part]).iqm(self.rule)
+        return self.scores_on(self.parts[part]).iqm(self.rule)
 
     def table(self) -> list[PlainDict]:
         """Return a record for each task."""
@@ -93,11 +99,11 @@ class Measured:
                 "horizon": specs[name].horizon,
                 "seen": name in self.seen,
                 "learning_rate": each.learning_rate,
-                "score": self.scores.on([name]).iqm(self.rule),
+                "score": self.scores_on([name]).iqm(self.rule),
             }
             for name, each in self.tasks.items()
         ]
-        return [statistics.flat_record(each) for each in records]
+        return [flat_record(each) for each in records]
 
     def line(self) -> str:
         """Return the rule as a line of rows.json."""

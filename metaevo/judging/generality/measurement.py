@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.intervals import FloatArray, fill_missing
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import of_key
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
-from metaevo.statistics import FloatArray
+from metaevo.runs.terminal import Progress
 from metaevo.tasks.arguments import Setup
 from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
 from metaevo.tasks.bound import Bound
@@ -187,7 +186,7 @@ class Measurement:
             return np.asarray(trained.scores)
 
         tuning = train(Purpose.TUNING, self.benchmark.tuning_seeds, self.rates)
-        means = statistics.fill_missing({"": tuning.T})[""].mean(axis=0)
+        means = fill_missing({"": tuning.T})[""].mean(axis=0)
         best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
         (scores,) = train(Purpose.HELD_OUT, self.benchmark.seeds, [self.rates[best]])
         return TaskScores(self.rates[best], tuple(files.plain(scores)))

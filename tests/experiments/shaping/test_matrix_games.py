@@ -131,7 +131,7 @@ def test_a_run_is_judged_and_drawn(tmp_path, refused):
     figures = {each.name for each in (path / "figures").iterdir()}
     assert figures >= {"meta_episode.png", "metrics.png", "unseen.png"}
     again = ["--run-dir", str(path), "--code", NAME]
-    refused(evaluate, [*again, "--hidden", "3"], description=None)
+    refused(evaluate, [*again, "--hidden", "3"])
 
 
 @pytest.mark.parametrize(

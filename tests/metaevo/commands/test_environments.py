@@ -16,7 +16,7 @@ from tests.purerl.test_nested import Nested
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_every_environment_has_a_line_with_what_it_needs(is_installed, capsys, monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda suite: is_installed or None)
-    assert command.main([], description=None) == 0
+    assert command.main([]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     found = {line[0]: " ".join(line[2:]) for line in lines if len(line) > 1}
     assert {*envs.names(), *envs.suite_names()} <= found.keys()
@@ -26,9 +26,9 @@ def test_every_environment_has_a_line_with_what_it_needs(is_installed, capsys, m
 
 
 def test_names_suites_and_patterns():
-    assert command.select(["metaevo"]) == ["GridWorld", "GridWorlds"]
-    assert command.select(["cartpole-V1", "*pole-v1"]) == ["CartPole-v1"]
-    assert command.select(["brax"]) == [name for name in envs.suite_names() if "brax/" in name]
+    assert [*command.select(["metaevo"])] == ["GridWorld", "GridWorlds"]
+    assert [*command.select(["cartpole-V1", "*pole-v1"])] == ["CartPole-v1"]
+    assert [*command.select(["brax"])] == [name for name in envs.suite_names() if "brax/" in name]
     assert "navix/DoorKey-8x8" in command.select(["navix/DoorKey*"])
 
 
@@ -36,7 +36,7 @@ def test_names_suites_and_patterns():
     "name", ["nothing*", "brax/antt", "pgx/2048", "examples/corridor.py:Corridor"]
 )
 def test_unknown_names_are_refused_in_one_line(refused, name):
-    refused(command.main, [name], description=None)
+    refused(command.main, [name])
 
 
 class ByParts(Nested):

@@ -1,8 +1,10 @@
-"""A resumed run, and a command that cannot continue it."""
+"""A resumed run, a plan, and the help of every command."""
+
+import contextlib
 
 import pytest
 
-from metaevo.__main__ import main
+from metaevo.__main__ import COMMANDS, main
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -29,6 +31,8 @@ def test_another_command_does_not_continue_a_run(command, config, complaint, tmp
         ("train --learner q_learning --task.env GridWorld --seeds 3", "frames of all"),
         ("evolve --evolve value_loss --generations 2 --strategy.population_size 4", "160,000"),
         ("sweep --config sweep/ppo_cartpole --sweep.trials 3", "3 of 4 seeds"),
+        ("judge --slot value_loss --tasks evolve_value_loss/q_learning --state new", "a proposal"),
+        ("generality dpo --tasks cartpole", "to tune"),
     ],
 )
 def test_a_dry_run_computes_and_writes_nothing(line, shown, tmp_path, monkeypatch, capsys):
@@ -36,3 +40,12 @@ def test_a_dry_run_computes_and_writes_nothing(line, shown, tmp_path, monkeypatc
     assert main([*line.split(), "--dry-run"]) == 0
     assert shown in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [name for name in ["", *COMMANDS] if name != "reproduce"])
+def test_help_fits_a_screen(command, capsys):
+    with contextlib.suppress(SystemExit):
+        assert main([*command.split(), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert 10 < len(lines) <= 40
+    assert max(map(len, lines)) <= 100

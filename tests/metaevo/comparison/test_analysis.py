@@ -51,7 +51,7 @@ def test_p_values_are_adjusted_for_all_groups(make_run):
     ]
     # Holm's method leaves the largest p-value as it is.
     second, base = ([curve.score for curve in each.curves] for each in many.groups[-2:])
-    assert many.groups[-2].comparison.p == pytest.approx(rank_test([second], [base]))
+    assert many.groups[-2].comparison.p == pytest.approx(rank_test(second, base))
 
 
 def test_runs_of_different_length_are_scored_at_their_common_end(make_run):

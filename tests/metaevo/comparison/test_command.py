@@ -38,7 +38,7 @@ def test_the_page_is_one_file_with_hostile_names_escaped(make_run, tmp_path, cap
         make_run("c", env="Pendulum-v1"),
     ]
     output = tmp_path / "out"
-    assert main([*map(str, paths), "--output", str(output)], description=None) == 0
+    assert main([*map(str, paths), "--output", str(output)]) == 0
     printed = capsys.readouterr().out
     assert str(output / "index.html") in printed
     assert "better" in printed
@@ -67,5 +67,5 @@ def test_invalid_input_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     places = {"run": make_run("run"), "empty": make_run("empty", points=0, finished=False)}
     argv = [argument.format(**places) for argument in arguments]
-    assert text in refused(main, argv, description=None)
+    assert text in refused(main, argv)
     assert not (tmp_path / "runs").exists()  # no directory was made

@@ -74,7 +74,7 @@ def run(tmp_path, monkeypatch):
 def test_code_that_only_a_run_names_does_not_run(command, run, refused):
     directory, name, mark = run
     argv = ["--resume", "--run-dir", str(directory.path)]
-    assert f"--code {name}" in refused(command, argv, description=None)
+    assert f"--code {name}" in refused(command, argv)
     with pytest.raises(ConfigError, match="does not name"):
         metaevo.load_training(directory.path)
     assert not mark.exists()
@@ -89,7 +89,7 @@ def test_code_that_has_changed_since_its_run_began_does_not_run(run, refused):
     path.write_text(path.read_text() + "\n# changed\n")
     resume = ["--resume", "--run-dir", str(directory.path)]
     for named in (["--code", name], ["--task.env", name]):
-        line = refused(train, [*resume, *named], description=None)
+        line = refused(train, [*resume, *named])
         assert f"{name} changed since the run began" in line
     with pytest.raises(ConfigError, match="changed since the run began"):
         metaevo.load_training(directory.path, code=[name])

@@ -36,7 +36,7 @@ def test_other_directories_are_refused(tmp_path, refused):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
     for argv in ([], [str(tmp_path / "nothing")], [str(tmp_path)]):
-        refused(main, argv, description="")
+        refused(main, argv)
 
 
 def test_parts_that_can_be_distilled(tmp_path):
@@ -68,7 +68,7 @@ def evolved(tmp_path_factory):
 def test_a_loss_becomes_formulas(evolved, tmp_path):
     pytest.importorskip("pyoperon")
     argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
-    assert main(argv, description="") == 0
+    assert main(argv) == 0
     folder = evolved / "distill/value_loss"
     found = json.loads((folder / "distilled.json").read_text())
     scores = metaevo.Scores.load(folder / "scores.npz")
@@ -88,7 +88,7 @@ def test_a_loss_becomes_formulas(evolved, tmp_path):
         assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
     assert (folder / "report.html").exists()
     before = (folder / "scores.npz").stat().st_mtime_ns
-    assert main(argv, description="") == 0
+    assert main(argv) == 0
     assert (folder / "scores.npz").stat().st_mtime_ns == before  # nothing is judged again
 
     slot = str(folder / formulas[-1].replace(" ", "_"))
@@ -113,7 +113,7 @@ def test_invalid_options_are_refused(evolved, refused):
     for flag, value in {
         "--slot": "policy_loss", "--component.hidden_sizes": "[5]", "--formulas": "0"
     }.items():  # fmt: skip
-        message = refused(main, [str(evolved), flag, value], description="")
+        message = refused(main, [str(evolved), flag, value])
         assert flag.removeprefix("--") in message
     (evolved / "meta_params.npz").unlink()
-    assert "holds no evolved part" in refused(main, [str(evolved)], description="")
+    assert "holds no evolved part" in refused(main, [str(evolved)])

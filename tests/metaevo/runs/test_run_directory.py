@@ -6,15 +6,17 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.commands.run_options import run_parser
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, run_path
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_an_impossible_directory_is_refused(tmp_path, name):
 def test_a_second_process_is_refused_until_the_first_is_gone(run):
     program = (
         "import sys; from pathlib import Path\n"
-        "from metaevo.runs.run_directory import RunDirectory\n"
+        "from metaevo.runs.run_directory import RunDirectory, run_path\n"
         "with RunDirectory(Path(sys.argv[1])).locked():\n"
         "    print('locked', flush=True); sys.stdin.read()\n"
     )
@@ -167,24 +169,13 @@ def test_metrics_are_valid_json_whatever_is_logged(run):
     assert list(run.read_metrics("something")) == [parsed]
 
 
-def test_records_are_read_by_kind_and_as_columns(run):
-    rows = [
-        generation(0, fitness_mean=1.5, text="a", flag=True, curve=[1.0, None]),
-        generation(1, fitness_mean=None, text=None, flag=False, curve=[]),
-    ]
+def test_records_are_read_by_kind(run):
+    rows = [generation(0, text="a", curve=[1.0, None]), generation(1, text=None)]
     judged = {"kind": "evaluation", "evaluation": 0, "name": "n", "iqm": 1.0}
     for row in (rows[0], judged, rows[1]):
         run.append_metrics(row)
     found = run.read_kinds(["update", "generation", "evaluation"])
     assert found == {"update": [], "generation": rows, "evaluation": [judged]}
-    for name, column in {
-        "fitness_mean": [1.5, np.nan],
-        "generation": [0, 1],
-        "text": [np.nan] * 2,
-        "flag": [np.nan] * 2,
-        "absent": [np.nan] * 2,
-    }.items():
-        np.testing.assert_array_equal(found["generation"].column(name), column, err_msg=name)
 
 
 def test_records_after_the_checkpoint_are_dropped(run):
@@ -208,3 +199,59 @@ def test_appending_replaces_a_torn_line(run):
     run.append_metrics(generation(1))
     run.sync()
     assert [row["generation"] for row in run.read_metrics("generation")] == [0, 1]
+
+
+WRONG = [
+    ("config.yaml", {"config": []}),
+    ("config.yaml", {"resolved": 3}),
+    ("metrics.jsonl", {"kind": None}),
+    ("metrics.jsonl", {"generation": -1}),
+    ("metrics.jsonl", {"generation": 0.5}),
+    ("metrics.jsonl", {"frames": None}),
+    ("metrics.jsonl", {"seconds": "1"}),
+    ("metrics.jsonl", {"returns": [[1.0]]}),
+]
+
+
+@pytest.mark.parametrize(("file", "change"), WRONG)
+def test_a_value_that_no_run_writes_is_refused_in_one_line(run, file, change):
+    run.write_config({}, {"run_id": "a", "chunk_size": 2})
+    run.append_metrics(generation(0, returns=[1.0, None]))
+    readers = {
+        "config.yaml": run.read_config,
+        "metrics.jsonl": lambda: run.read_metrics("generation"),
+    }
+    (run.path / file).write_text(json.dumps(get(readers[file]()) | change) + "\n")
+    with pytest.raises(ConfigError, match=file) as refused:
+        readers[file]()
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def get(found):
+    """The content of config.yaml, or the only record."""
+    return found[0] if isinstance(found, list) else found
+
+
+# --- Finding runs -------------------------------------------------------------------------------
+
+
+def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def begin(path, began):
+        config = Path(path) / "config.yaml"
+        config.parent.mkdir(parents=True)
+        config.write_text("")
+        os.utime(config, (began, began))
+
+    with pytest.raises(ConfigError, match="latest: there is no run under runs/"):
+        run_path("latest")
+    begin("runs/train/b", 1)
+    begin("runs/evolve_value_loss/a", 3)
+    begin("runs/c", 2)
+    begin("runs/evolve_value_loss/a/transfer/later", 4)  # within a run
+    begin("elsewhere/d", 5)
+    latest = Path("runs/evolve_value_loss/a")
+    assert run_path("latest") == latest
+    assert run_parser("train").parse_args(["--run-dir", "latest"]).run_dir == latest
+    assert run_path("runs/c") == Path("runs/c")

@@ -1,6 +1,5 @@
 """Real wandb and MLflow: what they have of a run that was killed and resumed; and failures."""
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from tests.metaevo.runs.tracked import (
     read_wandb,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:.*noload")]  # of SQLAlchemy
+pytestmark = pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy
 
 KILLED = """
 import os, sys
@@ -50,6 +49,7 @@ def sent(tmp_path_factory):
     return path, uri
 
 
+@pytest.mark.long
 def test_wandb_has_one_run_with_the_records_of_the_directory(sent):
     path, _ = sent
     (file,) = path.glob("wandb/offline-run-*/*.wandb")
@@ -69,6 +69,7 @@ def test_wandb_has_one_run_with_the_records_of_the_directory(sent):
     assert [each.get("exit_code", 0) for each in entries["exit"]] == [0]
 
 
+@pytest.mark.long
 def test_mlflow_has_one_run_with_every_value_once(sent):
     path, uri = sent
     run, artifacts, metrics = read_mlflow(uri)
@@ -129,6 +130,46 @@ def test_a_resumed_run_continues_at_the_server(tmp_path, online):
     assert (options["id"], options["resume"]) == (RUN_ID, "allow")
 
 
+NOWHERE = {"WANDB_PROJECT": None, "WANDB_RUN_GROUP": None, "WANDB_JOB_TYPE": None}
+OURS = {"entity": None, "project": "metaevo", "group": None, "tags": None, "job_type": "train"}
+NAMED = {f"wandb_{key}": "mine" for key in OURS} | {"wandb_tags": ("a", "b")}
+WANTED = {
+    "nothing": ({}, {}, OURS),
+    "variables": (  # wandb reads those of entity and tags itself
+        {}, dict.fromkeys(NOWHERE, "v"), OURS | {"project": "v", "group": "v", "job_type": "v"},
+    ),
+    "settings": (
+        NAMED, dict.fromkeys(NOWHERE, "v"), dict.fromkeys(OURS, "mine") | {"tags": ("a", "b")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "variables", "options"), WANTED.values(), ids=WANTED)
+def test_settings_come_before_variables_before_defaults(
+    settings, variables, options, tmp_path, online, monkeypatch
+):
+    for name, value in (NOWHERE | variables).items():
+        monkeypatch.delenv(name, raising=False)
+        if value:
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("WANDB_MODE", "online" if settings else "disabled")
+    opened = online(FakeRun({}))
+    mode = {} if settings else {"wandb": "online"}
+    run = TrackedRun(tmp_path / "run", **{"wandb_project": None, **mode, **settings})
+    run.log_updates([0])
+    assert {key: opened[0][key] for key in options} == options
+    assert opened[0]["config"]["hyperparams"] == {"lr": 0.1}
+
+
+def test_evolutions_of_a_run_are_a_group(tmp_path, online):
+    opened = online(FakeRun({}))
+    outer = tmp_path / "x" / "a"
+    run = TrackedRun(outer, wandb="online")
+    TrackedRun(outer / "seed_0", wandb="online").log_updates([0])
+    run.log_updates([0])
+    assert [each["group"] for each in opened] == [str(outer)] * 2
+
+
 class FakeMlflow:
     """Takes everything."""
 
@@ -160,12 +201,11 @@ def test_a_service_that_is_lost_costs_one_warning_and_no_other_service(
     assert "wandb (online): the connection is lost" in said[0]
 
 
-@pytest.mark.parametrize("fault", ["dead", "no key", "locked", "no database"])
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["dead", "locked"])
 def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(trackers, "_START_SECONDS", 2.0)
     monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 2)
-    for name in [name for name in os.environ if name.startswith("WANDB")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     store = tmp_path / "store.db"
     connection = sqlite3.connect(store)
@@ -176,8 +216,7 @@ def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monk
     if fault == "dead":
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    place = {"locked": store, "no database": tmp_path}.get(fault)
-    services = {"wandb": "online"} if place is None else {"mlflow": f"sqlite:///{place}"}
+    services = {"wandb": "online"} if fault == "dead" else {"mlflow": f"sqlite:///{store}"}
     run = TrackedRun(tmp_path / "run", **services)
     run.log_updates(range(2))
     run.trackers.close()

@@ -25,7 +25,7 @@ class TrackedRun:
         if not path.exists():
             resolved = {"run_id": RUN_ID, "job_type": "train"}
             RunDirectory.create(path, "").write_config(CONFIG, resolved)
-        self.trackers = Trackers(self.directory, RecordConfig(wandb_project="p", **services))
+        self.trackers = Trackers(self.directory, RecordConfig(**{"wandb_project": "p", **services}))
 
     def log(self, record):
         self.directory.append_metrics(record)

@@ -120,6 +120,8 @@ def test_a_stopped_run_resumes_exactly(through, tmp_path, monkeypatch):
     monkeypatch.undo()
     done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert 0 < done < 24
+    so_far = metaevo.load(tmp_path / "run")["x"]
+    assert 0.3 < np.linalg.norm(so_far - OPTIMUM) < np.linalg.norm(OPTIMUM)
     found = evolve(tmp_path / "run", 24, resume=True)
     np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
     assert without_times(found.metrics) == without_times(through.metrics)

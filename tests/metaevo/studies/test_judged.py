@@ -89,12 +89,13 @@ def test_the_table_and_the_verdict_of_unseen_tasks_agree():
     for gains, word in (([0.4, 0.2], "better"), ([-0.01, 0.0], "not worse"), ([-1, 0], "worse")):
         scores = planted(gains, [[-500, -100], [0, 3]])
         row = tables.by_task(scores, "Unseen tasks", is_unseen=True).rows[-1]
-        assert row[-1].startswith(f"{word}: ")
+        assert row[-1].startswith("not worse (by 0.1): " if word == "not worse" else f"{word}: ")
         verdict = tables.verdict(scores, is_unseen=True)
-        assert verdict.heading == f"{word.capitalize()} on 2 unseen tasks"
+        assert verdict.heading == "Verdict on 2 unseen tasks"
+        assert verdict.paragraphs[0].startswith(f"learned is {word} than squared")
         assert len(verdict.paragraphs[0].split()) <= 25
     seen = tables.by_task(planted([-0.01, 0.0], [[-500, -100], [0, 3]]), "", is_unseen=False)
-    assert not seen.rows[-1][-1].startswith("not worse: ")
+    assert not seen.rows[-1][-1].startswith("not worse")
 
 
 def test_a_task_without_a_scale_is_left_out():
@@ -113,12 +114,13 @@ def test_each_judgement_has_seeds_and_ranges_of_its_own():
     study = study_of(text)
     example = study.problem.init(jax.random.key(0))
     found = study.judgements({"learned": example})
-    assert list(found) == ["unseen", "scores"]
+    assert list(found) == ["scores", "unseen"]
     assert found["unseen"].purpose == Purpose.UNSEEN
     assert found["scores"].purpose == Purpose.HELD_OUT
     for judgement in found.values():
         names = [each.name for each in judgement.contenders]
-        settings = [judgement.settings_of(names.index(each), 1) for each in ("huber", "squared")]
+        scores = judgement.scores
+        settings = [scores.setting(names.index(each), 1) for each in ("huber", "squared")]
         assert "huber_delta" in settings[0]
         assert "huber_delta" not in settings[1]
 
@@ -170,14 +172,14 @@ def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
-    assert evaluate(argv, description="") == 0
+    assert evaluate(argv) == 0
     place = evolved / "transfer" / "unseen"
     assert Scores.load(place / "unseen.npz").tasks == ("small",)
     assert not (place / "scores.npz").exists()
     assert (place / "report.html").exists()
     argv = ["--run-dir", evolved, "--name", "wide", "--task.env_params.size", "[2,4]"]
     argv += ["--hyperparams.gamma", "0.9", "--evaluation.seeds", "4"]
-    assert evaluate([*map(str, argv), "--comparison", "quick"], description="") == 0
+    assert evaluate([*map(str, argv), "--comparison", "quick"]) == 0
     there = evolved / "transfer" / "wide"
     assert Scores.load(there / "scores.npz").seeds == 4
     settings = load_yaml(there / "config.yaml")["config"]
@@ -203,7 +205,7 @@ def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_
 def test_invalid_evaluations_are_refused(evolved, refused, line, text):
     (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
     line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
-    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()], description="")
+    assert text in refused(evaluate, ["--run-dir", str(evolved), *line.split()])
 
 
 def test_a_smaller_judgement_needs_no_more_trainings():

@@ -240,7 +240,7 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
     assert (
         run_evolutions(Study(settings.build(), settings), settings, run_dir=path, resume=False) == 0
     )
-    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "4"], description=None) == 0
+    assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "4"]) == 0
     scores = metaevo.Scores.load(path / "transfer" / "tasks" / "scores.npz")
     assert scores.tasks == ("slippery", "GridWorld")
     assert scores.contenders == ("learned", "huber")

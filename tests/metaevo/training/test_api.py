@@ -56,7 +56,7 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     [
         ({}, []),
         ({"value_loss": "clipped_squared"}, []),  # the default
-        ({"policy_loss": "dpo", "make_optimizer": "runs/mine/"}, ["dpo", "mine"]),
+        ({"policy_loss": "dpo", "make_optimizer": "runs/mine"}, ["dpo", "runs/mine"]),
     ],
 )
 def test_the_curve_of_a_report_names_the_functions_that_are_not_the_default(functions, named):

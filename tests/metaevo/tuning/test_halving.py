@@ -5,7 +5,7 @@ import pytest
 
 from metaevo.config import from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.progress import Progress
+from metaevo.runs.terminal import Progress
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.population import Population
 from metaevo.tuning.config import SweepConfig

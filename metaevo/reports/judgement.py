@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metaevo.reports import plots
 from metaevo.reports.page import estimate
 
 if TYPE_CHECKING:
     from metaevo.judging.scores import Scores
 
 
-def plot(scores: "Scores", path: Path, task: str | None) -> Path:
+def plot_scores(scores: "Scores", path: Path, task: str | None) -> Path:
     """Draw the score of each contender with its interval, and expected scores for fewer settings.
 
     Args:
@@ -17,8 +18,6 @@ def plot(scores: "Scores", path: Path, task: str | None) -> Path:
         path: of the PNG.
         task: one of the tasks; None for all of them.
     """
-    from metaevo.reports import plots  # matplotlib takes a second
-
     names, label = scores.contenders, "score"
     if scores.scale is not None and task is None:
         label = "scaled score"
@@ -50,17 +49,12 @@ def plot(scores: "Scores", path: Path, task: str | None) -> Path:
 
 def plot_curves(scores: "Scores", path: Path) -> Path:
     """Draw the learning curves of the winners: mean returns against environment steps, by task."""
-    from metaevo.reports import plots
-
     assert scores.curves is not None
     assert scores.steps is not None
     panels = []
-    for place, task in enumerate(scores.tasks):
+    for place, (task, steps) in enumerate(zip(scores.tasks, scores.steps, strict=True)):
         curves = {
-            name: (
-                scores.steps[place],
-                scores.curves[member, place, scores.finalist(member, place)],
-            )
+            name: (steps, scores.curves[member, place, scores.winners[member, place]])
             for member, name in enumerate(scores.contenders)
         }
         title = task if len(scores.tasks) > 1 else ""

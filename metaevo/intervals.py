@@ -1,58 +1,34 @@
-"""Tables and strata of scores, the interquartile mean, and the treatment of missing scores."""
+"""Interquartile means, bootstrap intervals, and the treatment of missing scores."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar, overload
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
-Strata = Sequence[ArrayLike]
-"""The runs of every task, an array [runs] each."""
 Key = TypeVar("Key")
 
+ENDS = [0.025, 0.975]
+"""Quantiles of a 95% interval."""
 
-def finite(scores: ArrayLike) -> FloatArray:
-    """Return scores as a float array.
 
-    Raises:
-        ValueError: there are none, or some are not finite.
-    """
-    array = np.asarray(scores, dtype=np.float64)
-    if array.size == 0:
-        raise ValueError(f"no scores: the array has shape {array.shape}")
+class Estimate(NamedTuple):
+    """A number and its 95% bootstrap interval."""
+
+    value: float
+    interval: Interval
+
+
+def check_finite(array: FloatArray) -> None:
+    """Raise `ValueError` if a score is not finite."""
     bad = int(np.count_nonzero(~np.isfinite(array)))
     if bad:
         raise ValueError(
             f"{bad} of {array.size} scores are not finite; missing ones count as the worst of "
             "their task (fill_missing)"
         )
-    return array
-
-
-def arrays_of(strata: Strata) -> list[FloatArray]:
-    """Return strata as float arrays.
-
-    Raises:
-        ValueError: there is no task, one has no runs, or scores are not finite.
-    """
-    arrays = [np.asarray(each, dtype=np.float64) for each in strata]
-    if not arrays or any(each.ndim != 1 or not each.size for each in arrays):
-        raise ValueError("scores must be a list of tasks with at least one run each")
-    return [finite(each) for each in arrays]
-
-
-def strata_of(scores: ArrayLike) -> list[FloatArray]:
-    """Return a table of scores [runs] or [runs, tasks] as strata.
-
-    Raises:
-        ValueError: another rank, no scores, or some are not finite.
-    """
-    array = finite(scores)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"scores must be [runs] or [runs, tasks], got shape {array.shape}")
-    return list(array.reshape(len(array), -1).T)
 
 
 @overload
@@ -71,7 +47,10 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
     Raises:
         ValueError: no scores, or some are not finite.
     """
-    array = finite(scores)
+    array = np.asarray(scores, np.float64)
+    if not array.size:
+        raise ValueError(f"no scores: the array has shape {array.shape}")
+    check_finite(array)
     array = array.ravel() if axis is None else np.moveaxis(array, axis, -1)
     cut = array.shape[-1] // 4
     middle = np.sort(array, axis=-1)[..., cut : array.shape[-1] - cut].mean(axis=-1)
@@ -95,3 +74,9 @@ def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:
     worst = np.min(np.where(np.isfinite(everything), everything, np.inf), axis=0)
     worst = np.where(np.isfinite(worst), worst, 0.0)
     return {key: np.where(np.isfinite(each), each, worst) for key, each in arrays.items()}
+
+
+def interval_of(values: FloatArray) -> Interval:
+    """Percentile interval of bootstrap values [resamples], 95%."""
+    low, high = np.quantile(values, ENDS)
+    return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Stop a run by signals: the first one saves before stopping, a second one stops immediately."""
+"""A run and its terminal: a progress bar, and signals that stop the run."""
 
 import atexit
 import os
@@ -7,13 +7,74 @@ import sys
 import threading
 import time
 from _thread import interrupt_main
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
+from tqdm import tqdm
+
+# The logged values come first, because a narrow terminal cuts off the end.
+_FORMAT = "{desc}: {percentage:.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 _NUMBERS = signal.SIGINT, signal.SIGTERM
 # One signal can arrive twice: `timeout` sends it to its child and to the child's process group, and
 # wrappers pass on the Ctrl-C that the terminal has already sent to everyone.
 _SAME_SIGNAL_SECONDS = 0.5
+
+
+class Progress(tqdm):
+    """A `tqdm` bar that names its stage.
+
+    On a terminal, a thread redraws it every second, as compilation and the first block take minutes
+    without a step. A file gets each percent of a stage once.
+    """
+
+    SECONDS = 1.0
+    """between two refreshes"""
+
+    def __init__(
+        self, *arguments: Any, check_stop: Callable[[], None] = lambda: None, **options: Any
+    ) -> None:
+        """Take the arguments of `tqdm`; `check_stop` may raise an exception after every step."""
+        self._check_stop, self._over = check_stop, threading.Event()
+        self._clock: threading.Thread | None = None
+        self._shown: tuple[str, int] | None = None
+        super().__init__(*arguments, **{"bar_format": _FORMAT, "dynamic_ncols": True, **options})
+        if not self.disable and self._on_terminal():
+            self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)
+            self._clock.start()
+
+    def stage(self, text: str) -> None:
+        """Show the current stage: "compiling", "tuning huber, 3 of 4"."""
+        if not self.disable and self.desc != text:
+            if self.desc == "compiling":
+                self.unpause()  # the time left depends on the steps only
+            self.set_description_str(text)
+
+    def update(self, n: float | None = 1) -> None:
+        """Advance by some steps."""
+        super().update(n)
+        self._check_stop()
+
+    def display(self, *arguments: Any, **options: Any) -> None:
+        """Draw the bar; into a file only if it has a new stage or percent."""
+        shown = self.desc, round(self.n / (self.total or 1) * 100)
+        if self._on_terminal() or shown != self._shown:
+            self._shown = shown
+            super().display(*arguments, **options)
+
+    def close(self) -> None:
+        """Draw the bar for the last time."""
+        self._over.set()
+        if self._clock is not None and self._clock is not threading.current_thread():
+            self._clock.join()
+        super().close()
+
+    def _on_terminal(self) -> bool:
+        return bool(getattr(self.fp, "isatty", bool)())
+
+    def _tick(self) -> None:
+        while not self._over.wait(self.SECONDS):
+            self.refresh()
 
 
 class StopRequestedError(Exception):
@@ -46,17 +107,15 @@ class StopOnSignal:
     KeyboardInterrupt in the main thread, as soon as a compiled call has returned.
 
     Python runs signal handlers between bytecodes of the main thread, which may be deep inside a
-    compiled call for seconds. So a thread reads the signals from a pipe and answers right away.
+    compiled call for minutes. So a thread reads the signals from a pipe and answers right away.
     In other threads than the main one, signals are not handled.
     """
 
     def __init__(self, resume_hint: str = "") -> None:
-        """Wait for a signal; `resume_hint` are instructions to continue, printed after a second."""
+        """Take instructions to continue, which are printed after a second signal."""
         self.requested: int | None = None
-        self._resume_hint = resume_hint
-        self._time = 0.0
+        self._resume_hint, self._is_leaving = resume_hint, False
         self._old_handlers: dict[int, Any] = {}
-        self._is_leaving = False
 
     @property
     def exit_code(self) -> int:
@@ -94,25 +153,21 @@ class StopOnSignal:
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
-        while received := os.read(self._reader, 64):
-            for number in filter(_NUMBERS.__contains__, received):
-                self._answer(number)
-
-    def _answer(self, number: int) -> None:
-        now = time.monotonic()
-        if not self._time:
-            self.requested, self._time = number, now
-            message = "stopping after this block; press Ctrl-C again to leave at once"
-            print(f"\n{message}", file=sys.stderr, flush=True)
-        elif now - self._time > _SAME_SIGNAL_SECONDS:
-            self._leave(number)
+        first = None
+        while received := os.read(self._reader, 1):
+            if (number := received[0]) not in _NUMBERS or self._is_leaving:
+                continue
+            if first is None:
+                self.requested, first = number, time.monotonic()
+                message = "stopping after this block; press Ctrl-C again to leave at once"
+                print(f"\n{message}", file=sys.stderr, flush=True)
+            elif time.monotonic() - first > _SAME_SIGNAL_SECONDS:
+                self._leave(number)
 
     def _leave(self, number: int) -> None:
-        if self._is_leaving:  # `interrupt_main` arrives here, too
-            return
         self._is_leaving = True
         if self._resume_hint:
             print(f"\nstopped at once; {self._resume_hint}", file=sys.stderr, flush=True)
         if _end_command in self._old_handlers.values():
             os._exit(128 + number)
-        interrupt_main(signal.Signals(number))  # calls `_handle`
+        interrupt_main(signal.Signals(number))  # calls `_handle`, and writes to the pipe again

@@ -1,0 +1,123 @@
+"""Dataclasses of settings as their source code has them, because imports of learners take seconds.
+
+A wrong name, and most wrong values, are found with them before JAX is imported. What cannot be read
+here is allowed: it is checked when the class itself is known.
+"""
+
+import ast
+import dataclasses
+import functools
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = {name: Path(__file__).parents[2] / name for name in ("metaevo", "purerl")}
+_LIGHT = "typing", "annotated_types", "metaevo.config"
+"""Modules that may be imported"""
+
+
+class Source(dict[str, Any]):
+    """Names in a module of metaevo or purerl by the first use: classes, constants, submodules.
+
+    A class with annotated fields is a dataclass, in which every field has a default. Everything
+    that is unknown is `Any`.
+    """
+
+    def __init__(self, module: str):
+        super().__init__()
+        package, _, inner = module.partition(".")
+        path = _PACKAGES[package].joinpath(*inner.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        self.module, self.nodes = module, ast.parse(path.read_text(encoding="utf-8")).body
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = found = self._find(name)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def _find(self, name: str) -> Any:
+        for node in self.nodes:
+            match node:
+                case ast.ClassDef(name=own) if own == name:
+                    fields = self._fields(node)
+                    return _made(name, fields) if fields else Any
+                case (
+                    ast.Assign(targets=[ast.Name(id=own)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=own), value=ast.expr() as value)
+                ) if own == name:
+                    return self.value(value)
+                case ast.ImportFrom(module=str(module), names=names):
+                    for alias in names:
+                        if (alias.asname or alias.name) == name:
+                            return _imported(module, alias.name)
+        raise KeyError(name)
+
+    def text(self, name: str) -> str:
+        """Return the source code of what is assigned to a name."""
+        return next(
+            ast.unparse(node.value)
+            for node in self.nodes
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+        )
+
+    def value(self, expression: ast.expr) -> Any:
+        """Return the value of an expression, such as an annotation."""
+        try:
+            return eval(ast.unparse(expression), {}, self)
+        except Exception:  # it needs what is not imported
+            return Any
+
+    def _fields(self, node: ast.ClassDef) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for base in map(self.value, node.bases):
+            fields |= fields_of(base)
+        for each in node.body:
+            match each:
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=kind):
+                    if "ClassVar" not in ast.unparse(kind):
+                        fields[name] = self.value(kind)
+        return fields
+
+
+source = functools.cache(Source)
+
+
+def stub(place: str, **kinds: Any) -> Any:
+    """Return the dataclass at MODULE:NAME, with other kinds of its fields or more of them.
+
+    It is `Any` if there is none.
+    """
+    module, _, name = place.partition(":")
+    found = source(module)[name]
+    if not dataclasses.is_dataclass(found):
+        return Any
+    return _made(name, fields_of(found) | kinds)
+
+
+def fields_of(cls: Any) -> dict[str, Any]:
+    """Return the kinds of the fields of a dataclass; none of another class."""
+    found = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return {each.name: each.type for each in found}
+
+
+def _imported(module: str, name: str) -> Any:
+    if module.startswith(_LIGHT):
+        return getattr(import_module(module), name)
+    if module.partition(".")[0] not in _PACKAGES:
+        return Any
+    try:
+        return source(module)[name]
+    except KeyError:
+        return source(f"{module}.{name}")
+
+
+def _made(name: str, fields: dict[str, Any]) -> type:
+    """Return a dataclass with defaults, which are not validated."""
+    defaults = {key: kind if fields_of(kind) else type(None) for key, kind in fields.items()}
+    made = [
+        (key, kind, dataclasses.field(default_factory=defaults[key]))
+        for key, kind in fields.items()
+    ]
+    return dataclasses.make_dataclass(name, made)
