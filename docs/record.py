@@ -15,7 +15,7 @@ from metaevo.judging.scores import Scores
 from metaevo.reports.page import Table, estimate
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.evolutions import Evolutions
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 
 
 def of_run(path: Path) -> PlainDict:

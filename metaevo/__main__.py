@@ -13,8 +13,7 @@ from typing import Any
 
 import metaevo
 from metaevo.config import ConfigError, exit_on_config_error, show
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, of_value
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {

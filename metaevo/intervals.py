@@ -1,14 +1,12 @@
 """Interquartile means, bootstrap intervals, and the treatment of missing scores."""
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
-Key = TypeVar("Key")
 
 ENDS = [0.025, 0.975]
 """Quantiles of a 95% interval."""
@@ -57,23 +55,15 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
     return float(middle) if axis is None else middle
 
 
-def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:
-    """Replace missing scores (diverged runs, no finished episode) by the worst score on the task.
+def fill_missing(scores: ArrayLike, axis: int | tuple[int, ...] | None = None) -> FloatArray:
+    """Replace missing scores (diverged runs, no finished episode) by the worst over some axes.
 
-    The worst score is taken over all groups; a group's own worst score would favour groups with few
-    surviving runs.
-
-    Args:
-        tables: scores [runs] or [runs, tasks] of every group, on the same tasks.
-
-    Returns:
-        finite copies of the tables; 0 on a task without any score.
+    These should be all groups and runs of a task: a group's own worst score would favour groups
+    with few surviving runs. By default all axes; 0 where there is no score at all.
     """
-    arrays = {key: np.asarray(each, dtype=np.float64) for key, each in tables.items()}
-    everything = np.concatenate(list(arrays.values()))
-    worst = np.min(np.where(np.isfinite(everything), everything, np.inf), axis=0)
-    worst = np.where(np.isfinite(worst), worst, 0.0)
-    return {key: np.where(np.isfinite(each), each, worst) for key, each in arrays.items()}
+    array = np.asarray(scores, np.float64)
+    worst = np.where(np.isfinite(array), array, np.inf).min(axis=axis, keepdims=True)
+    return np.where(np.isfinite(array), array, np.where(np.isfinite(worst), worst, 0.0))
 
 
 def interval_of(values: FloatArray) -> Interval:

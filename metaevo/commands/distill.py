@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         fixed="what was learned is distilled as it is",
     )
     from metaevo.discovery.distill import distill
-    from metaevo.studies.evolve_settings import EvolveSettings
+    from metaevo.studies.settings import EvolveSettings
 
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
         raise ConfigError(f"{args.run_dir} evolved no part of a learner")

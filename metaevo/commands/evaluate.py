@@ -27,8 +27,7 @@ from metaevo.runs.settings import without_env_params
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams
-    from metaevo.studies.evolve_settings import EvolveSettings
-    from metaevo.studies.settings import EvolutionSettings
+    from metaevo.studies.settings import EvolutionSettings, EvolveSettings
     from metaevo.studies.study import Study
 
 FREE = "evaluation.", "evolution.chunk_size"
@@ -58,8 +57,7 @@ def main(argv: list[str]) -> int:
         fixed="a part is judged as it is",
         also=("run.",),
     )
-    from metaevo.studies.evaluation import resized
-    from metaevo.studies.evolve_settings import EvolveSettings
+    from metaevo.studies.settings import EvolveSettings, resized
 
     if isinstance(settings, EvolveSettings):
         assert isinstance(before, EvolveSettings)
@@ -117,7 +115,7 @@ def settings_of_run(
         return used
 
     def make_class(raw: PlainDict) -> "type[EvolutionSettings]":
-        from metaevo.studies.evolve_settings import settings_class
+        from metaevo.studies.settings import settings_class
 
         return settings_class(raw)
 
@@ -195,8 +193,8 @@ def judge(
     from metaevo.parts.part import LEARNED
     from metaevo.reports.page import Table
     from metaevo.studies.changed import judge_in
-    from metaevo.studies.conclusion import write_report
-    from metaevo.studies.run import planned
+    from metaevo.studies.conclusion import Result, write_report
+    from metaevo.studies.plans import planned
     from metaevo.studies.study import Study
     from metaevo.tasks.problem import LearnerProblem
 
@@ -219,7 +217,7 @@ def judge(
         study.draw(meta_params, run.figures)
         judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
-        write_report(study, run, meta_params, source, dict(judged))
+        write_report(study, run, Result(meta_params, source, dict(judged)))
         print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)

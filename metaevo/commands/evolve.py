@@ -42,8 +42,8 @@ def main(argv: list[str], *, component: str | None = None) -> int:
 
     with processes.multi_process():
         given = parsed or hosts.broadcast_from_first(lambda: _parse(argv, component))
-        from metaevo.studies.evolve_settings import settings_class
-        from metaevo.studies.run import plan, run_evolutions
+        from metaevo.studies.run import run_evolutions
+        from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
         data = given["settings"]
@@ -55,6 +55,8 @@ def main(argv: list[str], *, component: str | None = None) -> int:
         problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
+            from metaevo.studies.plans import plan
+
             table = hosts.raise_on_all(lambda: plan(study))
             if hosts.is_first():
                 print(table.text())
@@ -79,7 +81,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies.evolve_settings import settings_class
+        from metaevo.studies.settings import settings_class
 
         return settings_class(raw, component)
 
@@ -92,7 +94,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
     )  # fmt: skip
     processes.add_flags(parser)
     settings, args = parse_run(parser, argv, make_class, defaults, component)
-    from metaevo.studies.evaluation import resized
+    from metaevo.studies.settings import resized
 
     data = to_dict(settings)
     data["evaluation"] = resized(data["evaluation"], args.comparison)

@@ -35,14 +35,14 @@ def main(argv: list[str]) -> int:
         return raw_settings(args.slot, args.tasks)
 
     def make_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies.evolve_settings import experiment_class
+        from metaevo.studies.settings import settings_class
 
-        return experiment_class(raw, PART)
+        return settings_class(raw, PART)
 
     settings, args = parse_early(parser, argv, make_class, defaults)
     from metaevo.discovery.proposals import Judge
     from metaevo.reports.page import Table
-    from metaevo.studies.run import planned
+    from metaevo.studies.plans import planned
 
     code.use(args.code)
     language = settings.component

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from metaevo.config import code, merge
+from metaevo.config.code import check_name
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
-from metaevo.config.references import check_name
 from metaevo.config.sources import fields_of, source, stub
 from metaevo.runs.quick import quickened
 from metaevo.runs.run_directory import RunDirectory, run_argument
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.evolve_settings:EvolveSettings"
+EVOLUTION = "metaevo.studies.settings:EvolveSettings"
 PROBLEM = "metaevo.studies.settings:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"

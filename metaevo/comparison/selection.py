@@ -8,8 +8,7 @@ import numpy as np
 
 from metaevo.comparison.recorded import AXES, EVALUATION, MEAN, Curve, RecordedRun
 from metaevo.config import ConfigError
-from metaevo.config.hints import of_value
-from metaevo.config.plain import short_names
+from metaevo.config.plain import of_value, short_names
 from metaevo.statistics import FloatArray
 
 Score = Literal["final", "area"]

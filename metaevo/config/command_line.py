@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from metaevo.config import ConfigError, from_dict, merge, presets, show, to_dict
-from metaevo.config.checks import check_given, unknown
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict, Whole, flatten
-from metaevo.config.sections import settings_of
-from metaevo.config.yaml_files import dump_yaml, load_yaml, parse_yaml
+from metaevo.config.checks import check_given, settings_of, unknown
+from metaevo.config.files import dump_yaml, load_yaml, parse_yaml
+from metaevo.config.plain import PlainDict, Whole, flatten, of_value
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]

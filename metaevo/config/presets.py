@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from metaevo.config.errors import ConfigError
-from metaevo.config.hints import of_value
+from metaevo.config.plain import ConfigError, of_value
 
 
 def folder() -> Path:

@@ -26,8 +26,8 @@ from metaevo.reports.page import estimate
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
-from metaevo.studies.evolve_settings import EvolveSettings
-from metaevo.studies.run import planned
+from metaevo.studies.plans import planned
+from metaevo.studies.settings import EvolveSettings
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import MetaParams
@@ -181,7 +181,7 @@ def _judgement(
         contenders.append(Contender(each.name, problem.with_parts(parts), own, each.text))
     config = settings.evaluation
     contenders += problem.contenders(config.contenders, config.own)
-    return Judgement(contenders, config.budget, space=config.space, seed=settings.run.seed)
+    return Judgement(contenders, config.budget(), space=config.space, seed=settings.run.seed)
 
 
 def _table(formulas: list[Fitted], scores: Scores | None, note: str) -> page.Table:

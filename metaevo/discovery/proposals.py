@@ -40,7 +40,7 @@ from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import experiment_class
+from metaevo.studies.settings import settings_class
 
 Given = str | bytes | PlainMapping
 PROGRAM = "program"
@@ -138,7 +138,7 @@ class Judge:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
-        settings = from_dict(experiment_class(raw, None), raw)
+        settings = from_dict(settings_class(raw, None), raw)
         self.settings, self._part = settings, settings.component
         if self._part.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
@@ -248,7 +248,7 @@ class Judge:
         """Return a judgement of tuned contenders, or of untuned ones on the search seeds."""
         config, seed = self.settings.evaluation, self.settings.run.seed
         if not is_search:
-            return Judgement(contenders, config.budget, space=config.space, seed=seed)
+            return Judgement(contenders, config.budget(), space=config.space, seed=seed)
         budget = Budget(settings=0, seeds=self.settings.evolution.seeds_per_candidate)
         return Judgement(contenders, budget, seed=seed, purpose=Purpose.EVOLUTION)
 

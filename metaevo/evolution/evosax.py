@@ -24,8 +24,7 @@ from evosax.core.fitness_shaping import (
 )
 
 from metaevo.config import ConfigError
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree

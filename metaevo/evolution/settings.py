@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from annotated_types import Gt
 
 from metaevo.config import ConfigError, code, show
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, of_value
 from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, AlgorithmSettings, Evosax
 from metaevo.evolution.strategy import Strategy
 

@@ -228,7 +228,7 @@ class Judgement:
         winner = self.scores.winner(self.contenders[reference].name, self.tasks[task])
         untuned, tuned = self._hyperparams(reference, task, [0, winner])
         trained = self._train(reference, task, [untuned.random_play(), tuned], keys, progress)
-        low, high = fill_missing(dict(enumerate(_scores(trained)))).values()
+        low, high = fill_missing(_scores(trained))
         gains = high - low
         if gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):  # else there is no scale
             assert self.scores.scale is not None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError, files
-from metaevo.intervals import Estimate, FloatArray
+from metaevo.intervals import Estimate, FloatArray, fill_missing
 from metaevo.judging.verdicts import (
     FEWEST_SEEDS,
     FEWEST_SETTINGS,
@@ -367,10 +367,7 @@ class Scores:
         low, high = low[:, np.newaxis, np.newaxis], high[:, np.newaxis, np.newaxis]
         arrays = (self.selection, self.held_out)
         selection, held_out = ((each[:, places] - low) / (high - low) for each in arrays)
-        present = np.where(np.isfinite(held_out), held_out, np.inf)
-        worst = present.min(axis=(0, 2, 3), keepdims=True)
-        worst = np.where(np.isfinite(worst), worst, 0.0)
-        return selection, np.where(np.isfinite(held_out), held_out, worst)
+        return selection, fill_missing(held_out, axis=(0, 2, 3))
 
     def _members(self, name: str) -> list[int]:
         if name in self.contenders:

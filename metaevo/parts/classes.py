@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.references import Kind, reference_of, resolve, short_name
+from metaevo.config.code import Kind, reference_of, resolve, short_name
 from metaevo.parts import learners
 from metaevo.parts.part import Part
 

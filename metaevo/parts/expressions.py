@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import show
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainMapping, of_value
 
 MAX_LETTERS = 2000
 MAX_NODES = 200

@@ -4,8 +4,7 @@ import sys
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import give
-from metaevo.config.references import Kind, resolve
+from metaevo.config.code import Kind, give, resolve
 from purerl.types import LearnerEntry, Slot
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, hints, show
+from metaevo.config import ConfigError, show
 from metaevo.config.code import is_name, use
+from metaevo.config.plain import of_value
 from metaevo.parts import learners, saved, seen, zoo
 from metaevo.parts.classes import part_class
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
@@ -48,7 +49,7 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
     used = copy_or(slot.name, reference, run_path)
     where = f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
-        hint = hints.of_value(reference, slot.functions)
+        hint = of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
     try:
         if is_name(reference):

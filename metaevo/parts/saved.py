@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
+from metaevo.config.code import resolve
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.references import resolve
 from metaevo.parts import zoo
 from metaevo.parts.classes import PART, SHIPPED, reference_to
 from metaevo.parts.part import Part, Parts

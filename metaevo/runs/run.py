@@ -20,8 +20,7 @@ from typing import Any, Generic, TypeVar
 import jax
 
 from metaevo.config import ConfigError, changed_keys, code, files, from_dict, to_dict
-from metaevo.config.errors import DeviceError, DiskError
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import DeviceError, DiskError, PlainDict, PlainMapping
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun

@@ -21,10 +21,8 @@ from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
-from metaevo.studies.evaluation import HeldOutConfig
-from metaevo.studies.evolutions import members_of
 from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import EvolutionSettings, ProblemSettings, RunConfig
+from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, ProblemSettings, RunConfig
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 
@@ -194,10 +192,8 @@ def evolve(
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)
-    chosen = about.get("evolution_seed")
-    for each in members_of(path, settings):
-        if each.seed == chosen:
-            directory = each.directory
+    if (chosen := about.get("evolution_seed")) is not None:
+        directory = RunDirectory(path / f"seed_{chosen}")
     measured = directory.read_config()["resolved"]
     frames = _frames(study.use(measured), used, config)
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)

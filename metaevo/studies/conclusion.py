@@ -1,8 +1,9 @@
-"""Conclude one evolution or several with the held-out comparison, figures and the report."""
+"""The end of an evolution, or of several: judgements, figures and the report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metaevo.config import checks
 from metaevo.config.files import read_json
@@ -18,8 +19,10 @@ from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.study import Study, evolved_numbers
+
+if TYPE_CHECKING:
+    from metaevo.studies.evolutions import Evolutions
 
 QUICK = "Quick look: too few seeds to conclude"
 FEW = 12
@@ -40,84 +43,107 @@ CAPTIONS = {
     "shorter ones, on the search seeds. The score is a mean less its standard error. A program "
     "that was trained in few generations (hollow) may have been lucky.",
 }
-Records = Mapping[str, Sequence[PlainMapping]]
-"""Records of the generations by evolution."""
 
 
-def conclude(study: Study, run: Run, evolutions: Evolutions | None = None) -> None:
+class Result(NamedTuple):
+    """What a report is about."""
+
+    meta_params: MetaParams
+    source: Path | None
+    """a run from which `metaevo.load` reads them; None if it cannot"""
+    scores: Mapping[str, Scores]
+    """by the name of the judgement, as from `Study.compare`"""
+    evolutions: "Evolutions | None" = None
+    """if there are several"""
+
+
+def conclude(study: Study, run: Run) -> None:
     """Judge the result of a run with all generations done, and write figures and report."""
-    directory = run.directory
-    if evolutions is not None:
+    directory, evolutions = run.directory, None
+    if run.settings.run.evolution_seeds > 1:
+        from metaevo.studies.evolutions import Evolutions
+
+        evolutions = Evolutions(directory.path, run.settings)
         evolutions.save_chosen(directory)
-    found, source = _draw_found(study, directory)
-    learned = {LEARNED: found} if evolutions is None else evolutions.learned()
-    is_unseen = study.problem.unseen() is not None
+    found, about = checkpoint.load_tree(directory.meta_params)
+    chosen = directory if evolutions is None else evolutions.chosen.directory
+    generations = chosen.read_metrics("generation")
+    study.draw(found, directory.figures, generations)
+    past = checkpoint.history(chosen.path)
+    if past is not None and len(past.generations) > 2:
+        from metaevo.reports import film
+
+        film.animate(
+            lambda index, folder: study.draw_frame(past.at(index), folder),
+            past.generations.tolist(),
+            generations,
+            directory.figures,
+        )
     scores: dict[str, Scores] = {}
+    learned = {LEARNED: found} if evolutions is None else evolutions.learned()
+    has_verdict = not is_quick(directory.read_config()["config"])
     for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
         scores[name] = each
-        if name == SCORES and is_unseen and not is_quick(directory.read_config()["config"]):
+        if name == SCORES and has_verdict and study.problem.unseen() is not None:
             table = f"{each.table()}\n" if each.pooled else ""
-            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)
+            print(f"\n{tables.verdict(each).text()}\n\n{table}", flush=True)  # training goes on
     own = scores.get(SCORES)
     if own is not None and own.pooled:
         rows = []
         for name in own.contenders:
             iqm, interval = own.iqm(name)
             rows.append({"name": name, "iqm": iqm, "interval": interval})
-        seconds = sum(each["seconds"] for each in _last(_records_of(directory, evolutions)))
+        records = _records_of(directory, evolutions).values()
+        seconds = sum(each[-1]["seconds"] for each in records if len(each))
         run.log_evaluation(rows, [own.frames // len(rows)] * len(rows), seconds)
-    write_report(study, directory, found, source, scores, evolutions=evolutions)
+    source = directory.path if is_loadable(about) else None
+    write_report(study, directory, Result(found, source, scores, evolutions))
     print(f"report: {directory.report_path}")
 
 
-def present(study: Study, run: Run) -> None:
-    """Draw and report one evolution of several, which are compared together elsewhere."""
-    found, source = _draw_found(study, run.directory)
-    write_report(study, run.directory, found, source, {}, show=False)
-
-
-def write_report(
-    study: Study,
-    directory: RunDirectory,
-    found: MetaParams,
-    source: Path | None,
-    scores: Mapping[str, Scores],
-    *,
-    evolutions: Evolutions | None = None,
-    show: bool = True,
-) -> None:
+def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
 
-    `directory` belongs to the run, or to a judgement on another task. `metaevo.load` reads the
-    meta-parameters `found` from `source`; it is None if it cannot. `scores` are what
-    `study.compare` returned.
+    `directory` belongs to the run, or to a judgement on another task.
     """
+    scores, evolutions = result.scores, result.evolutions
     saved, records = directory.read_config(), _records_of(directory, evolutions)
     chosen = directory if evolutions is None else evolutions.chosen.directory
-    others = _others(chosen)
-    _draw_numbers(directory.figures, records, scores, evolutions)
+    others: list[PlainMapping] = []
+    if chosen.others_path.exists():
+        path, kind = chosen.others_path, list[dict[str, int | float | str]]
+        others += checks.check(kind, read_json(path), str(path))
     if others and {"length", "score"} <= others[0].keys():
         from metaevo.reports.results import plot_front
 
         plot_front(others, directory.figures / FRONT)
+    _draw_numbers(directory.figures, records, result)
     sections: list[page.Section] = [page.Text(QUICK, [NOTE], "quick")]
     if not is_quick(saved["config"]):
         sections = [tables.verdict(each, is_unseen=name == UNSEEN)
                     for name, each in scores.items() if each.baselines]  # fmt: skip
-    facts = [list(each) for each in _facts(saved, records, scores, source)]
-    sections += [page.Table("", ["", ""], facts)] if facts else []
-    if findings := list(_findings(study, saved, found, records, evolutions)):
+    if facts := [list(each) for each in _facts(saved, records, result)]:
+        sections.append(page.Table("", ["", ""], facts))
+    if findings := list(_findings(study, saved, records, result)):
         sections.append(page.Text("", findings))
-    sections += _tables(scores, evolutions)
+    if evolutions is not None:
+        sections.append(evolutions.table(scores))
+    for name, each in scores.items():
+        is_unseen = name == UNSEEN
+        if is_unseen or len(each.tasks) > 1:
+            title = "Unseen tasks" if is_unseen else "Tasks of the evolution"
+            sections.append(tables.by_task(each, title, is_unseen=is_unseen))
+        else:
+            sections.append(tables.contenders(each))
     if others:
         rows = [list(row.values()) for row in others]
         sections.append(page.Table("Other results of the strategy", list(others[0]), rows))
     films = {path.name: FILM for path in directory.figures.glob("*.gif")}
     captions = {**study.captions, **films, **CAPTIONS}
     sections += page.images(directory.figures, captions, wide=[FRONT])
-    titles = {SCORES: "Tuned settings", UNSEEN: "Tuned settings on unseen tasks"}
     for name, each in scores.items():
-        sections += tables.tuned_settings(each, titles[name])
+        heading = f"Tuned settings{' on unseen tasks' if name == UNSEEN else ''}"
+        sections += tables.tuned_settings(each, heading)
     if generations := max(map(len, records.values())):
         title, subtitle = f"Evolving {study.problem.title}", f"{generations} generations"
     else:
@@ -126,59 +152,28 @@ def write_report(
     if evolutions is not None:
         subtitle = f"{len(evolutions.members)} evolutions, {subtitle}"
     sections += page.about(saved)
-    page.write_report(directory.report_path, title, subtitle, sections, show=show)
+    page.write_report(directory.report_path, title, subtitle, sections, show=True)
 
 
-def _records_of(directory: RunDirectory, evolutions: Evolutions | None) -> Records:
+def _records_of(directory: RunDirectory, evolutions: "Evolutions | None") -> dict[str, Any]:
+    """Return the records of the generations by evolution."""
     if evolutions is None:
         return {"": directory.read_metrics("generation")}
     return {f"seed {each.seed}": each.records for each in evolutions.members}
 
 
-def _last(records: Records) -> list[PlainMapping]:
-    """Return the record of the last generation of each evolution that has any."""
-    return [each[-1] for each in records.values() if each]
-
-
-def _others(directory: RunDirectory) -> list[dict[str, int | float | str]]:
-    """Return other results of the strategy than the best."""
-    path = directory.others_path
-    kind = list[dict[str, int | float | str]]
-    return checks.check(kind, read_json(path), str(path)) if path.exists() else []
-
-
-def _draw_found(study: Study, directory: RunDirectory) -> tuple[MetaParams, Path | None]:
-    """Draw the result; return it, and its path if `metaevo.load` can read it."""
-    found, about = checkpoint.load_tree(directory.meta_params)
-    study.draw(found, directory.figures)
-    past = checkpoint.history(directory.path)
-    if past is not None and len(past.generations) > 2:
-        from metaevo.reports import film
-
-        film.animate(
-            lambda index, folder: study.draw_frame(past.at(index), folder),
-            past.generations.tolist(),
-            directory.read_metrics("generation"),
-            directory.figures,
-        )
-    return found, directory.path if is_loadable(about) else None
-
-
-def _draw_numbers(
-    figures: Path, records: Records, scores: Mapping[str, Scores], evolutions: Evolutions | None
-) -> None:
+def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> None:
     """Draw the fitness and the judgements."""
-    own = scores.get(SCORES)
-    baseline = {}
+    own, baseline = result.scores.get(SCORES), {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
         untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
-    if _last(records):
-        chosen = "" if evolutions is None else f"seed {evolutions.chosen.seed}"
+    if any(map(len, records.values())):
+        chosen = "" if result.evolutions is None else f"seed {result.evolutions.chosen.seed}"
         plots.plot_fitness(records, figures / FITNESS, chosen=chosen, baseline=baseline)
-    for name, each in scores.items():
+    for name, each in result.scores.items():
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
@@ -186,37 +181,21 @@ def _draw_numbers(
 
 
 def _findings(
-    study: Study,
-    saved: PlainMapping,
-    found: MetaParams,
-    records: Records,
-    evolutions: Evolutions | None,
+    study: Study, saved: PlainMapping, records: Mapping[str, Any], result: Result
 ) -> Iterator[str]:
     """Yield sentences that describe the result."""
-    if evolutions is not None:
-        yield evolutions.text()
+    if result.evolutions is not None:
+        yield result.evolutions.text()
     elif lesson := trouble(records[""], saved["config"]["strategy"]["population_size"]):
         yield f"Warning: {lesson}."
-    yield from study.findings(found)
-    if numbers := evolved_numbers(found, FEW):
+    yield from study.findings(result.meta_params)
+    if numbers := evolved_numbers(result.meta_params, FEW):
         listed = [f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items()]
         yield f"Evolved: {', '.join(listed)}."
 
 
-def _tables(scores: Mapping[str, Scores], evolutions: Evolutions | None) -> Iterator[page.Table]:
-    if evolutions is not None:
-        yield evolutions.table(scores)
-    if (own := scores.get(SCORES)) is not None:
-        if len(own.tasks) > 1:
-            yield tables.by_task(own, "Tasks of the evolution", is_unseen=False)
-        else:
-            yield tables.contenders(own)
-    if (unseen := scores.get(UNSEEN)) is not None:
-        yield tables.by_task(unseen, "Unseen tasks", is_unseen=True)
-
-
 def _facts(
-    saved: PlainMapping, records: Records, scores: Mapping[str, Scores], source: Path | None
+    saved: PlainMapping, records: Mapping[str, Any], result: Result
 ) -> Iterator[tuple[str, str]]:
     """Yield start time, command, frames, and how to load the result."""
     about = saved["environment"]
@@ -225,9 +204,9 @@ def _facts(
     if about.get("command_line"):
         program, *rest = str(about["command_line"]).split(" ", 1)
         yield "command", " ".join([Path(program).name, *rest])
-    if last := _last(records):
-        yield "frames of evolution", f"{sum(each['frames'] for each in last):,}"
-    if judged := sum(each.frames for each in scores.values()):
+    if frames := sum(each[-1]["frames"] for each in records.values() if len(each)):
+        yield "frames of evolution", f"{frames:,}"
+    if judged := sum(each.frames for each in result.scores.values()):
         yield "frames of tuning and comparison", f"{judged:,}"
-    if source is not None:
-        yield "load it", f'metaevo.load("{source}")'
+    if result.source is not None:
+        yield "load it", f'metaevo.load("{result.source}")'

@@ -6,7 +6,7 @@ from typing import Any
 
 from metaevo.config import ConfigError, from_dict, load_yaml, merge, presets, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 

@@ -1,10 +1,5 @@
 """Run the evolutions of any study, from the settings to the report.
 
-    main (commands) -> run_evolutions -> Evolution.blocks (evolve): ask, evaluate, tell
-                                   -> conclude -> study.compare (comparison) -> report
-
-The study (`studies/study.py`) checks, judges and draws.
-
 Several evolutions, which differ only in their seeds, run one after another with one compiled
 program. Each has its own run directory (`seed_0`, `seed_1`, ...), and resumes from its checkpoint.
 
@@ -15,7 +10,7 @@ computation.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +25,16 @@ from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.memory import as_text
-from metaevo.evolution.problem import MetaParams, frames_per_generation
+from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import check_first_generation
-from metaevo.judging.judge import Judgement
-from metaevo.parts.part import LEARNED
-from metaevo.reports.page import Table, number
+from metaevo.reports.page import number
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
-from metaevo.studies.conclusion import conclude, present
-from metaevo.studies.evolutions import Evolutions, Member, members_of
+from metaevo.studies.conclusion import conclude
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import TITLES, Study
+from metaevo.studies.study import Study
 
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
@@ -50,40 +42,6 @@ HARMLESS = (
     "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
-
-
-def plan(study: Study) -> Table:
-    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
-    study.check()
-    problem, settings = study.problem, study.settings
-    config, count = settings.evolution, settings.run.evolution_seeds
-    evolution = Evolution(problem, settings.strategy.build(), config)
-    candidates, tasks = evolution.population_size, problem.tasks_per_generation
-    frames = candidates * config.seeds_per_candidate * frames_per_generation(problem)
-    rows = [
-        ["evolutions", f"{count} of {config.generations:,} generations"],
-        [
-            "agents of a generation",
-            f"{candidates:,} candidates x {config.seeds_per_candidate} seeds x {tasks} tasks",
-        ],
-        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
-        ["frames, without validation", f"{count * config.generations * frames:,}"],
-    ]
-    shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
-    return Table("Plan", ["", ""], rows + planned(study.judgements(judged)))
-
-
-def planned(judgements: Mapping[str, Judgement]) -> list[list[str]]:
-    """Return rows of a plan: the size of each judgement."""
-    return [
-        [
-            TITLES.get(name, name),
-            f"{len(each.contenders)} contenders x {each.budget.agents:,} agents on "
-            f"{len(each.tasks)} tasks",
-        ]
-        for name, each in judgements.items()
-    ]
 
 
 def run_evolutions(
@@ -124,60 +82,62 @@ def run_evolutions(
 
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
-    path, settings = run.directory.path, run.settings
-    count = settings.run.evolution_seeds
-    members = members_of(path, settings)
-    directories = [each.directory for each in members] if count > 1 else [run.directory]
-    is_new = run.before is None
+    path, config, is_new = run.directory.path, run.settings.run, run.before is None
+    several, seeds = config.evolution_seeds > 1, range(config.evolution_seeds)
+    members = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
     if is_new:  # it first measures the scales of its tasks
         _announce(path)
-    resolved = hosts.broadcast_from_first(lambda: _resolve(study, run, directories))
+    resolved = hosts.broadcast_from_first(
+        lambda: _resolve(study, run, members if several else [run.directory])
+    )
     if resolved is None:
-        generations = len(directories[0].read_metrics("generation"))
-        evolutions = f"{count} evolutions, " if count > 1 else ""
+        generations = len((members[0] if several else run.directory).read_metrics("generation"))
+        evolutions = f"{len(members)} evolutions, " if several else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
         return
     if not is_new:
         _announce(path)
-    evolution = make_evolution(study, settings, resolved)
+    evolution = make_evolution(study, run.settings, resolved)
     _start(run, resolved, evolution)
     try:
-        if count == 1:
-            _evolve(study, run, evolution)
-        else:
+        if several:
             run.forget_end()
-            for member in members:
+            for place in seeds:
                 run.check_stop()
-                _evolve_one(study, run, member, evolution, resolved)
+                _evolve_one(study, run, place, evolution, resolved)
+        else:
+            _evolve(study, run, evolution)
         hosts.disconnect()  # the rest is done by this process alone
-        conclude(study, run, Evolutions(path, settings) if count > 1 else None)
+        conclude(study, run)
     except StopRequestedError:
         hosts.disconnect()
         raise
 
 
 def _evolve_one(
-    study: Study,
-    run: Run[EvolutionSettings],
-    member: Member,
-    evolution: Evolution,
-    measured: PlainDict,
+    study: Study, run: Run[EvolutionSettings], place: int, evolution: Evolution, measured: PlainDict
 ) -> None:
-    """Finish one evolution; all of them share the compiled program."""
-    settings = replace(
-        run.settings, run=replace(run.settings.run, seed=member.seed, evolution_seeds=1)
-    )
-    place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
-    with open_run_inside(run, settings, member.directory.path.name) as own:
-        done = _is_evolved(own.directory, settings.evolution.generations)
-        if own.before is not None and done and own.directory.report_path.exists():
+    """Finish one evolution of several; all of them share the compiled program."""
+    config = run.settings.run
+    own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
+    settings = replace(run.settings, run=own_config)
+    with open_run_inside(run, settings, f"seed_{own_config.seed}") as own:
+        if own.before is not None and _is_saved(own.directory, settings.evolution.generations):
             return
-        print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
+        evolutions = f"evolution {place + 1} of {config.evolution_seeds}"
+        print(f"{evolutions}: seed {own_config.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         _start(own, measured, evolution)
         _evolve(study, own, evolution)
-        present(study, own)
     _keep_chunk_size(run, evolution)  # less memory than it seemed
+
+
+def _is_saved(directory: RunDirectory, generations: int) -> bool:
+    """Return whether an evolution is done, and its result saved."""
+    if not (_is_evolved(directory, generations) and directory.meta_params.exists()):
+        return False
+    done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
+    return bool(done == len(directory.read_metrics("generation")))
 
 
 def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
@@ -308,53 +268,47 @@ class _Logbook:
         records = run.directory.read_metrics("generation")
         self.frames = records[-1]["frames"] if records else 0
         self.bytes_shown: int | None = None
-        self.of_mean = "-"
+        self.found = "-"
 
     def add(self, block: Block, found: MetaParams) -> None:
         """Log the generations of a block and what was found, and save a checkpoint."""
-        if self.evolution.bytes_needed != self.bytes_shown:
-            self._show_layout()
-        if block.records:
-            self._log(block, found)
-
-    def _show_layout(self) -> None:
-        """Show the layout of a program that was just compiled."""
-        evolution, processes = self.evolution, jax.process_count()
-        self.bar.stage("evolving")
-        _keep_chunk_size(self.run, evolution)
-        self.bytes_shown = evolution.bytes_needed
-        tqdm.write(
-            f"{self.run.directory.path}: {evolution.population_size} candidates x "
-            f"{evolution.config.seeds_per_candidate} seeds on {evolution.num_devices} devices"
-            f"{f' of {processes} processes' if processes > 1 else ''}, "
-            f"{evolution.chunk_size} agents at once on each, about "
-            f"{as_text(evolution.bytes_needed or 0)} a device",
-            file=sys.stderr,
-        )
-
-    def _log(self, block: Block, found: MetaParams) -> None:
+        if self.evolution.bytes_needed != self.bytes_shown:  # a program was just compiled
+            self.bar.stage("evolving")
+            _keep_chunk_size(self.run, self.evolution)
+            self.bytes_shown = self.evolution.bytes_needed
+            tqdm.write(f"{self.run.directory.path}: {_layout(self.evolution)}", file=sys.stderr)
+        if not block.records:
+            return
         since = time.monotonic() - self.started - block.seconds
         for index, record in enumerate(block.records, start=1):
             seconds = round(since + block.seconds * index / len(block.records), 3)
             self.run.log({"kind": "generation", "seconds": seconds, **record})
         checkpoint.record(self.run.directory.path, block.done, found)
-        frames = block.records[-1]["frames"]
-        self._show(block, frames - self.frames)
-        self.frames = frames
+        self._show(block)
+        self.frames = block.records[-1]["frames"]
         copy = jax.device_get(devices.first(block.state))
         self.run.save(block.done, copy, time.monotonic() - self.started)
 
-    def _show(self, block: Block, frames: int) -> None:
+    def _show(self, block: Block) -> None:
         last = block.records[-1]
-        of_mean = [each["fitness_of_mean"] for each in block.records]
-        if known := [float(value) for value in of_mean if np.isfinite(value)]:
-            self.of_mean = number(known[-1])
+        for each in block.records:
+            if np.isfinite(each["fitness_of_mean"]):
+                self.found = number(float(each["fitness_of_mean"]))
+        frames = last["frames"] - self.frames
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
-        self.bar.set_postfix_str(
-            f"fitness: found {self.of_mean}, candidates {number(float(last['fitness_mean']))}, "
-            f"best {number(float(last['fitness_best']))}{rate}",
-            refresh=False,
-        )
+        mean, best = number(float(last["fitness_mean"])), number(float(last["fitness_best"]))
+        text = f"fitness: found {self.found}, candidates {mean}, best {best}{rate}"
+        self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(len(block.records))
         if int(last["diverged"]) == self.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)
+
+
+def _layout(evolution: Evolution) -> str:
+    processes = jax.process_count()
+    of_all = f" of {processes} processes" if processes > 1 else ""
+    return (
+        f"{evolution.population_size} candidates x {evolution.config.seeds_per_candidate} seeds on "
+        f"{evolution.num_devices} devices{of_all}, {evolution.chunk_size} agents at once on each, "
+        f"about {as_text(evolution.bytes_needed or 0)} a device"
+    )

@@ -1,29 +1,42 @@
-"""Settings of an evolution, and of one of any problem."""
+"""Settings of an evolution: of any problem, or of parts of a learner."""
 
 import dataclasses
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Interval
+from annotated_types import Gt, Interval
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.plain import PlainDict
-from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import Setting, extended, settings_of
+from metaevo.config import ConfigError, show, to_dict
+from metaevo.config.checks import Setting, extended, section, settings_of
+from metaevo.config.code import Kind
+from metaevo.config.code import resolve as find
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.problem import MetaProblem
+from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.evolution.settings import StrategyConfig
+from metaevo.judging.budget import QUICK, Budget
+from metaevo.parts import classes, learners, resolve, seen
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
-from metaevo.studies.evaluation import HeldOutConfig
+from metaevo.tasks.binding import (
+    TRAINING,
+    LearnerConfig,
+    LearnerSettings,
+    TaskConfig,
+    check_part,
+    learner_sections,
+)
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.task import Task
+from purerl.types import Hyperparams, Slot
 
-
-def _complaint(cls: Any) -> str:
-    is_kind = isinstance(cls, type) and issubclass(cls, MetaProblem)
-    return "" if is_kind else "must be a class that derives from metaevo.MetaProblem"
-
-
-PROBLEM = Kind("problem", "a class that derives from metaevo.MetaProblem", _complaint)
+_LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOST = 100_000
+"""Maximum number of settings, and of seeds of a setting."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,82 @@ class RunConfig(RecordConfig):
                 f"seed = {self.seed} with evolution_seeds = {self.evolution_seeds}: the last seed "
                 f"must be at most {MAX_SEED}"
             )
+
+
+@dataclass(frozen=True)
+class HeldOutConfig:
+    """The judgement of any problem, against its contenders."""
+
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
+    """held-out seeds of every contender; 0 for no judgement"""
+
+    def budget(self, *, unseen: bool = False) -> Budget:
+        """Return the settings and seeds of each contender on each task."""
+        return Budget(settings=0, seeds=self.seeds)
+
+    @property
+    def ranges(self) -> PlainDict:
+        """Hyperparameters to tune."""
+        return {}
+
+    def contenders_of(self, problem: Any) -> Sequence[Contender]:
+        """Return the hand-written contenders of a problem."""
+        contenders: Sequence[Contender] = problem.contenders()
+        return contenders
+
+
+@dataclass(frozen=True)
+class EvaluationConfig(HeldOutConfig):
+    """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
+
+    settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
+    """points of the space that every contender tries, in addition to the untuned setting"""
+    screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
+    """seeds of every setting"""
+    finalists: Annotated[int, Interval(ge=2, le=MOST)] = 8
+    """the best settings and the untuned one, which train on all other seeds"""
+    selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
+    """seeds that choose among the finalists"""
+    space: PlainDict = field(default_factory=dict)
+    """hyperparams to tune, each with a list of values or, as in a sweep, with a range
+    ({log_uniform: [1e-4, 1e-2]})"""
+    own: dict[str, PlainDict] = field(default_factory=dict)
+    """for hand-written functions, by their names: hyperparams with their own ranges, instead of the
+    common ones ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
+    contenders: tuple[str, ...] = ()
+    """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
+    unseen: dict[str, Task] = field(default_factory=dict)
+    """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}), on
+    which all are tuned and compared, too"""
+    quick_unseen: bool = False
+    """whether the unseen tasks have the smaller budget of `--comparison quick`"""
+
+    def budget(self, *, unseen: bool = False) -> Budget:
+        """Return the settings and seeds of each contender on each task."""
+        used = replace(self, **_limited(vars(self))) if unseen and self.quick_unseen else self
+        return Budget(**{name: getattr(used, name) for name in _LIMITS})
+
+    @property
+    def ranges(self) -> PlainDict:
+        """Hyperparameters to tune."""
+        return self.space
+
+    def contenders_of(self, problem: Any) -> Sequence[Contender]:
+        """Return the hand-written parts that are chosen, with their own ranges."""
+        contenders: Sequence[Contender] = problem.contenders(self.contenders, self.own)
+        return contenders
+
+
+def resized(evaluation: PlainMapping, size: str) -> PlainDict:
+    """Return the section `evaluation`, as plain data, for a size: none, quick or full."""
+    if size == "none":
+        return {**evaluation, "seeds": 0} | ({"unseen": {}} if "unseen" in evaluation else {})
+    return {**evaluation, **(_limited(evaluation) if size == "quick" else {})}
+
+
+def _limited(evaluation: PlainMapping) -> PlainDict:
+    """Return the numbers of a quick comparison."""
+    return {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}
 
 
 class EvolutionSettings(HasRun):
@@ -74,6 +163,14 @@ class EvolutionSettings(HasRun):
         raise NotImplementedError
 
 
+def _complaint(cls: Any) -> str:
+    is_kind = isinstance(cls, type) and issubclass(cls, MetaProblem)
+    return "" if is_kind else "must be a class that derives from metaevo.MetaProblem"
+
+
+PROBLEM = Kind("problem", "a class that derives from metaevo.MetaProblem", _complaint)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProblemSettings(EvolutionSettings):
     """Settings of an evolution of any problem; the fields of its class are added."""
@@ -89,7 +186,7 @@ class ProblemSettings(EvolutionSettings):
         """Return an object of the class with the values of its fields."""
         values = {name: getattr(self, name) for name in self.free()}
         try:
-            problem: MetaProblem = resolve(PROBLEM, self.problem)(**values)
+            problem: MetaProblem = find(PROBLEM, self.problem)(**values)
         except ConfigError:
             raise
         except (TypeError, ValueError) as error:
@@ -98,7 +195,7 @@ class ProblemSettings(EvolutionSettings):
 
     def free(self) -> tuple[str, ...]:
         """Return the fields of the class."""
-        return tuple(_names(resolve(PROBLEM, self.problem)))
+        return tuple(each.key for each in _fields_of(find(PROBLEM, self.problem)))
 
     def judged_on(self) -> PlainDict:
         """Return the class and its fields, and the strategy, which has found the result."""
@@ -106,19 +203,154 @@ class ProblemSettings(EvolutionSettings):
         return {key: everything[key] for key in ("problem", "strategy", *self.free())}
 
 
-def problem_settings(reference: str) -> type[ProblemSettings]:
-    """Return the class of the settings of a problem; the file of a user's problem is executed.
+def _fields_of(kind: Any) -> list[Setting]:
+    return list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolveSettings(LearnerSettings, EvolutionSettings):
+    """Settings of an evolution of a part of a learner."""
+
+    learner: str
+    evolve: str | tuple[str, ...]
+    """the part to evolve, or a list of several"""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    tasks: dict[str, Task] | None = None
+    """instead of task: several tasks by their names, each with its changes to the settings and
+    distributions that are drawn from in every generation"""
+    tasks_per_generation: Annotated[int, Gt(0)] | None = None
+    """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    component: Any
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count, most = self.tasks_per_generation, len(self.tasks or {})
+        if self.tasks is None:
+            if count is not None:
+                raise ValueError(f"tasks_per_generation = {count}: needs tasks")
+            return
+        if not self.tasks:
+            raise ValueError("tasks: is empty; name at least one task")
+        if self.task != TaskConfig():
+            raise ValueError(
+                "task and tasks: give one of them; a rule of several tasks is judged on others by "
+                "metaevo evaluate --unseen FILE"
+            )
+        if count is not None and count > most:
+            raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
+
+    def build(self, run_path: Path | None = None) -> LearnerProblem:
+        """Return the parts on their tasks, and on those of `evaluation.unseen`."""
+        _check_names(self.tasks or {}, "tasks")
+        is_one = isinstance(self.evolve, str)
+        slots = self.fixed_slots()
+        fillings = {each.name: resolve.fill(each, getattr(self, each.name), run_path)
+                    for each in slots}  # fmt: skip
+        try:
+            problem = LearnerProblem(
+                self.learner,
+                [self.component] if is_one else list(vars(self.component).values()),
+                self.tasks or [Task(self.task.env, self.task.env_params)],
+                train=self.train,
+                hyperparams=self.hyperparams,
+                fixed=fillings,
+                fitness=self.fitness,
+                tasks_per_generation=self.tasks_per_generation,
+                scales=(),
+            )
+        except ConfigError as error:
+            if (text := str(error)) != (reason := text.removeprefix("parts: ")):
+                raise ConfigError(f"evolve = {self.evolve!r}: {reason}") from None
+            raise
+        for slot in slots:
+            name, filling = getattr(self, slot.name), fillings[slot.name]
+            if name not in slot.functions:
+                where, one = f"{slot.name} = {name!r}", problem.experiment
+                check_part(where, filling.part, filling.meta_params, one.settings, one.environment)
+        if elsewhere := self.evaluation.unseen:
+            from metaevo.studies.unseen import check_unseen
+
+            _check_names(elsewhere, "evaluation.unseen")
+            problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
+            known = {"": seen.in_settings(to_dict(self))}
+            for slot in slots:
+                name = getattr(self, slot.name)
+                known[f"{slot.name} = {name!r}"] = resolve.seen_by(slot, name, run_path)
+            check_unseen(elsewhere, known, self.learner)
+        return problem
+
+    def fixed_slots(self) -> list[Slot]:
+        """Return the slots that a setting fills."""
+        return [slot for slot in learners.find(self.learner).slots if hasattr(self, slot.name)]
+
+    def free(self) -> tuple[str, ...]:
+        """Return the sections of trained agents."""
+        return (*TRAINING, "fitness.")
+
+    def judged_on(self) -> PlainDict:
+        """Return the settings of agents, and the seed."""
+        everything = to_dict(self)
+        slots = [slot.name for slot in self.fixed_slots()]
+        names = ("learner", "task", "tasks", "train", "hyperparams", "fitness", *slots)
+        return {name: everything[name] for name in names} | {"seed": self.run.seed}
+
+
+def _check_names(tasks: Mapping[str, Task], where: str) -> None:
+    """Raise `ConfigError` for a name of a task that cannot be part of a file's name."""
+    for name in tasks:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{where}: {show(name)} must have only letters, digits, '.', '_' and '-'; "
+                "the environment may have another name: env: NAME"
+            )
+
+
+def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
+    """Return the class of unvalidated settings: of a problem, or `EvolveSettings` of parts.
+
+    Some sections depend on names in others. The file of a user's problem or part is executed.
+
+    Args:
+        raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
+        component: the part that is evolved if the settings name none.
 
     Raises:
-        ConfigError: for an unknown problem, or one with a field of another setting's name.
+        ConfigError: for an unknown problem, part or learner, a problem with a field of another
+            setting's name, or a learner without the part's slot.
     """
-    kind = resolve(PROBLEM, reference)
-    own = list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
-    if taken := {each.key for each in own} & set(_names(ProblemSettings)):
-        raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
-    return extended(ProblemSettings, [Setting("problem", str, reference), *own])
-
-
-def _names(cls: Any) -> list[str]:
-    is_dataclass = dataclasses.is_dataclass(cls)
-    return [each.name for each in dataclasses.fields(cls)] if is_dataclass else []
+    if "problem" in raw:
+        reference = raw["problem"]
+        own = _fields_of(find(PROBLEM, reference))
+        if taken := {each.key for each in own} & {each.name for each in fields(ProblemSettings)}:
+            raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
+        return extended(ProblemSettings, [Setting("problem", str, reference), *own])
+    learner = raw.get("learner", "ppo")
+    settings = learner_sections(learner)
+    evolve = raw.get("evolve", component)
+    if evolve is None:
+        names = ", ".join(classes.SHIPPED)
+        raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
+    evolved = classes.slots_of(evolve, learner, raw.get("component"))
+    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
+    if isinstance(evolve, str):
+        (part,) = parts.values()
+        settings.append(section("component", part))
+        settings.append(section("strategy", part.strategy or StrategyConfig))
+    else:
+        several = [(name, each, field(default_factory=each)) for name, each in parts.items()]
+        settings.append(section("component", make_dataclass("Components", several, frozen=True)))
+        evolve = tuple(evolve)
+    slots = [
+        Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
+        for slot in learners.find(learner).slots
+        if slot.name not in evolved
+    ]
+    settings.append(Setting("evolve", str | tuple[str, ...], evolve))
+    return extended(EvolveSettings, [*settings, *slots])

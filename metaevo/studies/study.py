@@ -1,10 +1,11 @@
 """A study: a problem with the settings of its evolution, as a run needs them.
 
-It checks, measures, saves, judges and draws; the problem says what to judge against and, unless it
+It checks, measures, saves, judges and draws. The problem says what to judge against and, unless it
 is of parts of a learner, how its points are drawn and described.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,18 @@ from metaevo.evolution.checks import (
     check_problem,
 )
 from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import resolve, saved
-from metaevo.parts.part import LEARNED
+from metaevo.parts import learners, resolve, saved
+from metaevo.parts.part import LEARNED, Evolved
+from metaevo.reports.pictures import PICTURES, Picture
 from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies.evolve_settings import EvolveSettings
-from metaevo.studies.inspector import PartInspector
-from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.settings import EvolutionSettings, EvolveSettings
 from metaevo.tasks.memory import check_agents, check_training
+from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 
@@ -46,9 +47,13 @@ CAPTIONS = {
 }
 MOST_BARS = 64
 """Maximum count of numbers in meta-parameters that are drawn."""
+AGENTS = 16
+"""Agents that provide predictions and targets for figures."""
+DIVERGED = 1e15
+"""Limit of predictions and targets, because larger squares overflow float32."""
 PURPOSES = {SCORES: Purpose.HELD_OUT, UNSEEN: Purpose.UNSEEN}
 """Purposes of the seeds of the judgements, in their order."""
-TITLES = {UNSEEN: "judging on unseen tasks", SCORES: "judging"}
+TITLES = {SCORES: "judging", UNSEEN: "judging on unseen tasks"}
 
 
 class Study:
@@ -60,12 +65,15 @@ class Study:
         self.problem, self.settings = problem, settings
         self.name = type(problem).__name__
         """name of the folder that contains its runs"""
-        self._pictures: MetaProblem | PartInspector = problem
+        self.captions = dict(problem.captions)
+        """captions of the figures, by file name"""
         if isinstance(problem, LearnerProblem):
             self.name = f"evolve_{'_'.join(problem.part_names)}"
-            self._pictures = PartInspector(problem, settings.run.seed)
-        self.captions = {**self._pictures.captions, **CAPTIONS}
-        """captions of the figures, by file name"""
+            for slot, part in problem.parts.by_slot.items():
+                picture = picture_of(slot)
+                self.captions |= {picture.file: picture.caption} if picture else {}
+                self.captions |= part.captions
+        self.captions |= CAPTIONS
         self._metrics: Sequence[str] = ()
 
     def check(self) -> None:
@@ -104,7 +112,6 @@ class Study:
         return measured
 
     def _digest(self) -> str | None:
-        """Return the digest of the source code of the problem's class, if it is the user's."""
         kind: Any = type(self.problem)
         source = class_source(kind)
         return None if source is None else digest(source)
@@ -142,26 +149,31 @@ class Study:
             about = {"generation": generation}
             checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
-    def draw(self, meta_params: MetaParams, figures: Path) -> None:
+    def draw(
+        self, meta_params: MetaParams, figures: Path, records: Sequence[PlainMapping] = ()
+    ) -> None:
         """Draw the result of evolution, and the problem's own metrics over the generations."""
         self.draw_frame(meta_params, figures)
-        if self._metrics:
-            records = RunDirectory(figures.parent).read_metrics("generation")
+        if self._metrics and len(records):
             generation = read_column(records, "generation").astype(int)
             panels = [
                 Panel({"": (generation, read_column(records, name))}, "generation", name)
                 for name in self._metrics
             ]
-            if len(records):
-                plot_panels(panels, figures / METRICS)
+            plot_panels(panels, figures / METRICS)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the figures that the report animates over the generations, at most a second each.
 
         A problem without pictures of its own has its numbers as bars, at most `MOST_BARS`.
         """
-        if type(self._pictures).draw is not MetaProblem.draw:
-            self._pictures.draw(meta_params, figures)
+        if isinstance(self.problem, LearnerProblem):
+            for found in self._evolved(meta_params):
+                if picture := picture_of(found.part.slot):
+                    plot_panels(picture.panels(found), figures / picture.file, **picture.layout)
+                found.part.draw(found, figures)
+        elif type(self.problem).draw is not MetaProblem.draw:
+            self.problem.draw(meta_params, figures)
         elif numbers := evolved_numbers(meta_params, MOST_BARS):
             from metaevo.reports.results import plot_numbers
 
@@ -169,7 +181,42 @@ class Study:
 
     def findings(self, meta_params: MetaParams) -> list[str]:
         """Return sentences that describe the result."""
-        return list(self._pictures.findings(meta_params))
+        if not isinstance(self.problem, LearnerProblem):
+            return list(self.problem.findings(meta_params))
+        found = self._evolved(meta_params)
+        return [text for each in found for text in each.part.findings(each)]
+
+    def _evolved(self, meta_params: MetaParams) -> list[Evolved]:
+        """Return the evolved parts of a learner, on the first task."""
+        problem: Any = self.problem
+        meta_params, bound = jax.device_get(meta_params), problem.bound[0]
+        learner, updates = learners.find(problem.learner), bound.learner.config.num_updates
+        return [
+            Evolved(part, problem.parts.of(meta_params, slot), learner, bound.hyperparams,
+                    lambda: self._value_targets, updates)
+            for slot, part in problem.parts.by_slot.items()
+        ]  # fmt: skip
+
+    @cached_property
+    def _value_targets(self) -> np.ndarray:
+        """Predictions and targets [2, samples] of agents trained half-way with hand-written parts.
+
+        Without the agents that diverged; a single error of one if all did.
+        """
+        problem: Any = self.problem
+        task, hyperparams = problem.experiment.reference(), problem.bound[0].hyperparams
+        learner: Any = task.learner
+        population = Population(task, hyperparams, None, problem.weights, agents=AGENTS)
+        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, AGENTS)
+        agents = population.advance(population.init(keys), population.num_updates // 2)
+
+        def observe(state: Any) -> Any:
+            return learner.value_targets(state, hyperparams, task.env_params)
+
+        seen = jax.device_get(jax.jit(jax.vmap(observe))(population.states(agents)))
+        errors = np.stack([each.ravel() for each in seen])
+        usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
+        return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
     def judgements(self, learned: Mapping[str, MetaParams]) -> dict[str, Judgement]:
         """Return the judgements on the tasks of the evolution and on unseen ones, by names.
@@ -177,8 +224,7 @@ class Study:
         `learned` are the meta-parameters found by each evolution. There is none without
         contenders, or with `evaluation.seeds` = 0.
         """
-        config, seed = self.settings.evaluation, self.settings.run.seed
-        found: dict[str, Judgement] = {}
+        config, found = self.settings.evaluation, {}
         for name, purpose in PURPOSES.items() if config.seeds else ():
             problem = self.problem.unseen() if name == UNSEEN else self.problem
             try:
@@ -193,9 +239,9 @@ class Study:
                 own = [Contender(each, problem, point, LEARNED) for each, point in learned.items()]
                 found[name] = Judgement(
                     [*own, *others],
-                    config.unseen_budget if name == UNSEEN else config.budget,
+                    config.budget(unseen=name == UNSEEN),
                     space=config.ranges,
-                    seed=seed,
+                    seed=self.settings.run.seed,
                     purpose=purpose,
                 )
             except ConfigError as error:
@@ -226,6 +272,15 @@ class Study:
             if name == UNSEEN or not only_unseen:
                 file = path / f"{name}.npz"
                 yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
+
+
+def picture_of(slot: str) -> Picture | None:
+    """Return the picture of a slot, if it has one."""
+    if slot in PICTURES:
+        return PICTURES[slot]
+    from metaevo.reports import slots
+
+    return slots.PICTURES.get(slot)
 
 
 def evolved_numbers(meta_params: MetaParams, most: int) -> dict[str, float]:

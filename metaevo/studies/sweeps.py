@@ -15,7 +15,7 @@ from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population

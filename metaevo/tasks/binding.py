@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from metaevo.config import ConfigError, code, failure
+from metaevo.config.checks import Setting, section
+from metaevo.config.code import Kind, resolve
 from metaevo.config.plain import PlainDict
-from metaevo.config.references import Kind, resolve
-from metaevo.config.sections import Setting, section
 from metaevo.parts import learners
 from metaevo.parts.part import Part, Parts, check_scalars
 from metaevo.tasks.bound import Bound

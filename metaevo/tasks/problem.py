@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.references import short_name
+from metaevo.config.code import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners

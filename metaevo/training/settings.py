@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.config import ConfigError, code
+from metaevo.config.checks import Setting, extended
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.config.sections import Setting, extended
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs.settings import HasRun, RecordConfig

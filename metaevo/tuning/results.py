@@ -94,7 +94,8 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     """
     params = {WINNER: best.params, BEFORE: {}}
     rungs = {name: objective.confirm(each, count) for name, each in params.items()}
-    scores = statistics.fill_missing({name: rung.scores[0] for name, rung in rungs.items()})
+    filled = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
+    scores = dict(zip(rungs, filled, strict=True))
     variants = [
         {
             "name": name,

@@ -13,7 +13,7 @@ import yaml
 
 from examples import scheduled_adam
 from metaevo.config import from_dict
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from purerl import ppo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -20,7 +20,7 @@ from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_d
 from metaevo.evolution import devices
 from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs

@@ -19,7 +19,7 @@ from metaevo.evolution.problem import Contender
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import EvolveSettings, experiment_class
+from metaevo.studies.settings import EvolveSettings, settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.fitness import Windows
@@ -163,7 +163,7 @@ def _study_of(case: Case) -> tuple[Study, EvolveSettings]:
         "evaluation": {"seeds": 0},
         "run": {"seed": case["seed"]},
     }  # fmt: skip
-    settings = from_dict(experiment_class(raw), raw)
+    settings = from_dict(settings_class(raw), raw)
     return Study(settings.build(), settings), settings
 
 

@@ -5,7 +5,7 @@ import signal
 from metaevo.commands.evolve import main
 from metaevo.config import from_dict
 from metaevo.evolution import hosts
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 
 

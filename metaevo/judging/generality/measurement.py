@@ -186,7 +186,7 @@ class Measurement:
             return np.asarray(trained.scores)
 
         tuning = train(Purpose.TUNING, self.benchmark.tuning_seeds, self.rates)
-        means = fill_missing({"": tuning.T})[""].mean(axis=0)
+        means = fill_missing(tuning, axis=1).mean(axis=1)
         best = int(np.argmax(np.where(np.isfinite(tuning).any(axis=1), means, -np.inf)))
         (scores,) = train(Purpose.HELD_OUT, self.benchmark.seeds, [self.rates[best]])
         return TaskScores(self.rates[best], tuple(files.plain(scores)))

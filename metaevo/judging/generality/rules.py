@@ -4,8 +4,8 @@ import os
 from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, show, to_dict
-from metaevo.config.hints import of_value
-from metaevo.config.references import short_name
+from metaevo.config.code import short_name
+from metaevo.config.plain import of_value
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, resolve, seen, zoo
 from metaevo.parts.part import Filling, HandWritten

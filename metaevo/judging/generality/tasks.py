@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
-from metaevo.config.hints import of_value
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, of_value
 from metaevo.parts import learners
 
 FOLDER = Path(__file__).parent

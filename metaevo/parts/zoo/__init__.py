@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, files, show
-from metaevo.config.hints import of_value
+from metaevo.config.plain import of_value
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"

@@ -10,12 +10,11 @@ import pytest
 
 from metaevo.commands.run_options import early_class
 from metaevo.config import load_yaml
-from metaevo.config.checks import check_given
-from metaevo.config.sections import settings_of
+from metaevo.config.checks import check_given, settings_of
 from metaevo.parts import learners
 from metaevo.parts.classes import SHIPPED, part_class
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 

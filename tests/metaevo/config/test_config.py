@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaevo.config import ConfigError, dump_yaml, from_dict, load_yaml, merge, to_dict
-from metaevo.config.sections import Setting, extended, section
+from metaevo.config.checks import Setting, extended, section
 from tests.metaevo.example_config import Config, Hyperparams, Schedule, Train
 
 

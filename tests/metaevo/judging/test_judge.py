@@ -62,18 +62,6 @@ def test_scores_are_those_of_training_by_hand(rivals):
 
 
 @pytest.mark.long
-def test_tasks_that_share_a_program_have_their_own_scores():
-    tasks = [metaevo.Task("GridWorld", GRID | {"slip_probability": slip}) for slip in (0.0, 0.5)]
-
-    def held_out(*tasks):
-        return metaevo.judge(problem_of(*tasks).contenders()[:1], BUDGET).held_out[0, :, 0]
-
-    both = held_out(*tasks)
-    np.testing.assert_array_equal(both, np.concatenate([held_out(each) for each in tasks]))
-    assert (both[0] != both[1]).any()
-
-
-@pytest.mark.long
 def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     path = tmp_path / "scores.npz"
     whole = metaevo.judge(rivals, BUDGET, space=SPACE)
@@ -103,15 +91,18 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
 
 
 @pytest.mark.long
-def test_several_tasks_have_scales():
-    tasks = [metaevo.Task("GridWorld", {"size": size}) for size in (3, 4)]
-    problem = problem_of(*tasks)
+def test_several_tasks_have_scores_and_scales_of_their_own():
+    """They share a program, because they differ in traced numbers only."""
+    tasks = [metaevo.Task("GridWorld", {"size": 3, "slip_probability": p}) for p in (0.0, 0.3)]
+    problem, budget = problem_of(*tasks), metaevo.Budget(0, seeds=64)
     assert problem.tasks == ["GridWorld", "GridWorld-2"]
-    assert all(each.scale.reference > each.scale.random for each in problem.bound)
     rivals = [Contender("learned", problem, problem.init(jax.random.key(0)), "learned")]
-    scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], metaevo.Budget(0, seeds=64))
+    scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], budget)
     assert scores.held_out.shape == (2, 2, 1, 64)
     assert (scores.scale[:, 1] > scores.scale[:, 0]).all()
+    alone = metaevo.judge(problem_of(tasks[1]).contenders(["huber"]), budget)
+    np.testing.assert_array_equal(scores.held_out[1, 1], alone.held_out[0, 0])
+    assert (scores.held_out[1, 0] != scores.held_out[1, 1]).any()
 
 
 def test_wrong_contenders_and_budgets_are_refused(problem, rivals):

@@ -12,7 +12,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.references import reference_of
+from metaevo.config.code import reference_of
 from metaevo.parts import Part, ValueLossNetwork, resolve, saved, seen
 from metaevo.parts.classes import PART
 from metaevo.parts.part import Parts

@@ -14,7 +14,7 @@ from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
-from metaevo.studies.evaluation import resized
+from metaevo.studies.settings import resized
 from tests.metaevo import evolving
 
 TINY = """

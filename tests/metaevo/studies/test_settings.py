@@ -9,7 +9,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError, code, from_dict, to_dict
-from metaevo.config.references import reference_of
+from metaevo.config.code import reference_of
 from metaevo.parts import Part, saved
 from metaevo.parts.classes import PART
 from metaevo.parts.part import Parts

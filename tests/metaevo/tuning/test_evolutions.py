@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import ConfigError, from_dict
-from metaevo.studies.evolve_settings import settings_class
+from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import make_objective, sweep_class
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
