@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from metaevo.judging.judge import judge as judge
     from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
-    from metaevo.parts.resolve import load as load
-    from metaevo.parts.resolve import save as save
+    from metaevo.parts.saved import load as load
+    from metaevo.parts.saved import save as save
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import evolve as evolve
     from metaevo.studies.reading import read_settings as read_settings
@@ -74,12 +74,12 @@ _HOMES = {
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
     "generality": "metaevo.judging.generality.measurement",
-    "load": "metaevo.parts.resolve",
+    "load": "metaevo.parts.saved",
     "load_code": "metaevo.config.code:load",
     "load_training": "metaevo.training.result",
     "measures": "metaevo.tasks.fitness",
     "read_settings": "metaevo.studies.reading",
-    "save": "metaevo.parts.resolve",
+    "save": "metaevo.parts.saved",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",
     "train": "metaevo.training.run",

@@ -14,6 +14,14 @@ DEFAULT = "evolve_optimizer/small_tasks"
 """Preset of a run without a part, a learner or a task of the user's."""
 PARTS = ("optimizer", "value_loss")
 """Default parts where the user names a learner or a task: the first with a preset for it."""
+SLOTS = {
+    "value_loss": "value_loss",
+    "policy_loss": "drift",
+    "make_optimizer": "optimizer",
+    "schedule": "schedule",
+    "update_rule": "lpg",
+}
+"""Parts whose presets serve a user's own part, by its slot."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
@@ -112,15 +120,14 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, whats, own = presets.names(), [component], code.is_name(component)
+    names, what, own = presets.names(), component, code.is_name(component)
     if own:
         start_jax()
-        from metaevo.parts.classes import part_class, shipped_for
+        from metaevo.parts.learners import part_class
 
-        whats = shipped_for(part_class(component).slot)
-    for what in whats:
-        for each in LEARNERS if learner is None else [learner]:
-            if (name := f"evolve_{what}/{each}") in names:
-                found = load_yaml(presets.find(name))
-                return {key: found[key] for key in found if not own or key != "component"}
+        what = SLOTS.get(part_class(component).slot)
+    for each in LEARNERS if learner is None else [learner]:
+        if (name := f"evolve_{what}/{each}") in names:
+            found = load_yaml(presets.find(name))
+            return {key: found[key] for key in found if not own or key != "component"}
     return {}

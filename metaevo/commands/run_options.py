@@ -21,7 +21,7 @@ EVOLUTION = "metaevo.studies.settings:EvolveSettings"
 PROBLEM = "metaevo.studies.settings:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"
-PARTS = "metaevo.parts.classes:SHIPPED"
+PARTS = "metaevo.parts.learners:PARTS"
 
 
 def computing(command: str) -> Parser:
@@ -109,7 +109,10 @@ def parse_early(
         return make_class(raw)
 
     def early(raw: PlainDict) -> Any:
-        return early_class(parser.prog.split()[-1], raw, component)
+        try:
+            return early_class(parser.prog.split()[-1], raw, component)
+        except (KeyError, OSError):  # an installation without source code
+            return Any
 
     return parse_command_line(parser, argv, made, defaults, quick, early)
 

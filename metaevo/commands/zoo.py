@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
     from metaevo.reports.page import Table
 
     if args.name is not None:
-        print(files.read(zoo.find(args.name).path / zoo.README).decode().rstrip())
+        print(files.read(zoo.find(args.name).path / "README.md").decode().rstrip())
         return 0
     entries = [zoo.find(name) for name in zoo.names()]
     rows = [[each.name, each.card["slot"], each.card["title"]] for each in entries]

@@ -17,10 +17,10 @@ from metaevo.evolution.problem import Contender
 from metaevo.judging import tables
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import resolve, saved
-from metaevo.parts.classes import reference_to
+from metaevo.parts import resolve
+from metaevo.parts.learners import reference_to
 from metaevo.parts.optimizer import LearnedOptimizer
-from metaevo.parts.part import LEARNED, Filling, Part, Parts
+from metaevo.parts.part import LEARNED, Part, Parts
 from metaevo.reports import page
 from metaevo.reports.page import estimate
 from metaevo.runs.quick import mark
@@ -163,7 +163,7 @@ def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> No
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
     os.makedirs(own.path, exist_ok=True)
     parts, meta_params = Parts.single(each.part), each.part.init(jax.random.key(0))
-    saved.save(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
+    resolve.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
 
 def _judgement(
@@ -175,8 +175,9 @@ def _judgement(
     """Return the judgement of the learned part, its formulas and the hand-written functions."""
     contenders = [Contender(LEARNED, problem, meta_params, LEARNED)]
     for each in formulas:
-        filling = Filling(each.part, each.part.init(jax.random.key(0)))
-        parts, own = problem.parts.with_part(meta_params, filling)
+        slot, own = each.part.slot, each.part.init(jax.random.key(0))
+        parts = Parts({**problem.parts.by_slot, slot: each.part})
+        own = own if len(parts.by_slot) == 1 else {**meta_params, slot: own}
         # The text is the group, so that scores of another formula of this length are not kept.
         contenders.append(Contender(each.name, problem.with_parts(parts), own, each.text))
     config = settings.evaluation

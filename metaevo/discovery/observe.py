@@ -4,7 +4,7 @@ Of a loss this target is the slope, as learners use only the slope: two losses w
 agree to a percent may push predictions near zero error in opposite directions. A policy loss
 contains ratio * advantage; the search is for its drift. Of an optimizer it is the step of a single
 parameter, in units of the learning rate and before annealing, as a function of the parameter's
-signals (`metaevo.parts.signals`).
+signals (`metaevo.parts.optimizer`).
 
 Agents are trained with the part from beginning to end. Now and then one update is made with a part
 that records its arguments in every gradient step but is otherwise the same.
@@ -19,9 +19,8 @@ import numpy as np
 import optax
 
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.parts import signals
-from metaevo.parts.part import HandWritten, Part, Parts
-from metaevo.parts.signals import FEATURES, SIGNALS, Seen
+from metaevo.parts.optimizer import FEATURES, SIGNALS, Seen, optimizer_along
+from metaevo.parts.part import HandWritten, Part, Parts, length
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import Context, MetaParams, PyTree
@@ -201,7 +200,7 @@ def recorded_optimizer(part: Any, seen: list[np.ndarray]) -> Part:
                 one = _write_down(scalars[np.asarray(places)], seen)
                 return one * part.direction(meta_params, all_seen), memory
 
-            return signals.optimizer(direction, context)
+            return optimizer_along(direction, context)
 
         def update(updates, state, params, **told):
             return optimizer(_some(params)).update(updates, state, params, **told)
@@ -224,9 +223,8 @@ def _step(part, meta_params, context, inputs):
     """Return the step of one parameter."""
     found = jnp.stack([inputs[name] for name in SIGNALS])[:, None]
     size, value, policy = (inputs[name][None] for name in ("size", "value", "policy"))
-    length = signals.length(context)
-    seen = Seen(SIGNALS, found, size, value, policy, context.progress, length)
-    return part.direction(meta_params, seen)[0]
+    seen = Seen(SIGNALS, found, size, value, policy, context.progress, length(context))
+    return part.direction(meta_params, seen, jnp.zeros((0, 1)))[0][0]
 
 
 TARGETS: dict[str, Target] = {

@@ -3,9 +3,10 @@
 >>> metaevo.parts.Drift(hidden_size=8).init(jax.random.key(0))
 """
 
-from importlib import import_module
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from metaevo.parts.learners import PARTS as _PARTS
 from metaevo.parts.part import HandWritten as HandWritten
 from metaevo.parts.part import OneOf as OneOf
 from metaevo.parts.part import Part as Part
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
     from metaevo.parts.schedule import Schedule as Schedule
     from metaevo.parts.value_loss import ValueLossNetwork as ValueLossNetwork
 
-_PLACES = {
-    "Drift": "drift",
-    "Formula": "formula",
-    "LearnedOptimizer": "optimizer",
-    "LearnedUpdateRule": "lpg",
-    "Program": "program",
-    "Schedule": "schedule",
-    "ValueLossNetwork": "value_loss",
-}
+_PLACES = {place.rpartition(":")[2]: place for place in _PARTS.values()}
 __all__ = ["HandWritten", "OneOf", "Part", *_PLACES]
 
 
@@ -35,4 +28,4 @@ def __getattr__(name: str) -> Any:
     """Import a part when it is used."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return pkgutil.resolve_name(_PLACES[name])

@@ -17,16 +17,15 @@ from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Gt
 
-from metaevo.parts import temporal
-from metaevo.parts.distillation import fit
-from metaevo.parts.part import Part
+from metaevo.parts.part import Part, time_inputs
 from purerl.fast.activations import tanh
 from purerl.types import Context, MetaParams, PyTree
 
 LOG_RATIO_LIMIT = 20.0
-"""Beyond it the loss is constant: exp and its square stay far from float32's largest number."""
+"""Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
 DISTILLATION_STEPS = 3000
 INPUTS = 8
 """Of the network, without time."""
@@ -50,12 +49,20 @@ class Drift(Part):
 
     def init(self, key: jax.Array) -> PyTree:
         """Return random weights, or weights for the drift of PPO's clip."""
-        if self.start == "random":
-            return _init_network(self, key)
-        timeless = replace(self, temporal=False)
-        meta_params = _distill(timeless, key, _init_network(timeless, key))
-        unused = jnp.zeros((_num_inputs(self) - INPUTS, self.hidden_size))
-        return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
+        if self.start == "clip" and self.temporal:
+            meta_params = replace(self, temporal=False).init(key)
+            unused = jnp.zeros((2 * INPUTS, self.hidden_size))
+            return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
+        hidden_key, output_key = jax.random.split(key)
+        num_inputs, init_kernel = (
+            INPUTS * (1 + 2 * self.temporal),
+            jax.nn.initializers.lecun_normal(),
+        )
+        meta_params = {
+            "hidden": init_kernel(hidden_key, (num_inputs, self.hidden_size)),
+            "output": init_kernel(output_key, (self.hidden_size, 1))[:, 0],
+        }
+        return meta_params if self.start == "random" else _distill(self, key, meta_params)
 
     def apply(
         self, meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
@@ -64,7 +71,7 @@ class Drift(Part):
         log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         inputs = _inputs(log_ratio, advantage)
         if self.temporal:
-            inputs = jnp.concatenate([inputs, *jnp.outer(temporal.inputs(context), inputs)])
+            inputs = jnp.concatenate([inputs, *jnp.outer(time_inputs(context), inputs)])
         drift = jax.nn.relu(_network(meta_params, inputs) - self.offset)
         return drift - jnp.exp(log_ratio) * advantage
 
@@ -79,19 +86,6 @@ def clip_drift(
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - clip_epsilon, 1.0 + clip_epsilon)
     return jax.nn.relu((ratio - clipped) * advantage)
-
-
-def _init_network(config: Drift, key: jax.Array) -> dict[str, jax.Array]:
-    hidden_key, output_key = jax.random.split(key)
-    init_kernel = jax.nn.initializers.lecun_normal()
-    return {
-        "hidden": init_kernel(hidden_key, (_num_inputs(config), config.hidden_size)),
-        "output": init_kernel(output_key, (config.hidden_size, 1))[:, 0],
-    }
-
-
-def _num_inputs(config: Drift) -> int:
-    return INPUTS * (1 + temporal.SIZE * config.temporal)
 
 
 def _inputs(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
@@ -133,4 +127,13 @@ def _distill(config: Drift, key: jax.Array, meta_params: MetaParams) -> PyTree:
         errors = jnp.square(value - wanted) + 0.1 * jnp.square(slope - wanted_slope)
         return jnp.mean(jnp.where(counts, errors, 0.0))
 
-    return fit(distance, meta_params, key, DISTILLATION_STEPS)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, DISTILLATION_STEPS))
+
+    def step(carry, key):
+        meta_params, opt_state = carry
+        updates, opt_state = optimizer.update(jax.grad(distance)(meta_params, key), opt_state)
+        return (optax.apply_updates(meta_params, updates), opt_state), None
+
+    keys = jax.random.split(key, DISTILLATION_STEPS)
+    (meta_params, _), _ = jax.lax.scan(step, (meta_params, optimizer.init(meta_params)), keys)
+    return meta_params

@@ -11,10 +11,9 @@ Evolution changes the constants in units of their initial values (of 1 if the in
 so a step of 0.1 is a tenth of each.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +21,15 @@ import jax.numpy as jnp
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
 from metaevo.parts.expressions import Expression, parse
-from metaevo.parts.part import Evolved, Part
-from metaevo.parts.rule import LANGUAGES, Language, Rule, fill, language_of
-from purerl.types import Context, MetaParams, PyTree, Slot
+from metaevo.parts.languages import Rule, Written, joined
+from purerl.types import PyTree
 
 RELATIVE = "relative"
-"""The only key of meta-parameters: of the constants in `Config.units`."""
+"""The only key of meta-parameters: the constants in their `units`."""
 
 
 @dataclass(frozen=True)
-class Formula(Part):
+class Formula(Written):
     """A formula with evolved constants.
 
     Raises:
@@ -68,36 +66,14 @@ class Formula(Part):
             raise ValueError(f"also: must be left out in the slot {self.slot}")
         if self.hyperparam in self.also:
             raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
-        if self.gives == "slope" and not self.language.arguments:
-            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
-
-    @property
-    def language(self) -> Language | None:
-        """The names that it may look at."""
-        return language_of(self.slot, self.arguments)
-
-    def in_slot(self, slot: Slot) -> "Formula":
-        """Return the formula with the slot's scalar arguments."""
-        known = LANGUAGES.get(slot.name)
-        if slot.inputs == (known.arguments if known else ()):
-            return self
-        return replace(self, arguments=slot.inputs)
-
-    @property
-    def parsed(self) -> Expression:
-        """The formula, read."""
-        return self._parse(self.expression)
-
-    def _parse(self, text: str) -> Expression:
-        if self.language is None:
-            raise ValueError(f"slot = {show(self.slot)}: takes no formulas, or has no learner yet")
-        return parse(text, self.language.names, self.constants)
+        self.check_gives()
 
     @property
     def factors(self) -> dict[str, Expression]:
-        """Of a schedule: the formulas by the hyperparams that they multiply."""
+        """The formula, or those of a schedule, by the hyperparams that they multiply."""
         texts = {self.hyperparam: self.expression, **self.also}
-        return {name: self._parse(text) for name, text in texts.items()}
+        names = self.known.names
+        return {name: parse(text, names, self.constants) for name, text in texts.items()}
 
     @property
     def length(self) -> int:
@@ -121,49 +97,26 @@ class Formula(Part):
 
     def written(self, numbers: Mapping[str, float]) -> str:
         """Return the formula with these numbers; of several, each behind its hyperparam."""
-        if not self.also:
-            return self.parsed.text(numbers)
-        return "; ".join(f"{name}: {each.text(numbers)}" for name, each in self.factors.items())
+        return joined({name: each.text(numbers) for name, each in self.factors.items()})
 
     def init(self, key: jax.Array) -> PyTree:
         """Return the constants in units of their initial values."""
         units = self.units.items()
-        start = {name: jnp.float32(self.constants[name] / unit) for name, unit in units}
-        return {RELATIVE: start}
+        return {RELATIVE: {name: jnp.float32(self.constants[name] / each) for name, each in units}}
 
-    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
-        """Apply the slot's function."""
-        return self._function(meta_params, context, *arguments)
-
-    @cached_property
-    def _function(self) -> Callable[..., Any]:
+    @property
+    def rule(self) -> Rule:
+        """The formulas as functions of named inputs."""
         expressions, units = list(self.factors.values()), self.units
 
         def evaluate(meta_params, inputs, number=0):
-            """The formula of named inputs; a name that it doesn't look at is not passed on."""
             constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
             return expressions[number].evaluate(inputs | constants)
 
         def along(view):
             return lambda x, others: evaluate(others["meta_params"], view(x, others))
 
-        rule = Rule(self.parsed.names, evaluate, along, self.gives)
-        assert self.language is not None  # or it could not be parsed
-        return fill(self.slot, self.language, rule, tuple(self.factors))
-
-    def findings(self, found: Evolved) -> list[str]:
-        """Return the formula with its evolved constants."""
-        return [described(self, found.meta_params)]
-
-
-def described(part: Any, meta_params: PlainMapping) -> str:
-    """Return a sentence with the text of a formula or a program."""
-    what = {"value": part.slot, "slope": f"the slope of {part.slot}"}[part.gives]
-    if part.slot == "make_optimizer":
-        what = "the step of a parameter, in learning rates,"
-    if part.slot == "schedule":
-        what = f"the factor{'s' if part.also else f' of {part.hyperparam}'}"
-    return f"The formula: {what} = {part.text(meta_params)}."
+        return Rule(expressions[0].names, evaluate, along, self.gives, tuple(self.factors))
 
 
 HAND_WRITTEN: dict[str, dict[str, Formula]] = {

@@ -12,7 +12,8 @@ agents have other operations there. The loop ends after the longest program of a
 The slope of a loss is carried along with its value (forward mode), so nothing is stored for a pass
 backwards.
 
-Values and derivatives are finite everywhere (`metaevo.parts.instructions`).
+Results and derivatives are finite: divisors are at least SMALL in size, sqrt and log1p take their
+argument from where they are defined, and everything is limited to +-LIMIT.
 """
 
 import functools
@@ -25,7 +26,59 @@ import numpy as np
 
 from metaevo.evolution import postfix
 from metaevo.evolution.postfix import Program
-from metaevo.parts.instructions import INSTRUCTIONS, LIMIT, TWO_ROWS, instructions_of
+
+LIMIT, SMALL = 1e9, 1e-9
+LOWEST = np.float32(-1.0 + 1e-6)
+"""Least argument of log1p."""
+
+
+def _divisor(b: jax.Array) -> jax.Array:
+    return jnp.where(jnp.abs(b) < SMALL, jnp.where(b < 0, -SMALL, SMALL), b)
+
+
+def _sqrt(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+    positive = a > SMALL**2
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, a, 1.0)), 0.0)
+
+
+def _power(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+    """A power of |a|; with the sign of a for odd whole exponents."""
+    size = jnp.power(jnp.maximum(jnp.abs(a), SMALL**2), b)
+    return jnp.where((a < 0) & (jnp.mod(b, 2.0) == 1.0), -size, size)
+
+
+INSTRUCTIONS: dict[str, Callable[..., jax.Array]] = {
+    "add": lambda a, b, c: a + b,
+    "subtract": lambda a, b, c: a - b,
+    "multiply": lambda a, b, c: a * b,
+    "divide": lambda a, b, c: a / _divisor(b),
+    "minimum": lambda a, b, c: jnp.minimum(a, b),
+    "maximum": lambda a, b, c: jnp.maximum(a, b),
+    "greater": lambda a, b, c: (a > b).astype(a.dtype),
+    "choose": lambda a, b, c: jnp.where(c > 0, a, b),
+    "negate": lambda a, b, c: -a,
+    "abs": lambda a, b, c: jnp.abs(a),
+    "sign": lambda a, b, c: jnp.sign(a),
+    "square": lambda a, b, c: a * a,
+    "tanh": lambda a, b, c: jnp.tanh(a),
+    "exp": lambda a, b, c: jnp.exp(jnp.minimum(a, 25.0)),
+    "log1p": lambda a, b, c: jnp.log1p(jnp.maximum(a, LOWEST)),
+    "sqrt": _sqrt,
+    "power": _power,
+}
+"""What a row computes, `(a, b, c) -> result`, from its operands a and b; c is the result of the row
+before."""
+TWO_ROWS = {"where": ("greater", "choose"), "clip": ("maximum", "minimum")}
+"""Operations of two rows; the second sees the result of the first."""
+
+
+@functools.cache
+def instructions_of(operations: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the instructions that some operations need; every language can add."""
+    names = ["add"]
+    for name in operations:
+        names += TWO_ROWS.get(name, (name,))
+    return tuple(dict.fromkeys(names))
 
 
 class Rows(NamedTuple):
@@ -103,14 +156,11 @@ def _table(rows: Rows, first: Rows) -> list[jax.Array]:
 
 
 @functools.cache
-def _interpreter(
-    operations: tuple[str, ...], slopes: bool, *, merged: bool = True
-) -> Callable[..., Any]:
+def _interpreter(operations: tuple[str, ...], slopes: bool) -> Callable[..., Any]:
     """Return `(codes [N, L], constants [N, L], inputs, their slopes) -> value, slope`.
 
     Inputs, slopes, value and slope are [N, S], for S samples of N programs. Batched programs become
-    more programs, and batched inputs become more samples, so all arithmetic is on [N, S]. Only a
-    function that is not `merged` so, but batched by JAX, can be differentiated.
+    more programs, and batched inputs become more samples, so all arithmetic is on [N, S].
     """
 
     def run(codes, constants, inputs, input_slopes):
@@ -141,8 +191,6 @@ def _interpreter(
         found = mapped(*program, *jax.tree.map(of_samples, samples, tuple(in_batched[2:])))
         return jax.tree.map(split, found), jax.tree.map(lambda leaf: True, found)
 
-    if not merged:
-        return run
     mapped = jax.custom_batching.custom_vmap(run)
     mapped.def_vmap(batched)
     return mapped
@@ -215,8 +263,6 @@ def _both(
     program: Program,
     inputs: Sequence[jax.Array],
     slopes: Sequence[jax.Array],
-    *,
-    merged: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
     """Return a program's value and, if the inputs have slopes, its own slope."""
     shape = jnp.broadcast_shapes(*map(jnp.shape, inputs))
@@ -225,7 +271,7 @@ def _both(
         return tuple(jnp.broadcast_to(jnp.float32(each), shape).reshape(1, -1) for each in leaves)
 
     codes, constants = program
-    run = _interpreter(operations, bool(slopes), merged=merged)
+    run = _interpreter(operations, bool(slopes))
     value, slope = run(codes[None], constants[None], flat(inputs), flat(slopes))
     return value.reshape(shape), slope.reshape(shape)
 
@@ -235,34 +281,23 @@ def differentiable(
     program_of: Callable[[Any], Program],
     inputs_of: Callable[[jax.Array, Any], Sequence[jax.Array]],
 ) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return `(x, others) -> number`, which can be differentiated twice, by x only.
+    """Return `(x, others) -> number`, which can be differentiated once, by x only.
 
     Args:
-        operations: of the language.
+        operations: that programs may have.
         program_of: returns the program, from others.
         inputs_of: returns the program's inputs, from x and others.
     """
-
-    def both(x, others, *, merged=True):
-        inputs, slopes = jax.jvp(lambda x: inputs_of(x, others), (x,), (jnp.ones_like(x),))
-        return _both(operations, program_of(others), inputs, slopes, merged=merged)
-
-    slope_too = jax.custom_jvp(both)
-
-    @slope_too.defjvp
-    def second(primals, tangents):
-        x, others = primals
-        along = functools.partial(both, others=others, merged=False)
-        found, slopes = jax.jvp(along, (x,), (jnp.ones_like(x),))
-        return found, jax.tree.map(lambda slope: slope * tangents[0], slopes)
 
     @jax.custom_jvp
     def value(x, others):
         return evaluate(operations, program_of(others), inputs_of(x, others))
 
     @value.defjvp
-    def first(primals, tangents):
-        found, slope = slope_too(*primals)
+    def derivative(primals, tangents):
+        x, others = primals
+        inputs, slopes = jax.jvp(lambda x: inputs_of(x, others), (x,), (jnp.ones_like(x),))
+        found, slope = _both(operations, program_of(others), inputs, slopes)
         return found, slope * tangents[0]
 
     return value

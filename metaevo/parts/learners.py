@@ -1,14 +1,20 @@
-"""Learners by their names in settings: `purerl`'s learners, and the user's own."""
+"""Learners, and the parts that fill their slots, by their names in settings."""
 
+import dataclasses
+import inspect
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import Kind, give, resolve
+from metaevo.config.code import Kind, give, reference_of, resolve, short_name
+from metaevo.parts.part import Part
 from purerl.types import LearnerEntry, Slot
 
+# --- Learners -----------------------------------------------------------------------------------
 
-def _complaint(entry: Any) -> str:
+
+def _no_learner(entry: Any) -> str:
     if not isinstance(entry, LearnerEntry):
         return f"must be a purerl.types.LearnerEntry, not {type(entry).__name__}"
     if not isinstance(entry.slots, tuple) or not all(isinstance(s, Slot) for s in entry.slots):
@@ -18,7 +24,7 @@ def _complaint(entry: Any) -> str:
 
 LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _complaint, LEARNERS)
+LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -27,8 +33,7 @@ def find(name: Any) -> LearnerEntry:
     Raises:
         ConfigError: if there is none.
     """
-    found: LearnerEntry = resolve(LEARNER, name)
-    return found
+    return resolve(LEARNER, name)
 
 
 def slot_of(learner: str, name: str) -> Slot:
@@ -57,13 +62,96 @@ def name_of(learner: str | LearnerEntry) -> str:
     """
     if isinstance(learner, str):
         return learner
-    if complaint := _complaint(learner):
+    if complaint := _no_learner(learner):
         raise ConfigError(f"learner = {show(learner)}: {complaint}")
     module = learner.make.__module__
-    for name, known in LEARNERS.items():
-        if known == f"{module}:LEARNER":
-            return name
-    variables = vars(sys.modules[module]) if module in sys.modules else {}
-    variable = next((key for key, value in variables.items() if value is learner), None)
-    own = variable or getattr(learner.make, "__name__", "learner")
-    return give(learner, f"{module}:{own}")
+    variables = vars(sys.modules[module]).items()
+    own = next((key for key, value in variables if value is learner), "learner")
+    place = f"{module}:{own}"
+    shipped = {place: name for name, place in LEARNERS.items()}
+    return shipped.get(place) or give(learner, place)
+
+
+# --- Parts --------------------------------------------------------------------------------------
+
+
+def _no_part(cls: Any) -> str:
+    if not (isinstance(cls, type) and issubclass(cls, Part)):
+        return "must be a class that derives from metaevo.Part"
+    annotations = inspect.get_annotations(cls).items()
+    settings = {name for name, kind in annotations if "ClassVar" not in str(kind)}
+    if settings - {each.name for each in dataclasses.fields(cls)}:
+        return f"{cls.__name__} has settings: decorate it with @dataclass(frozen=True)"
+    if not isinstance(getattr(cls, "slot", None), str):
+        return f"{cls.__name__}.slot: must name the learner's argument that it fills"
+    return ""
+
+
+PARTS = {
+    "drift": "metaevo.parts.drift:Drift",
+    "formula": "metaevo.parts.formula:Formula",
+    "lpg": "metaevo.parts.lpg:LearnedUpdateRule",
+    "optimizer": "metaevo.parts.optimizer:LearnedOptimizer",
+    "program": "metaevo.parts.program:Program",
+    "schedule": "metaevo.parts.schedule:Schedule",
+    "value_loss": "metaevo.parts.value_loss:ValueLossNetwork",
+}
+"""The parts of metaevo, each imported when it is used."""
+PART = Kind("evolve", "part (a class that derives from metaevo.Part)", _no_part, PARTS)
+
+
+def part_class(reference: Any) -> type[Part]:
+    """Return the class of a part; a file of the user's is executed.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    return resolve(PART, reference)
+
+
+def reference_to(part: Part) -> str:
+    """Return the reference to the class of a part, as settings have it."""
+    return reference_of(PART, type(part))
+
+
+def classes_to_evolve(
+    evolve: Any, learner: str, settings: Any = None
+) -> dict[str, tuple[str, type[Part]]]:
+    """Return the slots and the classes of the parts in `evolve`, by short names.
+
+    `settings` is the user's section `component`, valid or not, in which a formula has its slot.
+
+    Raises:
+        ConfigError: if it names no part, or one that fits no slot of the learner, or two for one.
+    """
+    where = f"evolve = {show(evolve)}"
+    single = isinstance(evolve, str)
+    references: Any = [evolve] if single else evolve
+    if not (isinstance(references, list | tuple) and references) or not all(
+        isinstance(each, str) for each in references
+    ):
+        raise ConfigError(f"{where}: must be the name of a part, or a list")
+    found: dict[str, tuple[str, type[Part]]] = {}
+    for reference in references:
+        short, cls = short_name(reference), part_class(reference)
+        if short in found:
+            raise ConfigError(f"{where}: two are called {show(short)}")
+        sections = settings if isinstance(settings, Mapping) else {}
+        own, slot = sections if single else sections.get(short), cls.slot
+        if isinstance(own, Mapping) and any(
+            each.name == "slot" for each in dataclasses.fields(cls)
+        ):
+            slot = own.get("slot", slot)
+        if not isinstance(slot, str):
+            raise ConfigError(f"{where}: component.slot = {show(slot)}: must be a name")
+        try:
+            slot_of(learner, slot)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {short} fills {slot!r}: {error}") from None
+        for other, (taken, _) in found.items():
+            if slot == taken:
+                raise ConfigError(
+                    f"{where}: {other} and {short} both fill the slot {slot}; evolve one of them"
+                )
+        found[short] = slot, cls
+    return found

@@ -58,7 +58,10 @@ class LearnedUpdateRule(Part):
         """Return the targets of a rollout."""
         inputs = inputs_of(meta_params, trajectory)
         if self.temporal:
-            inputs = jnp.concatenate([inputs, _time(context, inputs)], axis=-1)
+            num_updates = jnp.log(jnp.asarray(context.num_updates, jnp.float32))
+            time = jnp.stack([jnp.asarray(context.progress, jnp.float32), num_updates])
+            time = jnp.broadcast_to(time, (*inputs.shape[:-1], 2))
+            inputs = jnp.concatenate([inputs, time], axis=-1)
         done = jnp.logical_or(trajectory.terminated, trajectory.truncated)
         hidden = jax.nn.relu(reverse_gru(meta_params, inputs, done))
         outputs = _linear(meta_params, "output", hidden)
@@ -116,13 +119,6 @@ def reverse_gru(meta_params: dict[str, jax.Array], inputs: jax.Array, done: jax.
 
     start = jnp.zeros((done.shape[1], size))
     return jax.lax.scan(backward, start, (driven, done), reverse=True)[1]
-
-
-def _time(context: Context, inputs: jax.Array) -> jax.Array:
-    """Return progress and the logarithm of the number of updates at every step, [T, N, 2]."""
-    num_updates = jnp.log(jnp.asarray(context.num_updates, jnp.float32))
-    time = jnp.stack([jnp.asarray(context.progress, jnp.float32), num_updates])
-    return jnp.broadcast_to(time, (*inputs.shape[:-1], 2))
 
 
 def _linear(meta_params: dict[str, jax.Array], name: str, inputs: jax.Array) -> jax.Array:

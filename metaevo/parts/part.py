@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from metaevo.config import ConfigError, failure
-from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams, PyTree, Slot
+from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import Programs
+    from metaevo.reports.pictures import Evolved
 
 LEARNED = "learned"
 """Name of the evolved part among the names of hand-written ones."""
+TIMES = "progress", "length"
+"""Inputs of parts that tell the time: the share of training that is done, and its `length`."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,7 @@ class Filling(NamedTuple):
     @property
     def function(self) -> Callable[..., Any]:
         """The slot's function, which ignores the meta-parameters of others."""
-
-        def of_slot(_: MetaParams, *arguments: Any) -> Any:
-            return self.part.apply(self.meta_params, *arguments)
-
-        return of_slot
+        return lambda _, *arguments: self.part.apply(self.meta_params, *arguments)
 
 
 @dataclass(frozen=True)
@@ -146,77 +144,54 @@ class Parts:
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return a function for every slot, which takes the meta-parameters of all parts."""
-        if len(self.by_slot) == 1:
-            return {slot: part.apply for slot, part in self.by_slot.items()}
-        return {slot: of_key(slot, part.apply) for slot, part in self.by_slot.items()}
-
-    def with_part(self, meta_params: MetaParams, filling: Filling) -> tuple["Parts", PyTree]:
-        """Return the parts with another one in its slot, and their meta-parameters."""
-        part, own = filling
-        changed = Parts({**self.by_slot, part.slot: part})
-        return changed, own if len(self.by_slot) == 1 else {**meta_params, part.slot: own}
-
-    def programs(self) -> "Programs | None":
-        """Return how the meta-parameters behave, if there is one part and they are programs."""
-        (part, *others) = self.by_slot.values()
-        return None if others else part.programs()
+        single = len(self.by_slot) == 1
+        return {
+            slot: part.apply if single else of_key(slot, part.apply)
+            for slot, part in self.by_slot.items()
+        }
 
 
-@dataclass(frozen=True)
-class Evolved:
-    """A part that evolution has found, for the functions that draw and describe it."""
+def length(context: Context) -> jax.Array:
+    """Return the length of training as parts see it: the logarithm of its updates, divided by 10.
 
-    part: Part
-    meta_params: MetaParams
-    """of the part"""
-    learner: LearnerEntry
-    hyperparams: Hyperparams
-    """of the learner, as in the experiment"""
-    value_targets: Callable[[], np.ndarray]
-    """returns [2, samples]: predictions and targets as the value loss sees them half-way through
-    training with hand-written parts"""
-    num_updates: int = 1
-    """of a whole training"""
+    A training of 22,000 updates has 1.
+    """
+    return jnp.log(jnp.float32(context.num_updates)) / 10.0
 
-    @property
-    def apply(self) -> Callable[..., Any]:
-        """The slot's function."""
-        return self.part.apply
+
+def time_inputs(context: Context) -> jax.Array:
+    """Return [2]: the share of training that is done, and its `length`.
+
+    Source: "Discovering Temporally-Aware RL Algorithms" (Jackson et al. 2024).
+    """
+    return jnp.stack([jnp.asarray(context.progress, jnp.float32), length(context)])
 
 
 def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a slot function that takes its meta-parameters from a dict."""
-
-    def of_slot(meta_params, *arguments):
-        return function(meta_params[key], *arguments)
-
-    return of_slot
+    return lambda meta_params, *arguments: function(meta_params[key], *arguments)
 
 
-def check(where: str, part: Part, slot: Slot, hyperparams: Hyperparams) -> MetaParams:
-    """Trace a part's `init`, and a function of scalars, without compilation.
-
-    Returns:
-        the shapes of its meta-parameters.
+def check(where: str, part: Part) -> MetaParams:
+    """Trace a part's `init`, and return the shapes of its meta-parameters.
 
     Raises:
-        ConfigError: naming `where`, the setting with the part, if it raises or its result is no
-            scalar.
+        ConfigError: naming `where`, the setting with the part, if it raises.
     """
     try:
-        meta_params = jax.eval_shape(part.init, jax.random.key(0))
+        return jax.eval_shape(part.init, jax.random.key(0))
     except Exception as error:
         raise failure(f"{where}: init(key) fails", error) from error
-    check_scalars(where, part, slot, meta_params, hyperparams)
-    return meta_params
 
 
 def check_scalars(
     where: str, part: Part, slot: Slot, meta_params: MetaParams, hyperparams: Hyperparams
 ) -> None:
-    """Trace a part whose slot is a function of scalars; see `check`."""
-    if not slot.inputs:
-        return
+    """Trace a part whose slot is a function of scalars, without compilation.
+
+    Raises:
+        ConfigError: naming `where`, if it raises or its result is no scalar.
+    """
 
     def call(meta_params: MetaParams) -> Any:
         scalars = [jnp.float32(1.0)] * len(slot.inputs)

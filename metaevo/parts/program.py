@@ -8,10 +8,9 @@ and an array of constants (`metaevo.evolution.postfix`), which an interpreter ev
 compiled training serves all programs.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +22,10 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution import genetic, growth, postfix
 from metaevo.evolution.problem import Programs
 from metaevo.evolution.settings import StrategyConfig
-from metaevo.parts import behaviour, formula, interpreter, zoo
-from metaevo.parts.expressions import parse
-from metaevo.parts.part import Evolved, Part
-from metaevo.parts.program_text import compiled, text
-from metaevo.parts.rule import LANGUAGES, Language, Rule, fill, language_of
-from purerl.types import Context, MetaParams, PyTree, Slot
+from metaevo.parts import formula, interpreter, languages
+from metaevo.parts.expressions import compiled, parse, program_text
+from metaevo.parts.languages import LANGUAGES, Rule, Written, joined
+from purerl.types import PyTree
 
 Operation = Literal[
     "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate", "abs",
@@ -46,7 +43,7 @@ class Strategy(StrategyConfig):
 
 
 @dataclass(frozen=True)
-class Program(Part):
+class Program(Written):
     """The language of the programs, and where their evolution starts.
 
     Raises:
@@ -71,8 +68,8 @@ class Program(Part):
     depth: Annotated[int, Interval(ge=1, le=16)] = 8
     """largest number of levels of a program's tree"""
     start: tuple[str, ...] = ()
-    """expressions, names of hand-written functions of the slot or zoo entries of such ones; half of
-    the first programs are these, and the others are random, as all are without it"""
+    """expressions, or names of hand-written functions of the slot; half of the first programs are
+    these, and the others are random, as all are without it"""
     hyperparams: tuple[str, ...] = ("learning_rate",)
     """schedule: the hyperparameters that are multiplied, each by a program of its own"""
     arguments: tuple[str, ...] = ()
@@ -89,49 +86,21 @@ class Program(Part):
         for key in ("inputs", "operations", "hyperparams"):
             if len(set(getattr(self, key))) < len(getattr(self, key)):
                 raise ValueError(f"{key}: must name each once")
-        if self.slot == "schedule" and not self.hyperparams:
+        if not self.hyperparams:
             raise ValueError("hyperparams: must name at least one")
-        if self.gives == "slope" and not self.language.arguments:
-            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
+        self.check_gives()
         for expression in self.start:
             self.compiled(expression)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The inputs of programs, in the order of their codes."""
-        return self.inputs or self._known().names
-
-    @property
-    def language(self) -> Language | None:
-        """The names that programs may look at."""
-        return language_of(self.slot, self.arguments)
-
-    def _known(self) -> Language:
-        if self.language is None:
-            raise ValueError(f"slot = {show(self.slot)}: takes no programs, or has no learner yet")
-        return self.language
-
-    def in_slot(self, slot: Slot) -> "Program":
-        """Return the programs with the slot's scalar arguments."""
-        known = LANGUAGES.get(slot.name)
-        if slot.inputs == (known.arguments if known else ()):
-            return self
-        return replace(self, arguments=slot.inputs)
+        return self.inputs or self.known.names
 
     @property
     def count(self) -> int:
         """Number of programs: one for each hyperparam of a schedule, else one."""
         return len(self.hyperparams) if self.slot == "schedule" else 1
-
-    @property
-    def hyperparam(self) -> str:
-        """The first of a schedule's hyperparams."""
-        return self.hyperparams[0]
-
-    @property
-    def also(self) -> tuple[str, ...]:
-        """The others, if it is a schedule."""
-        return self.hyperparams[1:] if self.slot == "schedule" else ()
 
     def compiled(self, expression: str) -> tuple[np.ndarray, np.ndarray]:
         """Return codes [length] and constants [length] of an expression, or of a name in `start`.
@@ -140,10 +109,7 @@ class Program(Part):
             ValueError: if it is no program of the language.
         """
         numbers: PlainMapping = {}
-        name = expression
-        if zoo.is_name(expression):
-            name = zoo.find(expression).card["function"] or ""
-        hand_written = formula.HAND_WRITTEN.get(self.slot, {}).get(name)
+        hand_written = formula.HAND_WRITTEN.get(self.slot, {}).get(expression)
         where = f"start = {show(expression)}"
         if hand_written is not None:
             if hand_written.gives != self.gives:
@@ -177,12 +143,8 @@ class Program(Part):
         for program in zip(meta_params["codes"], meta_params["constants"], strict=True):
             codes, constants = map(np.asarray, program)
             is_valid = postfix.is_valid(jnp.asarray(codes), len(self.names))
-            texts.append(text(codes, constants, self.names) if is_valid else "no program")
-        if not self.also:
-            return texts[0]
-        return "; ".join(
-            f"{name}: {each}" for name, each in zip(self.hyperparams, texts, strict=True)
-        )
+            texts.append(program_text(codes, constants, self.names) if is_valid else "no program")
+        return joined(dict(zip(self.hyperparams, texts, strict=False)))
 
     def init(self, key: jax.Array) -> PyTree:
         """Return codes [programs, length] int32 and constants [programs, length]."""
@@ -205,12 +167,10 @@ class Program(Part):
         keys = jax.random.split(key, self.count)
         return dict(zip(("codes", "constants"), jax.vmap(init_one)(keys), strict=True))
 
-    def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
-        """Apply the slot's function."""
-        return self._function(meta_params, context, *arguments)
+    @property
+    def rule(self) -> Rule:
+        """The programs as functions of named inputs."""
 
-    @cached_property
-    def _function(self) -> Callable[..., Any]:
         def program_of(meta_params, number=0):
             return meta_params["codes"][number], meta_params["constants"][number]
 
@@ -227,29 +187,18 @@ class Program(Part):
                 self.operations, lambda others: program_of(others["meta_params"]), inputs_of
             )
 
-        rule = Rule(frozenset(self.names), evaluate, along, self.gives)
-        return fill(self.slot, self._known(), rule, self.hyperparams)
+        return Rule(frozenset(self.names), evaluate, along, self.gives, self.hyperparams)
 
-    def fingerprint(self, meta_params: PlainMapping, points: int = behaviour.POINTS) -> jax.Array:
-        """Return the outputs of programs on the batch of their slot, [programs * points]."""
-        language = self._known()
+    def fingerprint(self, meta_params: PlainMapping) -> jax.Array:
+        """Return the outputs of programs on the batch of their slot, [programs * POINTS]."""
+        language = self.known
         if language.arguments and language is LANGUAGES.get(self.slot):
-            return behaviour.slopes(self.slot, self.apply, meta_params, points)
-        inputs = behaviour.batch(self.slot, points, arguments=language.arguments)
-        values = [inputs[name] for name in self.names]
-        codes, constants = meta_params["codes"], meta_params["constants"]
-        outputs = [
-            interpreter.evaluate(self.operations, (codes[number], constants[number]), values)
-            for number in range(self.count)
-        ]
-        return jnp.concatenate(outputs)
+            return language.slopes(self.apply, meta_params)
+        inputs, evaluate = language.batch(), self.rule.evaluate
+        return jnp.concatenate([evaluate(meta_params, inputs, i) for i in range(self.count)])
 
     def programs(self) -> Programs:
         """Return how programs behave, for strategies that vary them."""
         return Programs(
-            self.depth, self.fingerprint, behaviour.is_valid, behaviour.is_same, self.text
+            self.depth, self.fingerprint, languages.is_valid, languages.is_same, self.text
         )
-
-    def findings(self, found: Evolved) -> list[str]:
-        """Return the evolved programs as expressions."""
-        return [formula.described(self, found.meta_params)]

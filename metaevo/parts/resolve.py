@@ -1,27 +1,34 @@
-"""What fills a slot, by reference: one rule for settings, commands and `metaevo.load`.
+"""What fills a slot, by reference, and evolved parts on disk.
 
 fill(slot, "huber"), fill(slot, "runs/first"), fill(slot, "zoo:ppo-optimizer"),
 fill(slot, "my_loss.py:Tilted")
+
+Runs, entries of the zoo, what `save` writes, and the copies that a run keeps of the parts that it
+uses are folders with `meta_params.npz`: arrays with the classes and settings of parts, and the
+tasks that they have seen. Code in a folder is not executed: a part of the user's own needs its code
+named or passed, with the digest that was recorded.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, show
-from metaevo.config.code import is_name, use
-from metaevo.config.plain import of_value
-from metaevo.parts import learners, saved, seen, zoo
-from metaevo.parts.classes import part_class
+from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
+from metaevo.config.code import is_name
+from metaevo.config.plain import PlainDict, PlainMapping, of_value
+from metaevo.parts import zoo
+from metaevo.parts.learners import part_class, reference_to, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
-from metaevo.parts.seen import SeenTask
-from metaevo.runs.checkpoint import load_tree
-from metaevo.runs.run_directory import RunDirectory
-from purerl.types import Slot
+from metaevo.runs.checkpoint import CheckpointError, check_tree, load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory, evolutions_in
+from purerl.types import MetaParams, PyTree, Slot
+
+# --- From a reference to a part -----------------------------------------------------------------
 
 
 def describe(slot: Slot) -> str:
@@ -46,8 +53,7 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
     """
     if reference in slot.functions:
         return Filling(HandWritten(slot.name, slot.functions[reference]), None)
-    used = copy_or(slot.name, reference, run_path)
-    where = f"{slot.name} = {reference!r}"
+    used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
         hint = of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
@@ -75,7 +81,7 @@ def part_of(reference: str | Path, slot: str | None = None) -> Filling:
         if slot not in (None, card["slot"]):
             raise ConfigError(f"{reference} fills {card['slot']}, not {slot}")
         if card["function"] is not None:
-            of_learner = learners.slot_of(str(card["learner"]), card["slot"])
+            of_learner = slot_of(str(card["learner"]), card["slot"])
             function = of_learner.functions[card["function"]]
             return Filling(HandWritten(of_learner.name, function), None)
     parts, meta_params = parts_of(reference)
@@ -89,27 +95,77 @@ def part_of(reference: str | Path, slot: str | None = None) -> Filling:
 
 
 def parts_of(reference: str | Path) -> tuple[Parts, Any]:
-    """Return evolved parts, or one of the user's, and their common meta-parameters.
+    """Return all parts of a folder, or one of the user's, and their common meta-parameters.
 
     Raises:
-        ConfigError: if there are none.
+        ConfigError: if there are none, they are damaged, or code is not named or has changed.
     """
     if is_name(str(reference)):
         part = part_class(str(reference))()
         return Parts.single(part), part.init(jax.random.key(0))
-    return saved.load_parts(reference)
+    folder = folder_of(reference)
+    if not os.path.isfile(folder.meta_params):
+        begun = evolutions_in(folder.path)
+        hint = f"; load one of its evolutions, such as {begun[0]}" if begun else ""
+        raise ConfigError(
+            f"{reference} holds no evolved part (no {folder.meta_params.name} in it){hint}"
+        )
+    tree, about = load_tree(folder.meta_params)
+    if not is_loadable(about):
+        raise ConfigError(f"{folder.path} holds no part of a learner: something else evolved there")
+    try:
+        parts = Parts({slot: _part(folder, each) for slot, each in about["parts"].items()})
+        if any(part.slot != slot for slot, part in parts.by_slot.items()):
+            raise KeyError
+    except (AttributeError, KeyError, TypeError):
+        raise CheckpointError(f"{folder.meta_params}: does not describe its parts") from None
+    if isinstance(seed := about.get("evolution_seed"), int):
+        text = f"{reference}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
+    if folder.config_path.exists() and not folder.report_path.exists():
+        text = (
+            f"{reference} is not finished: what it found in {about.get('generation')} generations"
+        )
+        print(text, file=sys.stderr)
+    meta_params = jax.tree.map(jnp.asarray, tree)
+    if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
+        raise CheckpointError(
+            f"{folder.meta_params}: its parameters do not fit its part's settings"
+        )
+    return parts, meta_params
 
 
-def copy_or(slot: str, reference: str, run_path: Path | None) -> str:
-    """Return the copy of a part that an existing run has, or the reference."""
-    if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
-        return str(copy)
-    return reference
+def is_loadable(about: Any) -> bool:
+    """Whether saved meta-parameters are parts of a learner, from their metadata."""
+    return isinstance(about, dict) and "parts" in about
 
 
-def copy_of(run_path: Path, slot: str) -> Path:
-    """Return where a run keeps the evolved part that it learned with, laid out as a run."""
-    return run_path / "losses" / slot
+# --- On disk ------------------------------------------------------------------------------------
+
+
+def write(
+    folder: RunDirectory,
+    parts: Parts,
+    meta_params: MetaParams,
+    generation: int = 0,
+    seen: PlainMapping | None = None,
+    references: Sequence[str] = (),
+) -> None:
+    """Write parts to a directory, with the code of the user's own.
+
+    `seen` has the tasks of the evolution, as the section `task` or `tasks` of settings;
+    `references` name the classes of the parts, by default as settings do.
+    """
+    described: PlainDict = {}
+    each_part = references or map(reference_to, parts.by_slot.values())
+    for (slot, part), reference in zip(parts.by_slot.items(), each_part, strict=True):
+        described[slot] = {"part": reference, "settings": to_dict(part)}
+        if is_name(reference):
+            described[slot]["code"] = code.digest_of(reference)
+    about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
+    check_tree(meta_params)
+    save_tree(folder.meta_params, jax.device_get(meta_params), about)
+    code.keep(folder.path, {slot: each["part"] for slot, each in described.items()})
 
 
 def keep(run_path: Path, slot: Slot, reference: str) -> None:
@@ -118,73 +174,116 @@ def keep(run_path: Path, slot: Slot, reference: str) -> None:
     if reference in slot.functions or copy.meta_params.exists():
         return
     if is_name(reference):
-        saved.save(copy, *parts_of(reference), 0)
-    else:
-        saved.keep(reference, copy.path)
+        write(copy, *parts_of(reference))
+    elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
+        for path in source.path.glob(f"{code.RECORDED}/*.py"):
+            kept = files.make_folder(copy.path / code.RECORDED) / path.name
+            files.write_atomic(kept, files.read(path))
+        save_tree(copy.meta_params, *load_tree(source.meta_params))
 
 
-def seen_by(slot: Slot, reference: str, run_path: Path | None = None) -> list[SeenTask]:
-    """Return the tasks that the part in a slot has seen, see `fill`."""
-    if reference in slot.functions:
+def copy_of(run_path: Path, slot: str) -> Path:
+    """Return where a run keeps the evolved part that it learned with."""
+    return run_path / "losses" / slot
+
+
+def _copy_or(slot: str, reference: str, run_path: Path | None) -> str:
+    """Return the copy of a part that an existing run has, or the reference."""
+    if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
+        return str(copy)
+    return reference
+
+
+def folder_of(reference: str | Path) -> RunDirectory:
+    """Return the folder of a zoo entry, or of a run."""
+    is_entry = zoo.is_name(reference)
+    return RunDirectory(zoo.find(str(reference)).path if is_entry else Path(reference))
+
+
+def _part(folder: RunDirectory, described: PlainDict) -> Part:
+    reference = described["part"]
+    if is_name(reference):
+        reference = _named_code(folder, reference, described.get("code"))
+    return from_dict(part_class(reference), described["settings"])
+
+
+def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> str:
+    """Return a reference to the class of a saved part, whose code this process has executed."""
+    where = code.where_of(reference)
+    kind = reference.removeprefix(where)
+    module = None if recorded is None else code.EXECUTED.get(recorded)
+    if module is not None:
+        return f"{module.__file__}{kind}"
+    is_known = code.is_given(reference) or where in sys.modules  # passed, or imported
+    now = code.digest_of(reference) if is_known or code.is_loaded(reference) else None
+    if is_known and now == recorded:
+        return reference
+    copy = folder.path / code.RECORDED / Path(where).name
+    if not where.endswith(".py") or not copy.is_file():
+        raise ConfigError(
+            f"{folder.path} holds no source code of its part {show(reference)}: name or pass the "
+            "code as it was (--code; in Python code=...)"
+        )
+    named = {Path(str(each.__file__)).name for each in code.EXECUTED.values()}
+    if now is not None or Path(where).name in named:
+        raise ConfigError(
+            f"{folder.path}: {reference} has changed since the run began; name the run's copy: "
+            f"--code {copy}"
+        )
+    raise ConfigError(
+        f"{folder.path} holds a part from outside metaevo that this command does not name, so that "
+        f"it does not run; to run it, add --code {where} (in Python: code={where!r}), or name the "
+        f"run's copy: --code {copy}"
+    )
+
+
+def _shapes(tree: PyTree) -> Any:
+    """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
+    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
+
+
+# --- Tasks that a part has seen -----------------------------------------------------------------
+
+
+class SeenTask(NamedTuple):
+    """A task of an evolution."""
+
+    name: str
+    env: str
+    env_params: PlainDict
+    """overrides of the environment's parameters"""
+    sample: PlainDict
+    """distributions by name, as in the settings"""
+
+
+def tasks_in(saved: PlainMapping) -> list[SeenTask]:
+    """Return the tasks of an evolution from its settings, or from the metadata of its parts."""
+    tasks = saved.get("tasks") or ({"task": saved["task"]} if saved.get("task") else {})
+    return [
+        SeenTask(name, task.get("env") or name, task.get("env_params", {}), task.get("sample", {}))
+        for name, task in tasks.items()
+    ]
+
+
+def seen_by(rule: str | Path) -> list[SeenTask]:
+    """Return the tasks that a part has seen, as far as known; code has seen none.
+
+    Raises:
+        ConfigError: if the entry or the directory cannot be read.
+    """
+    path = folder_of(rule).meta_params
+    if not os.path.isfile(path):
         return []
-    return seen.by_rule(copy_or(slot.name, reference, run_path))
+    try:
+        found = tasks_in(load_tree(path)[1])
+        if not all(isinstance(each.env, str) for each in found):
+            raise TypeError("envs must be names")
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(f"{rule}: the tasks that it has seen are damaged: {error}") from None
+    return found
 
 
-def is_loadable(about: Any) -> bool:
-    """Whether saved meta-parameters are parts of a learner, from their metadata."""
-    return isinstance(about, dict) and "parts" in about
-
-
-def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any:
-    """Return `(slot_function, meta_params)` of a run, ready for a learner.
-
-    A run of `metaevo.evolve(problem)` fills no slot: its meta-parameters are returned alone.
-
-    Examples:
-        >>> value_loss, meta_params = metaevo.load("runs/evolve_value_loss/my_run")
-        >>> train = ppo.make_train(ppo.Config(), env, value_loss=value_loss)
-        >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)
-
-    Args:
-        run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
-            to stderr. Or `zoo:NAME`, an entry of the zoo; or what `save` has written; or a part's
-            file, which is executed and has the meta-parameters that its `init` draws.
-        slot: that the function is to fill; needed if several parts were evolved.
-        code: files or classes of the parts, if they are not metaevo's. They must be unchanged; the
-            directory's copies (`code/NAME.py`) may be named too.
-
-    Raises:
-        ConfigError: if the directory holds no evolved part, or a damaged one, or one for another
-            slot than `slot`, or a part from outside metaevo that is not named or has changed.
-    """
-    if not isinstance(run_dir, str | Path):
-        raise ConfigError(f"run_dir = {show(run_dir)}: must be a path or zoo:NAME")
-    use(code)
-    if not is_name(str(run_dir)):
-        run = saved.opened(run_dir)
-        about = saved.about_of(run)
-        if slot is None and about is not None and not is_loadable(about):
-            return jax.tree.map(jnp.asarray, load_tree(run.meta_params)[0])
-    part, meta_params = part_of(run_dir, slot)
-    return part.apply, meta_params
-
-
-def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] = ()) -> None:
-    """Save a part with meta-parameters from elsewhere, for `load` and for the settings of slots.
-
-    Examples:
-        >>> part = metaevo.parts.Drift()
-        >>> metaevo.save("my_drift", part, part.init(key), seen=["CartPole-v1"])
-
-    Args:
-        path: a directory that holds no run.
-        part: of metaevo, or of a class in a file, which is kept; whoever loads it names the file.
-        meta_params: of the part, as its `init` returns them.
-        seen: environments that it was evolved on; `metaevo.generality` leaves them out of scores.
-
-    Raises:
-        ConfigError: if the directory cannot be written.
-    """
-    run = RunDirectory.create(Path(path), "save")
-    seen_in = {"task": {"env": list(seen)}}
-    saved.save(run, Parts.single(part), meta_params, 0, seen_in, saved.reference_to_file)
+def seen_in_slot(slot: Slot, reference: str, run_path: Path | None = None) -> list[SeenTask]:
+    """Return the tasks that the part in a slot has seen, see `fill`."""
+    is_function = reference in slot.functions
+    return [] if is_function else seen_by(_copy_or(slot.name, reference, run_path))

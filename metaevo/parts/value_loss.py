@@ -3,22 +3,18 @@
     loss = network(inputs(prediction, target, old_prediction))
 
 After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023), with a network of
-64-64 tanh on prediction - target; that is `ValueLossNetwork(hidden_sizes=(64, 64))`. With
-`temporal: true` the network also sees how much of training is done and how long it is (after
-Jackson et al. 2024).
+64-64 tanh on prediction - target; that is `ValueLossNetwork(hidden_sizes=(64, 64))`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt, Interval, MaxLen
 
-from metaevo.parts import temporal
-from metaevo.parts.distillation import fit
-from metaevo.parts.part import Part
+from metaevo.parts.part import Part, time_inputs
 from purerl.fast.activations import tanh
 from purerl.types import Context, MetaParams, PyTree
 
@@ -28,16 +24,12 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
     "softplus": jax.nn.softplus,
 }
-CONVEX_ACTIVATIONS = ("relu", "elu", "softplus")
-CONVEX_INPUTS = ("error", "target", "old_prediction")
-DISTILLATION_STEPS = 10_000
-
 Input = Literal["error", "signed_log_error", "target", "old_prediction", "old_error"]
 
 
 @dataclass(frozen=True)
 class ValueLossNetwork(Part):
-    """The network's shape, its inputs, and its properties by construction.
+    """The network's shape, its inputs, and where it starts.
 
     Raises:
         ValueError: for options that exclude each other.
@@ -55,13 +47,7 @@ class ValueLossNetwork(Part):
     form: Literal["network", "additive", "multiplicative"] = "network"
     """the network itself, squared error plus the network, or squared error times exp(network)"""
     start: Literal["random", "squared"] = "random"
-    """random weights, or weights for squared error (exact, or distilled by form: network)"""
-    zero_at_zero: bool = False
-    """subtract the value at zero error"""
-    even: bool = False
-    """average over both signs of the error"""
-    convex: bool = False
-    """non-negative weights behind the first layer: convex in the prediction (Amos et al. 2017)"""
+    """random weights, or squared error (not of form: network): the output layer is zero"""
     temporal: bool = False
     """whether the network sees how much of training is done, and how long it is"""
 
@@ -71,27 +57,22 @@ class ValueLossNetwork(Part):
             raise ValueError("inputs must name at least one input, each once")
         if not set(self.inputs) & {"error", "signed_log_error"}:
             raise ValueError("inputs must contain error or signed_log_error")
-        if self.convex:
-            if self.activation not in CONVEX_ACTIVATIONS:
-                raise ValueError(f"convex needs an activation of {CONVEX_ACTIVATIONS}")
-            if self.form == "multiplicative" or not set(self.inputs) <= set(CONVEX_INPUTS):
-                raise ValueError(
-                    f"convex excludes form: multiplicative and needs inputs among {CONVEX_INPUTS}"
-                )
+        if self.form == "network" and self.start == "squared":
+            raise ValueError("start = 'squared': needs form: additive or multiplicative")
 
     def init(self, key: jax.Array) -> PyTree:
-        """Return random weights, or weights for squared error."""
-        meta_params = _init_network(self, key)
-        if self.start == "random":
-            return meta_params
-        if self.form != "network":  # an output layer of zeros
-            last = meta_params[-1]
-            return [*meta_params[:-1], {name: jnp.zeros_like(last[name]) for name in last}]
-        if not self.temporal:
-            return _distill(self, key, meta_params)
-        first, *others = replace(self, temporal=False).init(key)
-        unused = jnp.zeros((temporal.SIZE, first["kernel"].shape[1]))
-        return [{**first, "kernel": jnp.concatenate([first["kernel"], unused])}, *others]
+        """Return random weights, of which those of the output layer may be zero."""
+        sizes = (len(self.inputs) + 2 * self.temporal, *self.hidden_sizes, 1)
+        init_kernel = jax.nn.initializers.lecun_normal()
+        layers = []
+        for layer_key, inputs, outputs in zip(
+            jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
+        ):
+            kernel = init_kernel(layer_key, (inputs, outputs))
+            layers.append({"kernel": kernel, "bias": jnp.zeros(outputs)})
+        if self.start == "squared":
+            layers[-1] = jax.tree.map(jnp.zeros_like, layers[-1])
+        return layers
 
     def apply(
         self,
@@ -102,102 +83,30 @@ class ValueLossNetwork(Part):
         old_prediction: jax.Array,
     ) -> jax.Array:
         """Return the loss of one prediction."""
-
-        def loss(error):
-            if not self.even:
-                return self._of_error(meta_params, context, error, target, old_prediction)
-            return 0.5 * sum(
-                self._of_error(meta_params, context, sign * error, target, old_prediction)
-                for sign in (1, -1)
-            )
-
-        value = loss(prediction - target)
-        if self.zero_at_zero:
-            value -= loss(jnp.zeros_like(target))
-        return value
-
-    def _of_error(
-        self,
-        meta_params: MetaParams,
-        context: Context,
-        error: jax.Array,
-        target: jax.Array,
-        old_prediction: jax.Array,
-    ) -> jax.Array:
-        """The loss as a function of the error."""
-        inputs = _inputs(self, error, target, old_prediction)
+        error = prediction - target
+        scaled = error / self.error_scale
+        above, below = jnp.maximum(scaled, 0), jnp.maximum(-scaled, 0)
+        values = {
+            "error": scaled,
+            # sign(x) log(1 + |x|), written so that its derivative at zero is 1.
+            "signed_log_error": jnp.log1p(above) - jnp.log1p(below),
+            "target": target / self.error_scale,
+            "old_prediction": old_prediction / self.error_scale,
+            "old_error": (old_prediction - target) / self.error_scale,
+        }
+        inputs = jnp.stack([values[name] for name in self.inputs])
         if self.temporal:
-            inputs = jnp.concatenate([inputs, temporal.inputs(context)])
-        output = _network(self, meta_params, inputs)
+            inputs = jnp.concatenate([inputs, time_inputs(context)])
+        output = self._network(meta_params, inputs)
         if self.form == "multiplicative":
             return 0.5 * jnp.square(error) * jnp.exp(jnp.clip(output, -10.0, 10.0))
         output *= self.error_scale**2  # in units of the loss, so that weights stay near 1
-        if self.form == "additive":
-            return 0.5 * jnp.square(error) + output
-        return output
+        return 0.5 * jnp.square(error) + output if self.form == "additive" else output
 
-
-def _inputs(
-    config: ValueLossNetwork, error: jax.Array, target: jax.Array, old_prediction: jax.Array
-) -> jax.Array:
-    """The network's input vector [len(config.inputs)], without time."""
-    scaled = error / config.error_scale
-    values = {
-        "error": scaled,
-        # sign(x) log(1 + |x|), written so that its derivative at zero is 1.
-        "signed_log_error": jnp.log1p(jnp.maximum(scaled, 0)) - jnp.log1p(jnp.maximum(-scaled, 0)),
-        "target": target / config.error_scale,
-        "old_prediction": old_prediction / config.error_scale,
-        "old_error": (old_prediction - target) / config.error_scale,
-    }
-    return jnp.stack([values[name] for name in config.inputs])
-
-
-def _init_network(config: ValueLossNetwork, key: jax.Array) -> list[dict[str, jax.Array]]:
-    num_inputs = len(config.inputs) + temporal.SIZE * config.temporal
-    sizes = (num_inputs, *config.hidden_sizes, 1)
-    init_kernel = jax.nn.initializers.lecun_normal()
-    layers = []
-    for layer_key, inputs, outputs in zip(
-        jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
-    ):
-        kernel = init_kernel(layer_key, (inputs, outputs))
-        layers.append({"kernel": kernel, "bias": jnp.zeros(outputs)})
-    return layers
-
-
-def _network(
-    config: ValueLossNetwork, layers: list[dict[str, jax.Array]], x: jax.Array
-) -> jax.Array:
-    """Map the input vector to a scalar."""
-    for index, layer in enumerate(layers):
-        kernel = layer["kernel"]
-        if config.convex and index > 0:
-            kernel = jax.nn.softplus(kernel - 1.0)
-        x = x @ kernel + layer["bias"]
-        if index < len(layers) - 1:
-            x = ACTIVATIONS[config.activation](x)
-    return x[0]
-
-
-def _distill(config: ValueLossNetwork, key: jax.Array, meta_params: MetaParams) -> PyTree:
-    """Fit the network's derivative, and its value at zero, to squared error.
-
-    Errors are drawn from a wide distribution: most within a few `error_scale`, some far out.
-    """
-    scale, value_loss = config.error_scale, config.apply
-    context = Context(None)
-    slope = jax.grad(value_loss, argnums=2)
-
-    def distance(meta_params, key):
-        size_key, error_key, target_key = jax.random.split(key, 3)
-        size = jnp.exp(jax.random.uniform(size_key, (256,), minval=-3.0, maxval=1.0))
-        error = scale * size * jax.random.normal(error_key, (256,))
-        target = scale * jax.random.normal(target_key, (256,))
-        arguments = (meta_params, context, target + error, target, target)
-        slopes = jax.vmap(slope, in_axes=(None, None, 0, 0, 0))(*arguments)
-        at_zero = value_loss(meta_params, context, *jnp.zeros((3,)))
-        relative = (slopes - error) / (scale * size)
-        return jnp.mean(jnp.square(relative)) + jnp.square(at_zero / scale**2)
-
-    return fit(distance, meta_params, key, DISTILLATION_STEPS)
+    def _network(self, layers: list[dict[str, jax.Array]], x: jax.Array) -> jax.Array:
+        """Map the input vector to a scalar."""
+        for index, layer in enumerate(layers):
+            x = x @ layer["kernel"] + layer["bias"]
+            if index < len(layers) - 1:
+                x = ACTIVATIONS[self.activation](x)
+        return x[0]

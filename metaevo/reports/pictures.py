@@ -5,6 +5,7 @@ quarter of training.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from metaevo.parts.part import LEARNED, Evolved
+from metaevo.parts.part import LEARNED, Part
 from metaevo.reports.plots import Panel
 from purerl.parts import losses
-from purerl.types import Context, MetaParams, PyTree
+from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams, PyTree
 
 PERCENTS = 0, 25, 50, 75, 100
 """of training that are done"""
@@ -25,6 +26,23 @@ TIMES = " A function that looks at time has a curve for every quarter of trainin
 
 Curve = Callable[[Callable[..., Any], MetaParams, Context], PyTree]
 """`(function, meta_params, context) -> curves` of a slot's function, a tree of arrays."""
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """A part that evolution has found, for the functions that draw and describe it."""
+
+    part: Part
+    meta_params: MetaParams
+    """of the part"""
+    learner: LearnerEntry
+    hyperparams: Hyperparams
+    """of the learner, as in the experiment"""
+    value_targets: Callable[[], np.ndarray]
+    """returns [2, samples]: predictions and targets as the value loss sees them half-way through
+    training with hand-written parts"""
+    num_updates: int = 1
+    """of a whole training"""
 
 
 class Picture(NamedTuple):
@@ -48,7 +66,7 @@ def curves_of(
     def at(function: Callable[..., Any], meta_params: MetaParams, progress: jax.Array) -> PyTree:
         return curve(function, meta_params, Context(found.hyperparams, progress, found.num_updates))
 
-    learned = jax.vmap(partial(at, found.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
+    learned = jax.vmap(partial(at, found.part.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
     times = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), learned)
              for i in range(len(PERCENTS))]  # fmt: skip
     equal = partial(np.array_equal, equal_nan=True)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from metaevo.parts.part import LEARNED, Evolved
-from metaevo.reports.pictures import POINTS, TIMES, Picture, curves_of
+from metaevo.parts.part import LEARNED
+from metaevo.reports.pictures import POINTS, TIMES, Evolved, Picture, curves_of
 from metaevo.reports.plots import Panel
 from purerl.parts import losses, optimizers, schedules, update_rules
 from purerl.types import PREDICTION_SIZE, Context, MetaParams, PyTree, Trajectory
@@ -148,7 +148,7 @@ def schedule(found: Evolved) -> list[Panel]:
         return jax.device_get(jax.vmap(at)(jnp.asarray(progress)))
 
     slot = found.learner.slot("schedule") or schedules.SCHEDULE
-    curves = {LEARNED: over_training(found.apply, found.meta_params)}
+    curves = {LEARNED: over_training(found.part.apply, found.meta_params)}
     curves |= {name: over_training(slot.functions[name], None) for name in slot.compared}
     given = curves[slot.compared[0]]
     changed = []

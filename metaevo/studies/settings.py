@@ -18,7 +18,7 @@ from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.judging.budget import QUICK, Budget
-from metaevo.parts import classes, learners, resolve, seen
+from metaevo.parts import learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.binding import (
     TRAINING,
@@ -279,10 +279,10 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
 
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
-            known = {"": seen.in_settings(to_dict(self))}
+            known = {"": resolve.tasks_in(to_dict(self))}
             for slot in slots:
                 name = getattr(self, slot.name)
-                known[f"{slot.name} = {name!r}"] = resolve.seen_by(slot, name, run_path)
+                known[f"{slot.name} = {name!r}"] = resolve.seen_in_slot(slot, name, run_path)
             check_unseen(elsewhere, known, self.learner)
         return problem
 
@@ -335,22 +335,22 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
     settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
     if evolve is None:
-        names = ", ".join(classes.SHIPPED)
+        names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = classes.slots_of(evolve, learner, raw.get("component"))
-    parts = {short: cls for short, (_, cls) in classes.classes_of(evolve).items()}
+    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
     if isinstance(evolve, str):
-        (part,) = parts.values()
+        ((_, part),) = evolved.values()
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
-        several = [(name, each, field(default_factory=each)) for name, each in parts.items()]
+        several = [(name, cls, field(default_factory=cls)) for name, (_, cls) in evolved.items()]
         settings.append(section("component", make_dataclass("Components", several, frozen=True)))
         evolve = tuple(evolve)
+    taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
         for slot in learners.find(learner).slots
-        if slot.name not in evolved
+        if slot.name not in taken
     ]
     settings.append(Setting("evolve", str | tuple[str, ...], evolve))
     return extended(EvolveSettings, [*settings, *slots])

@@ -25,9 +25,9 @@ from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import learners, resolve, saved
-from metaevo.parts.part import LEARNED, Evolved
-from metaevo.reports.pictures import PICTURES, Picture
+from metaevo.parts import learners, resolve
+from metaevo.parts.part import LEARNED
+from metaevo.reports.pictures import PICTURES, Evolved, Picture
 from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
@@ -144,7 +144,7 @@ class Study:
         """
         if isinstance(self.problem, LearnerProblem):
             seen = {"tasks": {name: to_dict(task) for name, task in self.problem.named.items()}}
-            saved.save(directory, self.problem.parts, meta_params, generation, seen)
+            resolve.write(directory, self.problem.parts, meta_params, generation, seen)
         else:
             about = {"generation": generation}
             checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)

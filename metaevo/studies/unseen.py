@@ -9,7 +9,7 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.config.space import Entry
-from metaevo.parts.seen import SeenTask
+from metaevo.parts.resolve import SeenTask
 from metaevo.tasks import sampling
 from metaevo.tasks.binding import TaskConfig, make_environment
 from metaevo.tasks.task import Task
@@ -28,7 +28,7 @@ def check_unseen(
     for name, task in tasks.items():
         own = _environment(task.env or name, task.env_params, learner)
         for rule, known in seen.items():
-            for other, env, env_params, _, sample in known:
+            for other, env, env_params, sample in known:
                 if env != (task.env or name):
                     continue
                 entries = sampling.read(sample, f"{rule}: tasks.{other}.sample")

@@ -11,7 +11,6 @@ import numpy as np
 
 from metaevo.config import ConfigError, code, from_dict, merge, show, to_dict
 from metaevo.parts import learners, resolve
-from metaevo.parts.classes import part_class
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.tasks.binding import Experiment, TaskConfig, make_environment
 from metaevo.tasks.task import Task
@@ -42,7 +41,7 @@ def parts_of(learner: str, given: Any) -> Parts:
     """Return parts in the slots of a learner."""
     by_slot: dict[str, Part] = {}
     for each in [given] if isinstance(given, Part | str) else given:
-        part = part_class(each)() if isinstance(each, str) else each
+        part = learners.part_class(each)() if isinstance(each, str) else each
         if not isinstance(part, Part):
             hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
             raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")

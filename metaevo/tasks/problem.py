@@ -22,7 +22,6 @@ from metaevo.config.code import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
 from metaevo.parts import learners
-from metaevo.parts.classes import reference_to
 from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
 from metaevo.runs.terminal import Progress
 from metaevo.tasks import sampling
@@ -176,10 +175,9 @@ class LearnerProblem(MetaProblem):
         self.bound = [one._replace(scale=scale) for one, scale in pairs]
 
     def _check_parts(self, experiment: Experiment) -> None:
-        for slot, part in self.parts.by_slot.items():
+        for part in self.parts.by_slot.values():
             where, setup = f"parts: {type(part).__name__}", experiment.settings
-            of_learner = learners.slot_of(setup.learner, slot)
-            shapes = check(where, part, of_learner, setup.hyperparams)
+            shapes = check(where, part)
             check_part(where, part, shapes, setup, experiment.environment)
 
     @property
@@ -207,7 +205,7 @@ class LearnerProblem(MetaProblem):
     @property
     def part_names(self) -> list[str]:
         """Short names of the parts' classes."""
-        return [short_name(reference_to(part)) for part in self.parts.by_slot.values()]
+        return [short_name(learners.reference_to(part)) for part in self.parts.by_slot.values()]
 
     @property
     def title(self) -> str:
@@ -229,7 +227,8 @@ class LearnerProblem(MetaProblem):
     @property
     def programs(self) -> Programs | None:  # type: ignore[override]
         """Behaviour of the meta-parameters, if they are programs."""
-        return self.parts.programs()
+        (part, *others) = self.parts.by_slot.values()
+        return None if others else part.programs()
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from metaevo.config import ConfigError
 from metaevo.config.files import read_json
-from metaevo.parts import resolve
+from metaevo.parts import saved
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -28,7 +28,7 @@ JSON = values.map(lambda value: json.loads(json.dumps(value, default=str)))
 def loaded(folder):
     """Return what `metaevo.load` finds in a folder with a forged file; None if it refuses."""
     try:
-        return resolve.load(folder)[1]
+        return saved.load(folder)[1]
     except ConfigError as error:
         message = str(error)
     assert len(message.splitlines()) == 1
@@ -157,7 +157,7 @@ def test_forged_metadata_is_refused_or_fits(change, tmp_path_factory):
 def test_a_part_of_another_name_is_not_imported(name, path):
     forge(path, {"metadata": described(name)})
     with pytest.raises(ConfigError, match=re.escape(repr(name))):
-        resolve.load(path.parent)
+        saved.load(path.parent)
 
 
 # --- Run directories as the comparison finds them ------------------------------------------------

@@ -7,11 +7,13 @@ PROGRAM = """
 import sys
 import purerl
 from purerl import dqn, fast, lpg, ppo, q_learning, types
+import metaevo
+from metaevo.commands import distill, envs, evaluate, evolve, generality, judge, sweep, train
 import jax
 jax.config.update("jax_num_cpu_devices", 3)  # refused once a backend has started
 print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
 
-import metaevo.commands.evolve, metaevo.commands.train, metaevo.commands.sweep
+import metaevo.studies.api, metaevo.studies.sweeps, metaevo.training.run
 drawing = {"seaborn", "matplotlib.pyplot", "pandas", "scipy.stats"}
 assert not drawing & set(sys.modules), drawing & set(sys.modules)
 

@@ -7,7 +7,7 @@ from metaevo.config import ConfigError, code, show, to_dict
 from metaevo.config.code import short_name
 from metaevo.config.plain import of_value
 from metaevo.judging.generality.tasks import LEARNER, digest
-from metaevo.parts import learners, resolve, seen, zoo
+from metaevo.parts import learners, resolve, zoo
 from metaevo.parts.part import Filling, HandWritten
 from metaevo.tasks import arguments
 from purerl.types import LearnerEntry, Slot
@@ -69,7 +69,7 @@ def rule_of(text: str) -> Rule:
         allowed = ", ".join(slots)
         raise ConfigError(f"{text}: fills {filling.part.slot}; the benchmark has: {allowed}")
     learner, slot = slots[filling.part.slot]
-    environments = seen.environments(seen.by_rule(text))
+    environments = tuple(dict.fromkeys(each.env for each in resolve.seen_by(text)))
     name = text if zoo.is_name(text) else os.path.basename(os.path.normpath(text))
     return Rule(text, name, slot.name, _key_of_part(text, filling), environments, learner)
 

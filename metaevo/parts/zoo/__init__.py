@@ -2,25 +2,20 @@
 
 `metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
 
-An entry is a folder with `README.md`, a card `entry.json`, and `meta_params.npz` as a run has it:
-arrays with the name and the settings of the part, and the tasks that it has seen. A published
-closed form has no arrays; its card names a hand-written function.
+An entry is a folder with `README.md`, a card `entry.json`, and `meta_params.npz` as a run has it. A
+published closed form has no arrays; its card names a hand-written function.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, files, show
-from metaevo.config.plain import of_value
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
 """The package's own entries."""
-CARD = "entry.json"
-README = "README.md"
 
 
 class Card(TypedDict):
@@ -35,18 +30,14 @@ class Card(TypedDict):
     """how it was found"""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A rule of the zoo."""
 
+    name: str
+    """as one loads it, with `zoo:` before it"""
     path: Path
     """of its folder, which is laid out as a run"""
     card: Card
-
-    @property
-    def name(self) -> str:
-        """As one loads it, with `zoo:` before it."""
-        return PREFIX + self.path.name
 
 
 def is_name(text: Any) -> bool:
@@ -56,23 +47,19 @@ def is_name(text: Any) -> bool:
 
 def names() -> list[str]:
     """Return the names of all entries, without `zoo:`."""
-    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CARD}"))
+    return sorted(path.parent.name for path in FOLDER.glob("*/entry.json"))
 
 
 def find(name: str) -> Entry:
-    """Return an entry.
-
-    Args:
-        name: with or without `zoo:`.
+    """Return the entry of a name, with or without `zoo:`.
 
     Raises:
         ConfigError: if there is none of that name, or its card is damaged.
     """
     short = name.removeprefix(PREFIX)
     if short not in names():
-        known = [PREFIX + each for each in names()]
-        hint = of_value(PREFIX + short, known)
-        raise ConfigError(
-            f"{show(PREFIX + short)} is not in the zoo{hint}; it has: {', '.join(known)}"
-        )
-    return Entry(FOLDER / short, files.read_json(FOLDER / short / CARD, Card))
+        known = ", ".join(PREFIX + each for each in names())
+        raise ConfigError(f"{show(name)} is not in the zoo; it has: {known}")
+    return Entry(
+        PREFIX + short, FOLDER / short, files.read_json(FOLDER / short / "entry.json", Card)
+    )

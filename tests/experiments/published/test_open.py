@@ -13,7 +13,7 @@ from experiments.published import __main__ as published
 from experiments.published.open import Open
 from metaevo.judging.generality.rules import rule_of
 from metaevo.parts import resolve
-from metaevo.parts.part import Evolved
+from metaevo.reports.pictures import Evolved
 from metaevo.reports.slots import make_optimizer
 from purerl import ppo
 from purerl.parts import optimizers

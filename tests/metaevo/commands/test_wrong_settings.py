@@ -12,7 +12,7 @@ from metaevo.commands.run_options import early_class
 from metaevo.config import load_yaml
 from metaevo.config.checks import check_given, settings_of
 from metaevo.parts import learners
-from metaevo.parts.classes import SHIPPED, part_class
+from metaevo.parts.learners import PARTS, part_class
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
@@ -87,7 +87,7 @@ EXAMPLES = [
     *(("train", {"learner": learner}, training_class) for learner in learners.LEARNERS),
     *(
         ("evolve", {"evolve": part, "learner": learner}, settings_class)
-        for part in SHIPPED
+        for part in PARTS
         for learner in learners.LEARNERS
         if part_class(part).slot in {slot.name for slot in learners.find(learner).slots}
     ),

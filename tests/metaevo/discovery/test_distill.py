@@ -10,10 +10,11 @@ import metaevo
 from metaevo.commands.distill import main
 from metaevo.config import ConfigError, dump_yaml, parse_yaml, to_dict
 from metaevo.discovery import distill
-from metaevo.parts import LearnedOptimizer, saved
-from metaevo.parts.classes import part_class
+from metaevo.parts import LearnedOptimizer, resolve
+from metaevo.parts.learners import part_class
 from metaevo.parts.part import LEARNED, Parts
-from metaevo.parts.resolve import fill, load
+from metaevo.parts.resolve import fill
+from metaevo.parts.saved import load
 from metaevo.runs.run_directory import RunDirectory
 from purerl.parts.losses import VALUE_LOSS
 from tests.metaevo.evolving import settings_of
@@ -60,16 +61,19 @@ def evolved(tmp_path_factory):
     parts = settings.build().parts
     run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
     run.write_config(to_dict(settings), {})
-    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
+    resolve.write(run, parts, parts.init(jax.random.key(0)), 1)
     return run.path
 
 
 @pytest.mark.long
-def test_a_loss_becomes_formulas(evolved, tmp_path):
+def test_a_loss_becomes_formulas(evolved, capsys):
     pytest.importorskip("pyoperon")
     argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
-    assert main(argv) == 0
     folder = evolved / "distill/value_loss"
+    assert main([*argv, "--dry-run"]) == 0
+    assert "3,000" in capsys.readouterr().out
+    assert not folder.parent.exists()
+    assert main(argv) == 0
     found = json.loads((folder / "distilled.json").read_text())
     scores = metaevo.Scores.load(folder / "scores.npz")
     assert found["inputs"] == ["error"]

@@ -11,7 +11,7 @@ import pytest
 import metaevo
 from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
-from metaevo.parts import learners, resolve, seen, zoo
+from metaevo.parts import learners, resolve, zoo
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses, optimizers
 from purerl.types import PREDICTION_SIZE, Context, Trajectory
@@ -146,4 +146,4 @@ def test_a_run_keeps_a_copy_that_is_loaded_without_the_zoo(tmp_path, own):
     shutil.rmtree(own / "ppo-optimizer")
     after = resolve.fill(slot, name, tmp_path).meta_params
     jax.tree.map(np.testing.assert_array_equal, before, after)
-    assert seen.by_rule(resolve.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"
+    assert resolve.seen_by(resolve.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"

@@ -15,7 +15,7 @@ from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem, Programs
 from metaevo.evolution.settings import StrategyConfig
 from metaevo.parts import interpreter
-from metaevo.parts.program_text import text
+from metaevo.parts.expressions import program_text as text
 from tests.metaevo.toy import Quadratic, assert_same, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"

@@ -21,7 +21,7 @@ from metaevo.judging.generality.measurement import Measurement, population_of
 from metaevo.judging.generality.rules import rule_of
 from metaevo.judging.generality.tasks import Reference, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.parts import ValueLossNetwork, saved
+from metaevo.parts import ValueLossNetwork, resolve
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import Context
@@ -249,7 +249,7 @@ def test_a_run_is_a_rule(tmp_path):
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")
         tasks = {"task": {"env": "Catch-bsuite"}}
-        saved.save(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
+        resolve.write(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
         assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
         run.write_config(to_dict(settings) | {"tasks": {"GridWorld": {}, "Catch-bsuite": {}}}, {})
         found = rule_of(str(run.path))

@@ -21,15 +21,14 @@ UNITS = 16
 @cache
 def built(config=Drift(UNITS, temporal=True)):  # noqa: B008 - immutable
     """The values and slopes, compiled for batches of 8 at any time, and the part."""
-    part = config
 
     def value_and_slope(meta_params, progress, num_updates, log_ratio, advantage):
         context = Context(HYPERPARAMS, progress, num_updates)
-        both = jax.value_and_grad(part.apply, argnums=2)
+        both = jax.value_and_grad(config.apply, argnums=2)
         return both(meta_params, context, log_ratio, advantage)
 
     batched = jax.jit(jax.vmap(value_and_slope, in_axes=(None, None, None, 0, 0)))
-    return batched, part
+    return batched, config
 
 
 def parameters(seed, scale):

@@ -84,8 +84,7 @@ def test_against_numpy(rule):
 
 @pytest.mark.parametrize(("temporal", "numbers"), [(False, 203_946), (True, 205_482)])
 def test_the_size_of_the_papers(temporal, numbers):
-    made = LearnedUpdateRule(256, temporal)
-    shapes = jax.eval_shape(made.init, KEY)
+    shapes = jax.eval_shape(LearnedUpdateRule(256, temporal).init, KEY)
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == numbers
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 
-import metaevo
-from metaevo.parts import HandWritten, optimizer
+from metaevo.parts import optimizer
+from purerl import dqn, envs, ppo
 from purerl.ppo import Hyperparams
 from purerl.types import Context
+from tests.metaevo.toy import TINY
 
 HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_norm=0.5)
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
@@ -57,15 +58,6 @@ def test_it_starts_exactly_at_adam(temporal, memory_size):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)  # of steps of 0.01
 
 
-def test_the_zoo_entry_computes_the_same_steps():
-    made = optimizer.LearnedOptimizer()
-    apply, meta_params = metaevo.load("zoo:ppo-optimizer")
-    found, expected = (
-        run(each, meta_params, 4) for each in (made, HandWritten("make_optimizer", apply))
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
 def test_steps_are_bounded_and_finite_for_huge_weights():
     made = optimizer.LearnedOptimizer(start="random", memory_size=2)
     huge = jax.tree.map(lambda x: 1e12 * x, drawn(made))
@@ -76,16 +68,14 @@ def test_steps_are_bounded_and_finite_for_huge_weights():
         assert np.abs(found).max() <= 0.01 * limit * 1.001
 
 
-def first_step(config, params, gradients, progress=0.0, num_updates=8):
+def first_step(made, params, gradients, progress=0.0, num_updates=8):
     """The first step of a constant learning rate, without clipping, of drawn weights."""
-    made = config
     hyperparams = HYPERPARAMS.replace(final_learning_rate=1.0, max_grad_norm=1e9)
     context = Context(hyperparams, progress, num_updates)
     update = made.apply(drawn(made), context)
     params, gradients = {"params": params}, {"params": gradients}
-    return update.update(gradients, update.init(params), params, **context.extra_args())[0][
-        "params"
-    ]
+    found = update.update(gradients, update.init(params), params, **context.extra_args())
+    return found[0]["params"]
 
 
 RANDOM = optimizer.LearnedOptimizer(start="random")
@@ -94,11 +84,11 @@ KERNEL = {"kernel": jnp.ones((2, 3))}
 
 @pytest.mark.parametrize("temporal", [True, False])
 def test_only_temporal_optimizers_see_progress_and_length(temporal):
-    config = optimizer.LearnedOptimizer(temporal=temporal, start="random")
+    made = optimizer.LearnedOptimizer(temporal=temporal, start="random")
 
     @jax.jit
-    def step(progress, num_updates):
-        return first_step(config, KERNEL, KERNEL, progress, num_updates)["kernel"]
+    def step(*time):
+        return first_step(made, KERNEL, KERNEL, *time)["kernel"]
 
     base = step(0.0, 8)
     assert bool((step(0.5, 8) != base).any()) == temporal
@@ -121,3 +111,28 @@ def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
         return first_step(RANDOM, PARAMS["params"], gradients)["actor_torso"]["kernel"]
 
     np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
+
+
+TINY_DQN = dqn.Config(
+    total_timesteps=128, num_envs=2, num_steps=16, train_interval=4, learning_starts=16,
+    buffer_size=64, batch_size=4, hidden_sizes=(4,),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("learner", "config", "names"), [(ppo, TINY, {"epoch"}), (dqn, TINY_DQN, set())]
+)
+def test_learners_pass_the_extra_arguments_that_they_have(learner, config, names):
+    seen = {}
+
+    def make_optimizer(meta_params, context):
+        def update(updates, state, params=None, **told):
+            seen.update(told)
+            return updates, state
+
+        return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+    env, env_params = envs.make("CartPole-v1")
+    train = learner.make_train(config, env, make_optimizer=make_optimizer)
+    jax.eval_shape(train, jax.random.key(0), learner.Hyperparams(), None, env_params)
+    assert set(seen) == names | {"progress", "frames", "key", "minibatch", "dormancy"}

@@ -13,53 +13,33 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import reference_of
-from metaevo.parts import Part, ValueLossNetwork, resolve, saved, seen
-from metaevo.parts.classes import PART
+from metaevo.parts import Part, ValueLossNetwork, resolve, saved
+from metaevo.parts.learners import PART, part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from purerl.parts import losses, optimizers
-from purerl.types import Targets
+from purerl.types import Context, Targets
 from tests.metaevo.evolving import forget_code, settings_of
+from tests.metaevo.parts.test_optimizer import drawn
 from tests.metaevo.toy import assert_same
 
-CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), even=True)
+CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), error_scale=2.0)
 
 
 @pytest.fixture
 def run(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
-    saved.save(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
+    resolve.write(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
     return run
 
 
 def test_round_trip(run):
-    slot_function, meta_params = resolve.load(run.path)
+    slot_function, meta_params = saved.load(run.path)
     assert_same(meta_params, CONFIG.init(jax.random.key(0)))
     arguments = meta_params, None, 1.0, 0.25, 0.5
     assert slot_function(*arguments) == CONFIG.apply(*arguments)
     assert load_tree(run.meta_params)[1]["generation"] == 7
-
-
-@dataclasses.dataclass(frozen=True)
-class Scaled(Part):
-    """A part of a user's own, whose parameters come from Python numbers."""
-
-    slot = "value_loss"
-
-    def init(self, key):
-        return {"scale": jnp.asarray(0.5)}
-
-    def apply(self, meta_params, context, prediction, target, old_prediction):
-        return meta_params["scale"] * (prediction - target) ** 2
-
-
-def test_parameters_made_of_python_numbers_come_back(tmp_path):
-    run = RunDirectory.create(tmp_path / "run", "test")
-    parts = Parts.single(Scaled())
-    saved.save(run, parts, parts.init(jax.random.key(0)), 1)
-    value_loss, loaded = metaevo.load(run.path)
-    assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
 
 
 def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
@@ -70,11 +50,18 @@ def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
 
 
 def squared(scale, context, prediction, target, old_prediction):
-    return scale * context.hyperparams.vf_coef * (prediction - target) ** 2
+    return scale * context.progress * (prediction - target) ** 2
 
 
 def adam(scale, context):
     return optax.adam(scale * context.hyperparams.learning_rate)
+
+
+def test_parameters_made_of_python_numbers_come_back(tmp_path):
+    mine = part("value_loss", squared, lambda key: jnp.asarray(0.5))()
+    resolve.write(RunDirectory(tmp_path), Parts.single(mine), mine.init(None))
+    value_loss, loaded = metaevo.load(tmp_path)
+    assert value_loss(loaded, Context(None, 1.0), 3.0, 1.0, 0.0) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -127,33 +114,34 @@ def test_an_update_rule_with_other_shapes_is_refused():
 )
 def test_metadata_that_does_not_fit_is_refused(run, changes):
     tree, metadata = load_tree(run.meta_params)
+    assert metadata["parts"]["value_loss"]["settings"] == to_dict(CONFIG)
     metadata["parts"]["value_loss"] |= changes
     save_tree(run.meta_params, tree, metadata)
     with pytest.raises(ConfigError):
-        resolve.load(run.path)
+        saved.load(run.path)
 
 
-def test_other_shapes_and_types_are_refused(run):
+@pytest.mark.parametrize(
+    "change",
+    [
+        tuple,
+        lambda tree: tree[:-1],
+        lambda tree: [tree[0], {**tree[1], "more": tree[1]["bias"]}],
+        lambda tree: jax.tree.map(lambda leaf: leaf.astype(np.float16), tree),
+        lambda tree: jax.tree.map(lambda leaf: leaf[None], tree),
+    ],
+)
+def test_other_shapes_and_types_are_refused(run, change):
     tree, metadata = load_tree(run.meta_params)
-    assert metadata["parts"]["value_loss"]["settings"] == to_dict(CONFIG)
-    for other in (
-        tuple(tree),
-        tree[:-1],
-        [tree[0], {**tree[1], "more": tree[1]["bias"]}],
-        jax.tree.map(lambda leaf: leaf.astype(np.float16), tree),
-        jax.tree.map(lambda leaf: leaf[None], tree),
-    ):
-        save_tree(run.meta_params, other, metadata)
-        with pytest.raises(ConfigError, match="do not fit"):
-            resolve.load(run.path)
-    save_tree(run.meta_params, tree, metadata)
-    resolve.load(run.path)
+    save_tree(run.meta_params, change(tree), metadata)
+    with pytest.raises(ConfigError, match="do not fit"):
+        saved.load(run.path)
 
 
 def test_loading_a_run_without_a_part_fails(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no evolved part"):
-            resolve.load(path)
+            saved.load(path)
     with pytest.raises(ConfigError, match="run_dir = 3"):
         metaevo.load(3)
 
@@ -164,7 +152,7 @@ def test_loading_a_run_without_a_part_fails(tmp_path):
 def test_seen_tasks_of_damaged_metadata_are_refused(tmp_path, about):
     save_tree(tmp_path / "meta_params.npz", {"a": jnp.zeros(1)}, about)
     with pytest.raises(ConfigError, match="damaged"):
-        seen.by_rule(tmp_path)
+        resolve.seen_by(tmp_path)
 
 
 def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path, monkeypatch):
@@ -175,7 +163,7 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
     assert_same(resolve.fill(slot, f"{file}:ScheduledAdam").meta_params, drawn)
     with pytest.raises(ConfigError, match="make_optimizer"):
         resolve.fill(losses.VALUE_LOSS, str(file))
-    assert resolve.seen_by(slot, str(file)) == []
+    assert resolve.seen_in_slot(slot, str(file)) == []
     resolve.keep(run, slot, str(file))
     forget_code(monkeypatch)
     assert_same(resolve.fill(slot, str(file), run).meta_params, drawn)
@@ -183,3 +171,23 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
     forget_code(monkeypatch)
     with pytest.raises(ConfigError, match="has changed since the run began; name the run's copy"):
         resolve.fill(slot, str(file), run)
+
+
+OPEN = "experiments/published/open.py:Open"
+"""needs the argument `epoch`"""
+
+
+@pytest.mark.parametrize(
+    ("evolve", "settings"),
+    [({"evolve": OPEN}, {}), ({"evolve": "value_loss"}, {"make_optimizer": "RUN"})],
+)
+def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
+    open_part = part_class(OPEN)()
+    resolve.write(RunDirectory(tmp_path), Parts.single(open_part), drawn(open_part), 7)
+    settings = {key: str(tmp_path) for key in settings}
+    settings_of({**evolve, **settings, "learner": "ppo"}).build()
+    where = f"evolve = '{OPEN}'" if not settings else "make_optimizer = "
+    message = rf"^{where}.* fails in an update of dqn: TypeError: .*missing .* 'epoch'"
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings_of({**evolve, **settings, "learner": "dqn"}).build()
+    assert "\n" not in str(caught.value)

@@ -21,10 +21,9 @@ CHANGED = "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"
 @cache
 def compiled(config):
     """The schedule of all hyperparams, at every progress."""
-    apply = config.apply
 
     def at(meta_params, hyperparams, progress):
-        return vars(apply(meta_params, Context(hyperparams, progress)))
+        return vars(config.apply(meta_params, Context(hyperparams, progress)))
 
     return jax.jit(jax.vmap(at, in_axes=(None, None, 0)))
 
@@ -37,10 +36,8 @@ def over_training(meta_params, hyperparams=HYPERPARAMS, **config):
 
 def parameters(values):
     rows = np.reshape(np.float32(values), (4, -1))
-    names = schedule.COEFFICIENTS[: rows.shape[1]]
-    return {
-        name: dict(zip(names, row, strict=True)) for name, row in zip(CHANGED, rows, strict=True)
-    }
+    rows = [dict(zip(schedule.COEFFICIENTS, row, strict=False)) for row in rows]
+    return dict(zip(CHANGED, rows, strict=True))
 
 
 @pytest.mark.parametrize("learner", [ppo, dqn])

@@ -7,7 +7,7 @@ from PIL import Image
 
 from metaevo.judging.scores import Scores
 from metaevo.parts import learners
-from metaevo.parts.part import Evolved, HandWritten
+from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import ppo
 from purerl.parts import losses, optimizers, schedules, update_rules
@@ -109,7 +109,9 @@ def test_a_film_has_a_picture_for_every_point(tmp_path):
 def evolved(slot, function):
     errors = np.random.default_rng(0).normal(size=(2, 500)).astype(np.float32)
     learner = learners.find("ppo")
-    return Evolved(HandWritten(slot, function), None, learner, ppo.Hyperparams(), lambda: errors)
+    return pictures.Evolved(
+        HandWritten(slot, function), None, learner, ppo.Hyperparams(), lambda: errors
+    )
 
 
 def test_the_picture_of_a_loss_shows_its_slope_over_training():

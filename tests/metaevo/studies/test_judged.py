@@ -14,7 +14,7 @@ from metaevo.config import ConfigError, load_yaml, parse_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
-from metaevo.studies.settings import resized
+from metaevo.studies.settings import EvaluationConfig, resized
 from tests.metaevo import evolving
 
 TINY = """
@@ -168,12 +168,15 @@ def test_an_evolution_that_goes_on_is_judged_anew(evolved, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_path):
+def test_a_run_is_judged_on_other_unseen_tasks_and_on_another_grid(evolved, tmp_path, capsys):
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
-    assert evaluate(argv) == 0
     place = evolved / "transfer" / "unseen"
+    assert evaluate([*argv, "--dry-run"]) == 0
+    assert "contenders x" in capsys.readouterr().out
+    assert not place.parent.exists()
+    assert evaluate(argv) == 0
     assert Scores.load(place / "unseen.npz").tasks == ("small",)
     assert not (place / "scores.npz").exists()
     assert (place / "report.html").exists()
@@ -215,3 +218,6 @@ def test_a_smaller_judgement_needs_no_more_trainings():
     assert resized(full, "none") == {**full, "seeds": 0, "unseen": {}}
     assert resized(full, "full") == full
     assert resized({"seeds": 3}, "quick") == {"seeds": 3}  # other studies have fewer settings
+    small = EvaluationConfig(seeds=512, settings=100, quick_unseen=True)
+    assert (small.budget().seeds, small.budget(unseen=True).seeds) == (512, 48)
+    assert small.budget(unseen=True).settings == 100

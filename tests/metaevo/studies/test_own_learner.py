@@ -1,22 +1,18 @@
-"""A custom learner, examples/sac.py: trained, evolved and compared."""
+"""A custom learner, examples/sac.py, by its name and as an object."""
 
-import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import metaevo
 from examples import sac
-from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import learners
 from metaevo.training.settings import training_class
 from purerl.parts import losses
 
 FILE = Path(__file__).parents[3] / "examples" / "sac.py"
-NAME = f"{FILE}:sac"
 TINY = {
     "total_timesteps": 64,
     "num_envs": 4,
@@ -26,18 +22,6 @@ TINY = {
     "batch_size": 16,
     "hidden_sizes": [8],
 }
-OF_RUN = ["--learner", NAME, "--task.env", "Pendulum-v1"]
-FLAGS = [part for key, value in TINY.items() for part in (f"--train.{key}", json.dumps(value))]
-
-
-@pytest.mark.long
-def test_the_command_trains_it(tmp_path):
-    path = tmp_path / "run"
-    flags = ["--seeds", "2", "--value_loss", "huber", "--evaluation.episodes", "1"]
-    assert main(["train", *OF_RUN, *FLAGS, *flags, "--run-dir", str(path)]) == 0
-    trained = metaevo.load_training(path)
-    assert type(trained.learner).__name__ == "SAC"
-    assert jnp.isfinite(trained.policies["params"]["policy_head"]["kernel"]).all()
 
 
 def test_as_an_object_it_is_a_problem():

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import metaevo
-from examples.throw import Throw
 from metaevo.__main__ import main
 from metaevo.commands.evolve import main as evolve
 
@@ -28,15 +26,6 @@ def test_the_command_evolves_and_judges_it(tmp_path):
     longer = ["--generations", "42", *FLAGS]
     assert main(["evolve", "--resume", "--run-dir", str(path), *longer]) == 0
     assert main(["evaluate", "--run-dir", str(path), "--wind", "3.0"]) == 0
-
-
-@pytest.mark.long
-def test_as_an_object_it_gives_the_same(tmp_path):
-    config = metaevo.EvolutionConfig(generations=5, validation_seeds=4, num_devices=1)
-    found = metaevo.evolve(Throw(wind=2.0), evolution=config)
-    durable = metaevo.evolve(Throw(wind=2.0), evolution=config, run_dir=tmp_path / "run")
-    np.testing.assert_array_equal(found.meta_params["angle"], durable.meta_params["angle"])
-    assert (tmp_path / "run" / "scores.npz").exists()
 
 
 @pytest.mark.parametrize(

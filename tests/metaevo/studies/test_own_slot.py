@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.parts import Formula, Program
 from metaevo.training.settings import make_task, training_class
 from purerl.types import Context
-from tests.metaevo.evolving import settings_of, study_of
+from tests.metaevo.evolving import study_of
 
 LEARNER = '''"""Q-learning with a rule for how much better an action was than expected."""
 
@@ -175,23 +175,3 @@ def test_a_class_is_evolved_compared_and_used(folder):
     sweep = ["sweep", *flags[:4], "--space.advantage_rule", "{choice: [clipped, doubled]}"]
     sweep += [*flags[6:], "--sweep.trials", "2", "--sweep.seeds", "2"]
     assert main([*sweep, "--sweep.sampler", "random", "--run-dir", "swept"]) == 0
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:all candidates had the same")
-def test_a_formula_is_evolved_and_compared(folder):
-    settings = settings_of({**SETTINGS, "evolve": "formula", "component": FORMULA})
-    problem = metaevo.LearnerProblem(
-        SETTINGS["learner"],
-        settings.component,
-        [metaevo.Task("GridWorld", {"size": 3})],
-        train=SETTINGS["train"],
-    )
-    evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
-    strategy = settings.strategy.build()
-    found = metaevo.evolve(problem, strategy=strategy, evolution=evolution, generations=1)
-    scores = metaevo.judge([found.contender(), *problem.contenders()], metaevo.Budget(seeds=2))
-    assert scores.contenders == ("learned", "difference", "clipped")
-    found.save(folder / "found")
-    function, meta_params = metaevo.load(folder / "found")
-    assert jnp.shape(function(meta_params, Context(None), 3.0, 1.0)) == ()

@@ -10,8 +10,8 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError, code, from_dict, to_dict
 from metaevo.config.code import reference_of
-from metaevo.parts import Part, saved
-from metaevo.parts.classes import PART
+from metaevo.parts import Part, resolve
+from metaevo.parts.learners import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
@@ -73,7 +73,7 @@ def own(monkeypatch):
 
 def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
-    saved.save(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
+    resolve.write(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
     monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     monkeypatch.setitem(sys.modules, __name__, None)  # as in another process

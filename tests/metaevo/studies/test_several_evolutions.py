@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -64,21 +63,6 @@ def test_all_are_tuned_equally_and_one_evolution_scores_the_same_alone(several, 
     for name in alone.contenders:
         ours = name.replace("learned", "learned seed 3")
         np.testing.assert_array_equal(alone.held_out_of(name), several.held_out_of(ours))
-
-
-def test_the_chosen_evolution_is_loaded(several, folder, capsys):
-    path = folder / "several"
-    own = {}
-    for seed in (3, 4):
-        lines = (path / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
-        own[seed] = json.loads(lines[2])["fitness_of_mean"]
-    best = max(own, key=own.get)
-    _, meta_params = metaevo.load(path)
-    assert f"of its evolutions that of seed {best}, the best on" in capsys.readouterr().err
-    _, expected = metaevo.load(path / f"seed_{best}")
-    assert_same(jax.device_get(meta_params), jax.device_get(expected))
-    assert several.contenders[0] == f"learned seed {best}"
-    assert capsys.readouterr().err == ""
 
 
 def test_a_resumed_judgement_goes_on(several, folder):

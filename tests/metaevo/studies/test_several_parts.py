@@ -146,23 +146,6 @@ def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
         assert main([*resume, *named]) == 0
 
 
-def test_a_resumed_run_has_the_same_code(workspace, tmp_path, refused, monkeypatch):
-    run = Path(shutil.copytree(workspace / "run", tmp_path / "run"))
-    resume = ["--resume", "--run-dir", str(run), "--evolve", "[drift,scaled.py]"]
-    resume += ["--evaluation.seeds", "0", "--generations", "3"]
-    (workspace / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
-    try:
-        line = refused(main, resume)
-    finally:
-        (workspace / "scaled.py").write_text(SCALED)
-    assert line.startswith("error: cannot continue with other code: scaled.py changed")
-    forget_code(monkeypatch)
-    assert main(resume) == 0
-    assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
-    kept = load_yaml(run / "config.yaml")["resolved"]["code"]
-    assert kept == {"scaled.py": code.digest((run / "code" / "scaled.py").read_bytes())}
-
-
 def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
     raw = load_yaml(workspace / "tiny.yaml")

@@ -9,7 +9,7 @@ import metaevo
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import task_key
-from metaevo.parts import seen
+from metaevo.parts.resolve import seen_by
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.study import Study
@@ -254,4 +254,4 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
     assert 6 * 800 < frames[0] < 12 * 800
     assert (frames > 0).all()
     assert len(set(frames)) > 1
-    assert set(seen.environments(seen.by_rule(path))) == {"GridWorld"}
+    assert {each.env for each in seen_by(path)} == {"GridWorld"}

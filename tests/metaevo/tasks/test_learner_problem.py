@@ -7,7 +7,7 @@ import pytest
 import metaevo
 from examples import tilted
 from metaevo.config import DeviceError, code
-from metaevo.parts.seen import by_rule
+from metaevo.parts.resolve import seen_by
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
 
@@ -74,7 +74,7 @@ def test_a_saved_part_is_loaded(found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
     assert callable(function)
-    (task,) = by_rule(tmp_path / "mine")
+    (task,) = seen_by(tmp_path / "mine")
     assert task.env == "GridWorld"  # generality leaves such tasks out
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
 

@@ -7,14 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.parts import behaviour, program
-from metaevo.parts.rule import LANGUAGES
-
-
-def stacked(config, *expressions):
-    programs = [config.compiled(each) for each in expressions]
-    codes, constants = (np.stack(each)[:, np.newaxis] for each in zip(*programs, strict=True))
-    return {"codes": codes, "constants": constants}
+from metaevo.parts import languages, program
+from metaevo.parts.languages import LANGUAGES
 
 
 @functools.cache
@@ -23,13 +17,15 @@ def compiled(config):
 
 
 def fingerprints(config, *expressions):
-    return np.asarray(compiled(config)(stacked(config, *expressions)))
+    programs = [config.compiled(each) for each in expressions]
+    codes, constants = (np.stack(each)[:, np.newaxis] for each in zip(*programs, strict=True))
+    return np.asarray(compiled(config)({"codes": codes, "constants": constants}))
 
 
 def test_the_fingerprint_of_a_loss_is_its_slope():
     config = program.Program(slot="value_loss")
     squared, with_progress = fingerprints(config, "error ** 2", "progress * error * change")
-    at = behaviour.batch("value_loss")
+    at = LANGUAGES["value_loss"].batch()
     error = at["prediction"] - at["target"]
     change = at["prediction"] - at["old_prediction"]
     np.testing.assert_allclose(squared, 2 * error, rtol=1e-5)
@@ -41,33 +37,25 @@ def test_a_program_that_gives_the_slope_has_the_same_fingerprint_as_its_loss():
     value = program.Program(slot="policy_loss")
     first, length = fingerprints(slope, "log_ratio * advantage - ratio * advantage", "length")
     (second,) = fingerprints(value, "log_ratio ** 2 * advantage / 2 - ratio * advantage")
-    assert behaviour.is_same(first, second)
-    np.testing.assert_allclose(length, behaviour.batch("policy_loss")["length"], rtol=1e-5)
+    assert languages.is_same(first, second)
+    np.testing.assert_allclose(length, LANGUAGES["policy_loss"].batch()["length"], rtol=1e-5)
 
 
 def test_a_schedule_has_a_fingerprint_of_each_program():
     both = ("learning_rate", "gamma")
     config = program.Program("schedule", operations=("subtract",), hyperparams=both, length=4)
-    programs = stacked(config, "1 - progress", "0.5")
-    pair = {name: each[:, 0] for name, each in programs.items()}
-    found = config.fingerprint(pair)
-    progress = np.linspace(0, 1, behaviour.POINTS)
-    np.testing.assert_allclose(found, [*(1 - progress), *np.full(behaviour.POINTS, 0.5)], 1e-5)
-
-
-def test_the_step_of_an_optimizer():
-    config = program.Program(slot="make_optimizer", inputs=("mean_9", "policy"))
-    (found,) = fingerprints(config, "where(policy > 0, mean_9, tanh(mean_9))")
-    at = behaviour.batch("make_optimizer")
-    expected = np.where(at["policy"] > 0, at["mean_9"], np.tanh(at["mean_9"]))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    pairs = zip(config.compiled("1 - progress"), config.compiled("0.5"), strict=True)
+    codes, constants = map(jnp.stack, pairs)
+    found = config.fingerprint({"codes": codes, "constants": constants})
+    progress = LANGUAGES["schedule"].batch()["progress"]
+    np.testing.assert_allclose(found, [*(1 - progress), *np.full(languages.POINTS, 0.5)], 1e-5)
 
 
 @pytest.mark.parametrize("slot", LANGUAGES)
 def test_every_input_varies_over_the_batch_and_is_finite(slot):
-    at = behaviour.batch(slot)
+    at = LANGUAGES[slot].batch()
     for name, values in at.items():
-        assert values.shape == (behaviour.POINTS,), name
+        assert values.shape == (languages.POINTS,), name
         assert np.isfinite(values).all(), name
         assert len(np.unique(values)) > 1, name
 
@@ -75,11 +63,11 @@ def test_every_input_varies_over_the_batch_and_is_finite(slot):
 def test_validity():
     config = program.Program(slot="policy_loss")
     outputs = fingerprints(config, "-ratio * advantage", "advantage ** 2", "sign(log_ratio)")
-    assert behaviour.is_valid(outputs).tolist() == [True, False, False]
+    assert languages.is_valid(outputs).tolist() == [True, False, False]
     no_program = {"codes": jnp.full((1, 24), 3), "constants": jnp.zeros((1, 24))}
     for gives in ("value", "slope"):
         config = program.Program("policy_loss", gives, operations=("add",))
-        assert not behaviour.is_valid(config.fingerprint(no_program))
+        assert not languages.is_valid(config.fingerprint(no_program))
 
 
 @pytest.mark.parametrize(
@@ -98,4 +86,4 @@ def test_validity():
 def test_duplicates(first, second, same):
     config = program.Program(slot="policy_loss")
     pair = fingerprints(config, first, second)
-    assert behaviour.is_same(*pair) == behaviour.is_same(*pair[::-1]) == same
+    assert languages.is_same(*pair) == languages.is_same(*pair[::-1]) == same
