@@ -14,7 +14,7 @@ from metaevo.comparison.selection import Score, group
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.page import counted
-from metaevo.statistics import Comparison, Estimate, FloatArray, Interval, Verdict
+from metaevo.statistics import Comparison, Estimate, FloatArray, Interval
 
 _Strata = dict[str, FloatArray]
 """Scores [seeds] by task."""
@@ -207,27 +207,19 @@ def _compared(
     strata: Mapping[str, _Strata], baseline: str, *, lower: bool, is_decidable: bool
 ) -> dict[str, Comparison]:
     """Return comparisons with the baseline by group; `lower` if low scores are better."""
-    base = strata[baseline]
+    base, sign = strata[baseline], -1.0 if lower else 1.0
     found: dict[str, Comparison] = {}
     for label, own in strata.items():
         shared = [task for task in own if task in base]
         if shared and label != baseline:
-            both = ({task: each[task] for task in shared} for each in (own, base))
+            both = ({task: sign * each[task] for task in shared} for each in (own, base))
             found[label] = statistics.compare(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
         verdict = statistics.verdict(each, p) if is_decidable else "undecided"
-        each = each._replace(p=p, conclusion=verdict)
-        found[label] = _reversed(each) if lower else each
+        low, high = sorted(sign * end for end in each.difference_interval)
+        difference = sign * each.difference
+        found[label] = each._replace(
+            p=p, conclusion=verdict, difference=difference, difference_interval=(low, high)
+        )
     return found
-
-
-def _reversed(found: Comparison) -> Comparison:
-    """Return a comparison of scores of which low ones are better."""
-    low, high = found.probability_interval
-    opposite: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
-    return found._replace(
-        conclusion=opposite.get(found.conclusion, "undecided"),
-        probability_of_improvement=1 - found.probability_of_improvement,
-        probability_interval=(1 - high, 1 - low),
-    )

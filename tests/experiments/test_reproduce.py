@@ -3,14 +3,10 @@
 import importlib.util
 import json
 
-import numpy as np
 import pytest
 
 from experiments import reproduce
 from experiments.reproduce import COMPARISONS
-from experiments.reproductions import doors
-from metaevo.config import load_yaml
-from purerl.envs import grid
 
 
 @pytest.fixture
@@ -74,11 +70,3 @@ def test_invalid_settings(line, texts, tmp_path, refused, monkeypatch):
 
 
 # --- The loops that ours are compared with ------------------------------------------------------
-
-
-def test_the_optimum_of_doors():
-    goal = load_yaml(doors.COMPARISON.config)["task"]["env_params"]["goal"]
-    steps = grid.distances(doors.IS_WALL, goal)
-    length = steps[np.isfinite(steps) & (steps > 0)].mean()
-    # the step that reaches the goal is the first one rewarded
-    assert 1 - (length - 1) / doors.EnvParams.max_steps_in_episode == pytest.approx(0.773, abs=5e-4)

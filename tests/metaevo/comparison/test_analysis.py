@@ -160,14 +160,6 @@ def test_a_lower_loss_is_better(tmp_path):
     assert base.iqm.value == pytest.approx(5.025)
 
 
-def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
-    for name, rate, diverged in (("a", 0.1, 0), ("b", 0.5, 8)):
-        training(tmp_path / name, rate=rate, seed=0, diverged=diverged, agents=10,
-                 values={"value_loss": 5.0 if rate == 0.1 else 1.0})  # fmt: skip
-    result = compare_runs(tmp_path, metric="value_loss")
-    assert [row.iqm.value for row in result.groups] == [5.0, 5.0]
-
-
 def evolution(path, sigma, held_out, of_mean):
     """An evolution that was validated at its beginning only, and then compared."""
     config = {"strategy": {"sigma": sigma}, "evolution": {"generations": 3}, "run": {"seed": 0}}
