@@ -15,6 +15,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
@@ -22,9 +23,8 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
-from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
-from metaevo.tasks.population import Population
+from metaevo.tasks.population import Population, Row
 from metaevo.training import report
 from metaevo.training.result import TrainingResult, load_training, population_of, result_of
 from metaevo.training.settings import TrainSettings, training_class, with_task
@@ -166,25 +166,6 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
     return run.exit_code
 
 
-def blocks(
-    population: Population, chunks: list[Row], done: int, block_seconds: float
-) -> Iterator[tuple[list[Row], int, float]]:
-    """Train agents to the end in blocks of about so many seconds, after `done` updates.
-
-    Yields:
-        the agents on the devices, which the next block overwrites; updates of the block, none in
-        the first one, which compiles; and the seconds that it took.
-    """
-    length = 0
-    while done < population.num_updates:
-        before = time.monotonic()
-        chunks = jax.block_until_ready(population.run(chunks, done, length))
-        seconds, done = time.monotonic() - before, done + length
-        yield chunks, length, seconds
-        length = int(block_seconds / seconds * length)
-        length = max(1, min(length, population.num_updates - done))
-
-
 def untrained(settings: TrainSettings, population: Population) -> list[Row]:
     """Return new agents on the devices."""
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
@@ -194,7 +175,8 @@ def untrained(settings: TrainSettings, population: Population) -> list[Row]:
 def train_in_memory(settings: TrainSettings, population: Population) -> TrainingResult:
     """Train to the end without a run directory."""
     chunks = untrained(settings, population)
-    trained = blocks(population, chunks, 0, settings.run.block_seconds)
+    seconds = settings.run.block_seconds
+    trained = population.blocks(chunks, 0, population.num_updates, seconds)
     with Progress(total=population.num_updates, desc="training", unit="update") as bar:
         for chunks, length, _ in trained:  # noqa: B007 (used below)
             bar.update(length)
@@ -221,11 +203,12 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     started = saved - seconds
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
-        trained = blocks(population, chunks, done, config.block_seconds)
+        trained = population.blocks(chunks, done, total, config.block_seconds)
         for chunks, length, seconds in trained:
             now, done = time.monotonic(), done + length
             bar.stage("training")
-            episodes, metrics = population.curves(chunks)
+            rows = [(each.episodes, each.metrics) for each in chunks]
+            episodes, metrics = devices.collect(rows, population.agents)
             points = np.flatnonzero((ends > done - length) & (ends <= done))
             for place, record in enumerate(_records(population, episodes, metrics, points), 1):
                 moment = now - seconds * (1 - place / len(points))

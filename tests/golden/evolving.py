@@ -58,7 +58,7 @@ def score(case: Case) -> dict[str, np.ndarray]:
         (bound,) = program.bound
         here = [each for each in rivals if each.problem is program]
         population = Population(
-            bound, bound.hyperparams, here[0].meta_params, program.weights,
+            bound, here[0].meta_params, program.weights,
             log_every=Windows.at_most(64, bound.learner.config.num_updates).every,
             chunk_size=case["chunk_size"],
         )  # fmt: skip
