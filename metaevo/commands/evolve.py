@@ -6,7 +6,15 @@ from typing import Any
 
 from metaevo.commands import processes
 from metaevo.commands.run_options import parse_run, run_parser, start_jax
-from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
+from metaevo.config import (
+    code,
+    exit_on_config_error,
+    find_preset,
+    from_dict,
+    load_yaml,
+    preset_names,
+    to_dict,
+)
 from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import without_env_params
 
@@ -82,7 +90,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
         if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
-            return load_yaml(presets.find(DEFAULT))
+            return load_yaml(find_preset(DEFAULT))
         if what is None:
             what = next((each for each in PARTS if _preset(each, learner)), PARTS[-1])
         preset = _preset(what, learner)
@@ -120,7 +128,7 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, what, own = presets.names(), component, code.is_name(component)
+    names, what, own = preset_names(), component, code.is_name(component)
     if own:
         start_jax()
         from metaevo.parts.learners import part_class
@@ -128,6 +136,6 @@ def _preset(component: Any, learner: Any) -> PlainDict:
         what = SLOTS.get(part_class(component).slot)
     for each in LEARNERS if learner is None else [learner]:
         if (name := f"evolve_{what}/{each}") in names:
-            found = load_yaml(presets.find(name))
+            found = load_yaml(find_preset(name))
             return {key: found[key] for key in found if not own or key != "component"}
     return {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, from_dict, load_yaml, merge, presets, show
+from metaevo.config import ConfigError, find_preset, from_dict, load_yaml, merge, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
@@ -38,7 +38,7 @@ def read_settings(
     Raises:
         ConfigError: if there is no such file, or a setting is invalid.
     """
-    raw = dict(given) if isinstance(given, Mapping) else load_yaml(presets.find(given))
+    raw = dict(given) if isinstance(given, Mapping) else load_yaml(find_preset(given))
     raw = merge(raw, dict(changes or {}))
     if isinstance(of, str) and of not in _CLASSES:
         raise ConfigError(f"of = {show(of)}: must be one of {', '.join(_CLASSES)}")
