@@ -54,27 +54,27 @@ def main(argv: list[str], *, component: str | None = None) -> int:
     several = processes.wanted(argv)
     parsed = _parse(argv, component) if several is None else None
     start_jax(several)
-    from metaevo.evolution import hosts
+    from metaevo.evolution import devices
 
     with processes.multi_process():
-        given = parsed or hosts.broadcast_from_first(lambda: _parse(argv, component))
+        given = parsed or devices.broadcast_from_first(lambda: _parse(argv, component))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
         data = given["settings"]
         run_dir = given["run_dir"]
-        hosts.raise_on_all(lambda: code.use(given["code"], data))
+        devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
-        problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
+        problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
             from metaevo.studies.plans import plan
 
-            table = hosts.raise_on_all(lambda: plan(study))
-            if hosts.is_first():
+            table = devices.raise_on_all(lambda: plan(study))
+            if devices.is_first():
                 print(table.text())
             return 0
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts.optimizer import FEATURES, SIGNALS, Seen, optimizer_along
 from metaevo.parts.part import HandWritten, Part, Parts, length
 from metaevo.tasks.population import Population

@@ -31,8 +31,7 @@ from metaevo.config import (
 )
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.problem import Contender
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Contender, Purpose
 from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run

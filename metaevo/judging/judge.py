@@ -23,9 +23,14 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files
-from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.problem import Contender, MetaProblem, frames_of_tasks
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import (
+    Contender,
+    MetaProblem,
+    Purpose,
+    check_candidate,
+    frames_of_tasks,
+    keys_for,
+)
 from metaevo.intervals import fill_missing
 from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
@@ -199,6 +204,8 @@ class Judgement:
         held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
         at, scores = (contender, task), self.scores
         if self._learner is None:
+            from metaevo.evolution.evaluation import evaluate
+
             each = self.contenders[contender]
             point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
             scores.held_out[at] = evaluate(each.problem, point, held_out, task=task).scores

@@ -14,9 +14,9 @@ from metaevo.config.checks import Setting, extended, section, settings_of
 from metaevo.config.code import Kind
 from metaevo.config.code import resolve as find
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig

@@ -15,14 +15,16 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.checks import (
-    check_evaluation,
-    check_evolution,
+from metaevo.evolution.problem import (
+    Contender,
+    MetaParams,
+    MetaProblem,
+    Purpose,
     check_meta_params,
     check_problem,
+    keys_for,
 )
-from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import learners, resolve
@@ -88,6 +90,8 @@ class Study:
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:
+            from metaevo.evolution.evaluation import check_evaluation
+
             self._metrics = check_evaluation(problem)
         check_evolution(problem, strategy, config)
         elsewhere = problem.unseen()

@@ -13,7 +13,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.evolution.problem import Purpose, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
@@ -114,8 +114,7 @@ class Evolutions(Program[Any]):
         """Evolve with one seed, and return the mean fitness of the result; NaN for a failure."""
         evolution, before = self.evolution, 0
         state = evolution.start(seed, settings.strategy.build())
-        keep = settings.evolution.chunk_size is not None
-        for block in evolution.blocks(state, keep_chunks=keep):
+        for block in evolution.blocks(state):
             if block.records:
                 count(block.records[-1]["frames"] - before)
                 before = block.records[-1]["frames"]

@@ -21,7 +21,8 @@ from flax import struct
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.evolution.rows import RowMap, choose_chunk_size, collect, deal
 from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
 from metaevo.tasks.task import Bound
 from purerl.types import EnvParams, EpisodeSums, Hyperparams, MetaParams, PyTree
@@ -123,7 +124,7 @@ class Population:
         self.agents, self._metrics = agents, metrics
         available = len(devices.select(num_devices, local=True))
         self.num_devices = min(available, agents or available)
-        self.chunk_size = chunk_size or devices.choose_chunk_size(
+        self.chunk_size = chunk_size or choose_chunk_size(
             agents or 2**30, task.working_set(meta_params), self.num_devices
         )
         self._like = jax.eval_shape(
@@ -132,7 +133,7 @@ class Population:
         own: PlainDict = {"num_devices": self.num_devices, "local": True}
         self._init = devices.spread(jax.vmap(self._init_row), **own)
         self._run = devices.spread(self._train_rows, in_axes=(0, None, None), donate=(0,), **own)
-        self._whole = devices.RowMap(
+        self._whole = RowMap(
             self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices, shared=1
         )
 
@@ -169,8 +170,7 @@ class Population:
         inputs = _inputs(keys, hyperparams, meta_params)
         total = len(inputs["key"])
         chunks = [
-            self._init(devices.deal(inputs, chunk, self.num_devices))
-            for chunk in self._chunks(total)
+            self._init(deal(inputs, chunk, self.num_devices)) for chunk in self._chunks(total)
         ]
         return Agents(self.rows(chunks, total), len(keys), 0)
 
@@ -204,9 +204,10 @@ class Population:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
         rows = rows.replace(agent=jax.device_get(_packed(rows.agent)))
         chunks = self._chunks(len(rows.finite))
-        dealt = [devices.deal(rows, chunk, self.num_devices) for chunk in chunks]
+        dealt = [deal(rows, chunk, self.num_devices) for chunk in chunks]
         # Placed as they come back, or the second block would compile again.
-        return [devices.place(each, self.num_devices, local=True) for each in dealt]
+        placement = devices.sharding(self.num_devices, local=True)
+        return [jax.device_put(each, placement) for each in dealt]
 
     def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
         """Train for some updates after `done` ones; 0 updates only compile.
@@ -237,7 +238,7 @@ class Population:
 
         `total` is by default the number of agents that the population has from the beginning.
         """
-        rows = devices.collect(chunks, total or self.agents)
+        rows = collect(chunks, total or self.agents)
         return rows.replace(agent=self._unpacked(rows.agent))
 
     # --- Whole trainings ------------------------------------------------------------------------
@@ -334,7 +335,15 @@ class Population:
         return all_finite(self.task.learner.policy(agent))
 
     def _chunks(self, total: int) -> list[slice]:
-        return devices.chunks(total, self.chunk_size, self.num_devices, fitting=self.agents is None)
+        """Return slices of all rows; of any number, the last ones are smaller powers of two."""
+        covered, start = [], 0
+        while start < total:
+            needed = -(-(total - start) // self.num_devices)
+            fitting = self.chunk_size if self.agents else 1 << (needed - 1).bit_length()
+            stop = start + min(self.chunk_size, fitting) * self.num_devices
+            covered.append(slice(start, stop))
+            start = stop
+        return covered
 
     def _unpacked(self, agent: PyTree) -> PyTree:
         """Return states that were packed; `self._like` has the shapes of one."""

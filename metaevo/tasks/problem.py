@@ -8,7 +8,7 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,14 @@ from metaevo.config import ConfigError, show, to_dict
 from metaevo.config.code import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import (
+    Contender,
+    Evaluation,
+    MetaParams,
+    MetaProblem,
+    Purpose,
+    keys_for,
+)
 from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
@@ -27,6 +33,9 @@ from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
 from purerl.types import LearnerEntry, Slot
+
+if TYPE_CHECKING:
+    from metaevo.evolution.postfix import Programs
 
 SCALE_SEEDS = 16
 """Agents of random play, and of the reference, that measure the scale of a task."""
@@ -260,7 +269,7 @@ class LearnerProblem(MetaProblem):
             one.check_memory("evolution", shapes, kept=0, at_once=at_once, points=points)
 
     @property
-    def programs(self) -> Programs | None:  # type: ignore[override]
+    def programs(self) -> "Programs | None":
         """Behaviour of the meta-parameters, if they are programs."""
         (part, *others) = self.parts.by_slot.values()
         return None if others else part.programs()

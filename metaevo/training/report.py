@@ -9,8 +9,8 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.files import replacing, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, policies
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
@@ -112,7 +112,7 @@ def _play(
         return evaluate(task.learner, policy, key, task.env_params, **options).mean()
 
     keys = keys_for(settings.run.seed, Purpose.PLAYING, settings.seeds)
-    row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
+    row_map = RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
     again = range(min(config.gymnasium, settings.seeds))
     total = settings.seeds + len(again)
     with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:

@@ -15,8 +15,8 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
@@ -208,7 +208,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
             now, done = time.monotonic(), done + length
             bar.stage("training")
             rows = [(each.episodes, each.metrics) for each in chunks]
-            episodes, metrics = devices.collect(rows, population.agents)
+            episodes, metrics = collect(rows, population.agents)
             points = np.flatnonzero((ends > done - length) & (ends <= done))
             for place, record in enumerate(_records(population, episodes, metrics, points), 1):
                 moment = now - seconds * (1 - place / len(points))

@@ -8,9 +8,9 @@ import numpy as np
 
 from metaevo.evolution import devices
 from metaevo.evolution.evosax import Evosax
-from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.strategy import with_worst_for_failed
 from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem

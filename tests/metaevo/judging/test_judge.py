@@ -7,7 +7,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork

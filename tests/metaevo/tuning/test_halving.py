@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.runs.terminal import Progress
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.population import Agents, Population
