@@ -16,6 +16,8 @@ from metaevo.judging.generality.measured import recorded
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+SHARED = "purerl.parts.", "metaevo.evolution."
+"""Where the bases of settings are whose fields are shown."""
 ZOO = ROOT / "metaevo" / "parts" / "zoo" / "entries"
 
 
@@ -93,14 +95,14 @@ def _origin(content: dict[str, Any]) -> str:
 
 
 def settings(section: str, path: str) -> str:
-    """Return the table of the fields of a dataclass, and of its bases in `purerl.parts`.
+    """Return the table of the fields of a dataclass and of its shared bases.
 
     Args:
         section: section of the config.
         path: module and name of the class.
     """
     cls = pkgutil.resolve_name(path)
-    shown = [each for each in cls.__mro__ if each.__module__.startswith("purerl.parts.")]
+    shown = [each for each in cls.__mro__ if each.__module__.startswith(SHARED)]
     names = {key for each in [*shown, cls] for key in each.__annotations__}
     rows = [
         [f"`{section}.{key}`", describe(kind), _default(value), text]

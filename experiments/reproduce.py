@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from experiments.benchmarks.tables import Table, save
 from experiments.reproductions import cartpole_dqn, doors, grid_world, ppo_curves
 from experiments.reproductions.comparison import Comparison, Row, settings_of
-from metaevo.config import ConfigError, exit_on_config_error, load_yaml, merge, presets
+from metaevo.config import ConfigError, exit_on_config_error, find_preset, load_yaml, merge
 from metaevo.config.command_line import Parser
 from metaevo.config.plain import of_value
 from metaevo.reports.policies import plot_learning_curves
@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"unknown comparison {name!r}{hint}; known: {known}")
     comparison = COMPARISONS[name]
     description = f"{comparison.title}. Published: {comparison.published}"
-    raw = load_yaml(presets.find(comparison.config))
+    raw = load_yaml(find_preset(comparison.config))
     parser = Parser(f"reproduce {name}", description)
     add = parser.add_argument
     text = "environment steps of one agent; default: %(default)s"

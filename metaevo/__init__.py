@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from metaevo.evolution import devices as devices
     from metaevo.evolution.evaluation import evaluate as evaluate
     from metaevo.evolution.evosax import OpenES as OpenES
+    from metaevo.evolution.evosax import StrategyConfig as StrategyConfig
     from metaevo.evolution.loop import EvolutionConfig as EvolutionConfig
     from metaevo.evolution.problem import Contender as Contender
     from metaevo.evolution.problem import Evaluation as Evaluation
     from metaevo.evolution.problem import MetaProblem as MetaProblem
-    from metaevo.evolution.settings import StrategyConfig as StrategyConfig
     from metaevo.evolution.strategy import Strategy as Strategy
     from metaevo.judging.budget import Budget as Budget
     from metaevo.judging.generality.measurement import generality as generality
@@ -56,7 +56,7 @@ _HOMES = {
     "RunConfig": "metaevo.studies.settings",
     "Scores": "metaevo.judging.scores",
     "Strategy": "metaevo.evolution.strategy",
-    "StrategyConfig": "metaevo.evolution.settings",
+    "StrategyConfig": "metaevo.evolution.evosax",
     "SweepConfig": "metaevo.tuning.config",
     "Task": "metaevo.tasks.task",
     "judge": "metaevo.judging.judge",

@@ -28,7 +28,7 @@ from jax.experimental import topologies
 from experiments.benchmarks.hlo import Program
 from experiments.benchmarks.suites import make_problem, settings_of
 from experiments.benchmarks.tables import Table, save
-from metaevo.config import exit_on_config_error, load_yaml, presets
+from metaevo.config import exit_on_config_error, find_preset, load_yaml
 from metaevo.config.command_line import Parser
 from metaevo.evolution.loop import Evolution
 from metaevo.training.settings import make_task
@@ -62,7 +62,7 @@ def compiled(preset: str, agents: int, gpus: Sequence[jax.Device]) -> Program:
 
 
 def _training(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
-    settings = settings_of(load_yaml(presets.find(preset)), UPDATES)
+    settings = settings_of(load_yaml(find_preset(preset)), UPDATES)
     bound, functions = make_task(settings)
     learner, env_params = bound.learner, bound.env_params
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.benchmarks.engine import Case, Measure, own, timed, variants
-from metaevo.config import from_dict, load_yaml, merge, presets
+from metaevo.config import find_preset, from_dict, load_yaml, merge
 from metaevo.config.plain import PlainDict
 
 WORK: dict[tuple[str, str], PlainDict] = {
-    ("ppo", "CartPole-v1"): load_yaml(presets.find("train/ppo_cartpole")),  # CleanRL's settings
-    ("recurrent", "MemoryChain-bsuite"): load_yaml(presets.find("train/ppo_memory")),  # PPO
-    ("ppo", "Breakout-MinAtar"): load_yaml(presets.find("train/ppo_minatar")),  # PureJaxRL's
+    ("ppo", "CartPole-v1"): load_yaml(find_preset("train/ppo_cartpole")),  # CleanRL's settings
+    ("recurrent", "MemoryChain-bsuite"): load_yaml(find_preset("train/ppo_memory")),  # PPO
+    ("ppo", "Breakout-MinAtar"): load_yaml(find_preset("train/ppo_minatar")),  # PureJaxRL's
     ("dqn", "CartPole-v1"): {  # PureJaxRL's settings, learning from 1,000 steps on
         "learner": "dqn",
         "task": {"env": "CartPole-v1"},
         "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
     },
-    ("q_learning", "GridWorld"): load_yaml(presets.find("train/q_learning_grid_world")),
+    ("q_learning", "GridWorld"): load_yaml(find_preset("train/q_learning_grid_world")),
 }
 """Settings of `metaevo train`, by suite and task."""
 
@@ -78,7 +78,7 @@ def evolutions(options: argparse.Namespace) -> Iterator[Case]:
 
 def _preset(shape: str) -> PlainDict:
     """Return the settings of a preset of configs/; `ppo` is `evolve_value_loss/ppo`."""
-    return load_yaml(presets.find(shape if "/" in shape else f"evolve_value_loss/{shape}"))
+    return load_yaml(find_preset(shape if "/" in shape else f"evolve_value_loss/{shape}"))
 
 
 # --- In the worker's process ----------------------------------------------------------------------
@@ -99,7 +99,7 @@ def train(
     settings = settings_of(WORK[learner, task], updates)
     bound, functions = make_task(settings)
     population = Population(
-        bound, settings.hyperparams, functions, settings.fitness,
+        bound, functions, settings.fitness,
         agents=agents, num_devices=num_devices,
     )  # fmt: skip
     measure = timed(

@@ -14,9 +14,9 @@ from tqdm import trange
 from experiments.benchmarks.tables import Cell
 from metaevo.config import from_dict
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.tasks.bound import Bound
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.tasks.population import Population
+from metaevo.tasks.task import Bound
 from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import EpisodeSums
 
@@ -98,7 +98,7 @@ def train(raw: PlainDict, *, agents: int, seed: int, points: int) -> Trained:
     task, functions = make_task(settings)
     updates = settings.train.num_updates
     population = Population(
-        task, settings.hyperparams, functions, settings.fitness, agents=agents,
+        task, functions, settings.fitness, agents=agents,
         log_every=-(-updates // points), metrics=True, chunk_size=settings.run.chunk_size,
     )  # fmt: skip
     name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"

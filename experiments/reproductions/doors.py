@@ -12,8 +12,7 @@ from gymnax.environments import environment, spaces
 from experiments.reproductions.comparison import Comparison, Row, Trained
 from metaevo.config import merge
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.seeding import Purpose, key_for
-from metaevo.tasks.fitness import mean_rewards
+from metaevo.evolution.problem import Purpose, key_for
 from purerl.envs import grid
 from purerl.parts.evaluation import evaluate
 
@@ -130,7 +129,8 @@ def _measure(trained: Trained, options: argparse.Namespace) -> Row:
         return evaluate(learner, policy, key, env_params, num_episodes=512).mean()
 
     greedy = float(jax.jit(jax.vmap(play))(trained.agents).mean()) / EnvParams.max_steps_in_episode
-    rewards = mean_rewards(trained.episodes)
+    sums = trained.episodes
+    rewards = np.where(sums.steps > 0, sums.rewards / np.maximum(sums.steps, 1), np.nan)
     last = float(rewards[:, -max(1, rewards.shape[1] // 10) :].mean())
     return trained.row._replace(results=(greedy, last), curve=(trained.steps, rewards))
 

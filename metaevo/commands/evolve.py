@@ -6,11 +6,19 @@ from typing import Any
 
 from metaevo.commands import processes
 from metaevo.commands.run_options import parse_run, run_parser, start_jax
-from metaevo.config import code, exit_on_config_error, from_dict, load_yaml, presets, to_dict
+from metaevo.config import (
+    code,
+    exit_on_config_error,
+    find_preset,
+    from_dict,
+    load_yaml,
+    preset_names,
+    to_dict,
+)
 from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import without_env_params
 
-DEFAULT = "evolve_optimizer/small_tasks"
+DEFAULT = "evolve_value_loss/q_learning"
 """Preset of a run without a part, a learner or a task of the user's."""
 PARTS = ("optimizer", "value_loss")
 """Default parts where the user names a learner or a task: the first with a preset for it."""
@@ -46,27 +54,27 @@ def main(argv: list[str], *, component: str | None = None) -> int:
     several = processes.wanted(argv)
     parsed = _parse(argv, component) if several is None else None
     start_jax(several)
-    from metaevo.evolution import hosts
+    from metaevo.evolution import devices
 
     with processes.multi_process():
-        given = parsed or hosts.broadcast_from_first(lambda: _parse(argv, component))
+        given = parsed or devices.broadcast_from_first(lambda: _parse(argv, component))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
         data = given["settings"]
         run_dir = given["run_dir"]
-        hosts.raise_on_all(lambda: code.use(given["code"], data))
+        devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
-        problem = hosts.raise_on_all(lambda: settings.build(run_path if resume else None))
+        problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
             from metaevo.studies.plans import plan
 
-            table = hosts.raise_on_all(lambda: plan(study))
-            if hosts.is_first():
+            table = devices.raise_on_all(lambda: plan(study))
+            if devices.is_first():
                 print(table.text())
             return 0
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
@@ -82,10 +90,12 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         learner = overrides.get("learner")
         what = overrides.get("evolve", component)
         if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
-            return load_yaml(presets.find(DEFAULT))
+            return load_yaml(find_preset(DEFAULT))
         if what is None:
             what = next((each for each in PARTS if _preset(each, learner)), PARTS[-1])
         preset = _preset(what, learner)
+        if "task" in overrides and "evaluation" in preset:
+            preset["evaluation"].pop("unseen", None)  # chosen for the preset's task
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:
@@ -120,7 +130,7 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, what, own = presets.names(), component, code.is_name(component)
+    names, what, own = preset_names(), component, code.is_name(component)
     if own:
         start_jax()
         from metaevo.parts.learners import part_class
@@ -128,6 +138,6 @@ def _preset(component: Any, learner: Any) -> PlainDict:
         what = SLOTS.get(part_class(component).slot)
     for each in LEARNERS if learner is None else [learner]:
         if (name := f"evolve_{what}/{each}") in names:
-            found = load_yaml(presets.find(name))
+            found = load_yaml(find_preset(name))
             return {key: found[key] for key in found if not own or key != "component"}
     return {}

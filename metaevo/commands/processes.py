@@ -76,26 +76,29 @@ def multi_process() -> Iterator[None]:
     """
     import jax
 
-    from metaevo.evolution import hosts
+    from metaevo.evolution import devices
 
     try:
         yield
-        hosts.disconnect()
+        devices.disconnect()
     except (ConfigError, SystemExit) as error:
-        if hosts.is_connected() and isinstance(error, DiskError):  # only the first has a disk
+        # Only the first process writes to a disk.
+        if isinstance(error, DiskError) and jax.distributed.is_initialized():
             print(f"error: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
-        hosts.disconnect()  # all processes raise the others
+        devices.disconnect()  # all processes raise the others
         raise
     except BaseException as error:
-        if not hosts.is_connected():
+        if not jax.distributed.is_initialized():
             raise
+        from metaevo.evolution.hosts import LostError
+
         reason = str(error).strip().partition("\n")[0]
         # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
-        lost = isinstance(error, hosts.LostError | jax.errors.JaxRuntimeError)
+        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
         if not lost and not re.match("[A-Z_]+: ", reason):
             traceback.print_exc()
-        hint = "" if isinstance(error, hosts.LostError) else "; start all again with --resume"
+        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
         text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
         print(text, file=sys.stderr, flush=True)
         os._exit(1)

@@ -178,6 +178,6 @@ def start_jax(several: PlainDict | None = None) -> None:
         from metaevo.evolution import hosts
 
         hosts.connect(**several)
-        if not hosts.is_first():
+        if not devices.is_first():
             warnings.simplefilter("ignore")  # the first process shows them
     devices.check()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
-from metaevo.config import ConfigError, from_dict, merge, presets, show, to_dict
+from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
 from metaevo.config.checks import check_given, settings_of, unknown
 from metaevo.config.files import dump_yaml, load_yaml, parse_yaml
 from metaevo.config.plain import PlainDict, Whole, flatten, of_value
@@ -90,7 +90,7 @@ def parse_command_line(
     overrides = _parse_overrides({**short, **given})
     try:
         if args.config is not None:
-            args.config = presets.find(args.config)
+            args.config = find_preset(args.config)
         known = defaults(args, overrides) if args.config is None else load_yaml(args.config)
         raw = merge(known, overrides)
         cls: Any = (early or make_class)(raw)

@@ -18,7 +18,7 @@ import yaml
 from pydantic_core import from_json, to_jsonable_python
 
 from metaevo.config.checks import check
-from metaevo.config.plain import ConfigError, DiskError, PlainDict, show
+from metaevo.config.plain import ConfigError, DiskError, PlainDict, of_value, show
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 
@@ -248,3 +248,27 @@ def dump_yaml(data: Any, flow: bool = False) -> str:
         width=2**30 if flow else 100,
         default_flow_style=flow,
     )
+
+
+def _presets() -> Path:
+    """Return the folder of the shipped settings: configs/ in a checkout, presets in a wheel."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "presets"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets, such as `train/ppo_cartpole`."""
+    folder = _presets()
+    found = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.yaml"))
+    return sorted(path.as_posix() for path in found)
+
+
+def find_preset(text: str | Path) -> Path:
+    """Return the file of a `--config` option: a path, or a preset's name."""
+    if os.path.exists(text):
+        return Path(text)
+    name, known = str(text).removeprefix("configs/").removesuffix(".yaml"), preset_names()
+    if name in known:
+        return _presets() / f"{name}.yaml"
+    raise ConfigError(f"{text}: is no file, and no preset{of_value(name, known)}")

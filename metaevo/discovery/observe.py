@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts.optimizer import FEATURES, SIGNALS, Seen, optimizer_along
 from metaevo.parts.part import HandWritten, Part, Parts, length
 from metaevo.tasks.population import Population
@@ -85,16 +85,12 @@ def observe(
     Returns:
         finite samples from all times.
     """
-    experiment, parts, rng = problem.experiment, problem.parts, np.random.default_rng(seed)
-    hyperparams, task, target = (
-        experiment.settings.hyperparams,
-        problem.bound[0],
-        TARGETS[part.slot],
-    )
+    parts, task, target = problem.parts, problem.bound[0], TARGETS[part.slot]
+    hyperparams, rng = task.hyperparams, np.random.default_rng(seed)
     seen: list[np.ndarray] = []
     recording = Parts({**parts.by_slot, part.slot: target.recorded(part, seen)})
-    learner = experiment.task(recording.functions(), meta_params).learner
-    population = Population(task, hyperparams, meta_params, problem.weights, agents=AGENTS)
+    learner = problem.with_parts(recording).bound[0].learner
+    population = Population(task, meta_params, problem.weights, agents=AGENTS)
     # One agent at a time: a device with a single thread waits for itself if it is to hand over
     # more than 100 kB at once.
     update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
@@ -102,7 +98,7 @@ def observe(
     for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
         check_stop()
         agents = population.advance(agents, updates - agents.updates)
-        states, each = population.states(agents), []
+        states, each = agents.rows.agent, []
         for agent in range(AGENTS):
             seen.clear()
             state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023

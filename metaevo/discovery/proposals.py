@@ -22,17 +22,16 @@ from metaevo.config import (
     ConfigError,
     changed_keys,
     files,
+    find_preset,
     from_dict,
     load_yaml,
     merge,
-    presets,
     show,
     to_dict,
 )
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.problem import Contender
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Contender, Purpose
 from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
@@ -304,7 +303,7 @@ def raw_settings(slot: str | None, tasks: str | Path | PlainMapping) -> PlainDic
 
     If `tasks`, as for a `Judge`, evolve something else, their section component is left out.
     """
-    given = load_yaml(presets.find(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
+    given = load_yaml(find_preset(Path(tasks))) if isinstance(tasks, str | Path) else dict(tasks)
     if given.pop("evolve", PROGRAM) != PROGRAM:
         given.pop("component", None)
     own = {"component": {"slot": slot}} if slot else {}

@@ -1,4 +1,4 @@
-"""Device set-up, replication of state, and distribution of a population over devices.
+"""Devices: set-up, distribution of a population, memory, and agreement of several processes.
 
 On a CPU, each core becomes a separate single-threaded XLA device. For the small matrices used here
 this is faster than one device with many threads, and the multi-device code path always runs. On
@@ -7,20 +7,24 @@ GPUs and TPUs, JAX's own devices are used.
     >>> metaevo.devices.memory_bytes()
 """
 
-import math
+import hashlib
 import os
-from collections.abc import Callable, Sequence, Set
+import platform
+from collections.abc import Callable, Set
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from filelock import FileLock, Timeout
 
 from metaevo.config import ConfigError
-from metaevo.evolution import compilation_cache
 from purerl.fast import use_cpu_arithmetic
 from purerl.types import PyTree
+
+T = TypeVar("T")
 
 AXIS = "devices"
 """Name of the mapped axis inside `spread`."""
@@ -60,8 +64,8 @@ COMPILE_FLAGS = {"--xla_backend_optimization_level": "1"}
 """Flags that `setup` adds if JAX finds only CPUs. Compared with the default level 3, kernels are as
 fast, results agree up to rounding, and compilation takes three quarters of the time."""
 
-CACHE_BYTES = 2 * 2**20
-"""Second-level cache of a current CPU core, into which a chunk of agents should fit."""
+STORED_BYTES = 2 * 2**30
+"""Size of the folder of compiled programs, beyond which the least recently used are removed."""
 UNKNOWN_BYTES = 8 * 2**30
 """Assumed memory of an accelerator that does not report its size."""
 
@@ -88,7 +92,7 @@ def setup(num_devices: int | None = None) -> None:
     plugins = {each.name for each in entry_points(group="jax_plugins")}
     os.environ["XLA_FLAGS"] = flags = xla_flags(flags, plugins)
     use_cpu_arithmetic(SPLITTING_PASS in flags)
-    compilation_cache.enable()
+    _keep_programs()
 
 
 def xla_flags(chosen: str, plugins: Set[str]) -> str:
@@ -105,6 +109,42 @@ def xla_flags(chosen: str, plugins: Set[str]) -> str:
         if name not in chosen and not excluded:
             chosen = f"{chosen} {name}={value}"
     return chosen.strip()
+
+
+def _keep_programs() -> None:
+    """Keep what takes a second or longer to compile in `~/.cache/metaevo/xla`.
+
+    JAX distinguishes programs, versions, devices and flags, but not the kinds of processors that
+    share a home folder, so each kind has a folder. A user's own `JAX_COMPILATION_CACHE_DIR` and
+    `JAX_ENABLE_COMPILATION_CACHE=false` are respected. Where the folder cannot be written, each
+    process compiles on its own.
+    """
+    chosen = jax.config.values
+    if chosen["jax_compilation_cache_dir"] or not chosen["jax_enable_compilation_cache"]:
+        return
+    about, cpuinfo = platform.processor() + platform.machine(), Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        about += "".join(line for line in lines if line.startswith(("model name", "flags")))
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kind = hashlib.sha256(about.encode()).hexdigest()[:12]
+    folder = Path(base) / "metaevo" / "xla" / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds machine code that is run
+        if not os.access(folder, os.W_OK) or folder.stat().st_uid != os.getuid():
+            return
+        # JAX never replaces a program that a kill or a full disk has left half written, and warns
+        # about it in every process. A finished `...-cache` has a file `...-atime`.
+        with FileLock(folder / ".lockfile", timeout=0):
+            for path in folder.glob("*-cache"):
+                if not path.with_name(f"{path.name.removesuffix('-cache')}-atime").exists():
+                    path.unlink(missing_ok=True)
+    except Timeout:  # a running process uses the lock: the next start will do
+        pass
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_max_size", STORED_BYTES)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
 def check() -> None:
@@ -155,25 +195,21 @@ def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
     State that a `spread` function takes and returns keeps this axis and placement, which avoids
     recompilation.
     """
-    count, sharding = len(select(num_devices)), _sharding(num_devices)
+    count, placement = len(select(num_devices)), sharding(num_devices)
 
     def copy(leaf):
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
-        if sharding.is_fully_addressable:
-            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), sharding)
+        if placement.is_fully_addressable:
+            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), placement)
         # Each process places its own copies; no process can reach all devices.
         shape = (count, *leaf.shape)
-        return jax.make_array_from_callback(shape, sharding, lambda _: leaf[None])
+        return jax.make_array_from_callback(shape, placement, lambda _: leaf[None])
 
     return jax.tree.map(copy, tree)
 
 
-def place(tree: PyTree, num_devices: int | None = None, *, local: bool = False) -> PyTree:
-    """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
-    return jax.device_put(tree, _sharding(num_devices, local=local))
-
-
-def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.NamedSharding:
+def sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.NamedSharding:
+    """Return how `spread` functions place arrays [devices, ...]: a slice on each device."""
     mesh = jax.sharding.Mesh(np.array(select(num_devices, local=local)), (AXIS,))
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
 
@@ -218,158 +254,6 @@ def as_inputs(tree: PyTree) -> PyTree:
     return jax.lax.optimization_barrier(tree)
 
 
-def map_rows(
-    f: Callable[[jax.Array, PyTree], Any],
-    *,
-    shared: Callable[[jax.Array], PyTree] = lambda row: (),
-    capacity: int,
-    num_rows: jax.Array | int,
-    chunk_size: int,
-    num_devices: int,
-) -> PyTree:
-    """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
-
-    Each chunk is vmapped, and a device runs its chunks one after another. The argument of `f`
-    depends only on the row. Rounding depends on the chunk size, because XLA compiles different
-    matrix products for different shapes, and training amplifies this: returns of the same PPO agent
-    can differ by up to 20 between chunk sizes, as if its seed had changed.
-
-    Args:
-        f: maps a row's index (int32 scalar), and the values that its chunk shares, to a pytree.
-        shared: maps the first row of a chunk to values that all its rows share. They are not
-            batched, so a `lax.switch` or a loop length that depends on them costs one branch.
-        capacity: length of the result's leading axis (static).
-        num_rows: number of rows to evaluate (may be traced); the rest is left zero.
-        chunk_size: rows that are vmapped on a device.
-        num_devices: devices of the `spread`.
-    """
-    stride = chunk_size * num_devices
-    chunks = -(-capacity // stride)
-    offset = jax.lax.axis_index(AXIS) * chunk_size
-
-    @jax.jit  # traced once, although `eval_shape` comes first
-    def chunk(rows):
-        return jax.vmap(f, in_axes=(0, None))(rows, shared(rows[0]))
-
-    def evaluate_chunk(index, results):
-        rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
-        values = chunk(jnp.minimum(rows, capacity - 1))
-        return jax.tree.map(lambda buffer, value: buffer.at[index].set(value), results, values)
-
-    shapes = jax.eval_shape(chunk, jnp.arange(chunk_size, dtype=jnp.int32))
-    results = jax.tree.map(lambda leaf: jnp.zeros((chunks, *leaf.shape), leaf.dtype), shapes)
-    # A rounded-up trip count would be traced through a float: integers only.
-    trips = (jnp.asarray(num_rows, jnp.int32) + stride - 1) // stride
-    results = jax.lax.fori_loop(0, trips, evaluate_chunk, results)
-
-    def in_row_order(leaf):  # [devices, chunks, chunk_size, ...] -> [capacity, ...]
-        return merged(jnp.swapaxes(leaf, 0, 1), 3)[:capacity]
-
-    return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
-
-
-def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = False) -> list[slice]:
-    """Cover rows with chunks of `chunk_size` on each device; the last one may reach too far.
-
-    If `fitting`, the last chunks are smaller, powers of two, where fewer rows are left.
-    """
-    covered, start = [], 0
-    while start < rows:
-        needed = -(-(rows - start) // num_devices)
-        size = min(chunk_size, 1 << (needed - 1).bit_length()) if fitting else chunk_size
-        covered.append(slice(start, start + size * num_devices))
-        start += size * num_devices
-    return covered
-
-
-def deal(tree: PyTree, chunk: slice, num_devices: int) -> PyTree:
-    """Return the rows of a chunk, [devices, rows, ...], padded with the last row of the tree."""
-    index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
-    each = len(index) // num_devices  # not -1: an array may be empty
-    return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, each, *leaf.shape[1:]), tree)
-
-
-def collect(dealt: Sequence[PyTree], rows: int | None) -> PyTree:
-    """Return the first rows of chunks [devices, rows, ...] as a tree on the host [rows, ...]."""
-    flat = [jax.tree.map(lambda leaf: merged(leaf, 2), jax.device_get(tree)) for tree in dealt]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
-
-
-def merged(leaf: PyTree, axes: int) -> PyTree:
-    """Return an array with its first axes merged; the other axes may have length 0."""
-    return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
-
-
-class RowMap:
-    """A function of one row, compiled once and applied to any number of rows from the host.
-
-    With several processes, each process has a separate `RowMap` on its local devices.
-
-    Example:
-        >>> squares = RowMap(lambda x: x * x, chunk_size=2)
-        >>> squares(jnp.arange(5))
-        array([ 0,  1,  4,  9, 16])
-    """
-
-    def __init__(
-        self,
-        f: Callable[..., PyTree],
-        *,
-        chunk_size: int,
-        num_devices: int | None = None,
-        shared: int = 0,
-    ):
-        """Bind `f(row, *arguments)`, with a number of `shared` arguments after the row."""
-        self.num_devices = len(select(num_devices, local=True))
-        self.chunk_size = chunk_size
-        in_axes = (0, *[None] * shared)
-        self._apply = spread(
-            jax.vmap(f, in_axes), in_axes=in_axes, num_devices=num_devices, local=True
-        )
-
-    def __call__(
-        self, rows: PyTree, progress: Callable[[int], Any] | None = None, *, shared: tuple = ()
-    ) -> PyTree:
-        """Return the results of rows, arrays [rows, ...], as NumPy arrays [rows, ...].
-
-        `progress` is called with the number of rows just finished; `shared` are the arguments that
-        all rows have in common.
-        """
-        total = len(jax.tree.leaves(rows)[0])
-        # Few rows are spread over all devices in smaller chunks: one more compilation at most.
-        chunk_size = min(self.chunk_size, -(-total // self.num_devices))
-        results = []
-        for chunk in chunks(total, chunk_size, self.num_devices):
-            dealt = deal(rows, chunk, self.num_devices)
-            results.append(jax.device_get(self._apply(dealt, *shared)))
-            if progress is not None:
-                progress(min(chunk.stop, total) - chunk.start)
-        return collect(results, total)
-
-
-def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = None) -> int:
-    """Choose how many of all rows (agents) a device evaluates at once.
-
-    On a CPU, the parameters, optimizer state and batch of a chunk should fit into a core's cache,
-    because every gradient step reads them; smaller chunks pay more overhead per operation. The
-    limit is the number of agents that fit into 2 MiB, rounded down to a power of two from 1 to
-    1024. On an accelerator, it is the number that fits into half of the free memory. More rows are
-    split into chunks of about the same size.
-    """
-    per_device = -(-rows // (num_devices or len(jax.local_devices())))
-    if jax.local_devices()[0].platform == "cpu":
-        fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 1024)
-        limit = 1 << max(fitting.bit_length() - 1, 0)
-    else:
-        limit = max(free_bytes() // 2 // max(bytes_per_row, 1), 1)
-    return even_chunk_size(per_device, limit)
-
-
-def even_chunk_size(rows: int, limit: int) -> int:
-    """Return the size of the fewest chunks of at most `limit` rows, all about as large."""
-    return -(-rows // -(-rows // limit))
-
-
 def memory_bytes() -> int | None:
     """Return the memory of a device of this process, if it is known; on a CPU, the machine's."""
     device = jax.local_devices()[0]
@@ -391,12 +275,8 @@ def check_memory(what: str, needed: int) -> None:
 def bytes_of_program(program: Any) -> int:
     """Return the bytes that a compiled program needs on a device, by XLA's analysis."""
     memory = program.memory_analysis()
-    return int(
-        memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes
-        + memory.temp_size_in_bytes
-    )
+    given = memory.argument_size_in_bytes - memory.alias_size_in_bytes
+    return int(given + memory.output_size_in_bytes + memory.temp_size_in_bytes)
 
 
 def num_bytes(tree: PyTree) -> int:
@@ -410,3 +290,75 @@ def free_bytes() -> int:
     if device.platform == "cpu":
         return present // jax.local_device_count()
     return present - (device.memory_stats() or {}).get("bytes_in_use", 0)
+
+
+def as_text(count: int) -> str:
+    """Return a number of bytes as text, such as `1.2 GiB`."""
+    unit, size = ("GiB", 2**30) if count >= 0.1 * 2**30 else ("MiB", 2**20)
+    return f"{count / size:.1f} {unit}"
+
+
+# --- Several processes, which run one experiment in lockstep: see `metaevo.evolution.hosts` ------
+
+
+def is_first() -> bool:
+    """Return whether this is the first process, which decides and writes."""
+    return jax.process_index() == 0
+
+
+def gather(message: Any) -> list[Any]:
+    """Gather a JSON-serialisable message from every process, in process order."""
+    if not jax.distributed.is_initialized():
+        return [message]
+    from metaevo.evolution import hosts
+
+    return hosts.gather(message)
+
+
+def agree(value: T) -> T:
+    """Return the first process's JSON-serialisable value in all processes."""
+    first: T = gather(value)[0]
+    return first
+
+
+def agree_to_stop(requested: int | None) -> int | None:
+    """Return the number of a signal that any process got, the same in all; None if none did."""
+    return next((each for each in gather(requested) if each is not None), None)
+
+
+def share(tree: PyTree) -> PyTree:
+    """Broadcast the first process's tree of NumPy arrays to all processes, bit for bit."""
+    if not jax.distributed.is_initialized():
+        return tree
+    from metaevo.evolution import hosts
+
+    return hosts.share(tree)
+
+
+def raise_on_all(f: Callable[[], T]) -> T:
+    """Run a function in every process; a `ConfigError` in any process is raised in all."""
+    if not jax.distributed.is_initialized():
+        return f()
+    result, error = None, None
+    try:
+        result = f()
+    except ConfigError as raised:
+        error = str(raised)
+    if errors := [each for each in gather(error) if each is not None]:
+        raise ConfigError(errors[0])
+    return result  # type: ignore[return-value]
+
+
+def broadcast_from_first(f: Callable[[], T]) -> T:
+    """Run a function in the first process; return its JSON-serialisable result in all.
+
+    Raises:
+        ConfigError: in all, if the function raised one.
+    """
+    return agree(raise_on_all(lambda: f() if is_first() else None))  # type: ignore[return-value]
+
+
+def disconnect() -> None:
+    """Disconnect the processes once all have called this; each continues or ends on its own."""
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()

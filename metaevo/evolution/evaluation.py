@@ -10,12 +10,23 @@ import numpy as np
 
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices
-from metaevo.evolution.checks import check_evaluation, check_problem
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, task_key
-from purerl.types import PyTree
+from metaevo.evolution.problem import (
+    Evaluation,
+    MetaParams,
+    MetaProblem,
+    check_problem,
+    check_shapes,
+    task_key,
+)
+from metaevo.evolution.rows import RowMap, choose_chunk_size
 
-_compiled: deque[tuple[MetaProblem, devices.RowMap]] = deque(maxlen=16)
+RECORD = frozenset({
+    "kind", "generation", "frames", "seconds", "candidate", "key", "fitness", "fitness_mean",
+    "fitness_std", "fitness_best", "fitness_low", "fitness_high", "fitness_of_mean", "diverged",
+    "tied", "sigma", "validated", "task_frames", "validation_frames",
+})  # fmt: skip
+"""Keys of the records of a generation or an evaluation, which no metric of a problem may have."""
+_compiled: deque[tuple[MetaProblem, RowMap]] = deque(maxlen=16)
 """The last problems with their programs."""
 
 
@@ -69,7 +80,7 @@ def evaluate(
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     leaves = jax.tree.leaves(candidates)
     front = np.shape(leaves[0])[:1] if leaves else ()
-    _check_shapes(shapes, candidates, "candidates", front)
+    check_shapes(shapes, candidates, "candidates", front)
     count = front[0] if front else 0
     if not count:
         raise ConfigError("candidates: must be arrays with an axis of candidates in front")
@@ -99,25 +110,7 @@ def evaluate_alone(
     return problem.evaluate(key, meta_params, problem.draw_task(task_key(key), task))
 
 
-def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
-    """Raise `ConfigError`, with the `name` of the argument, unless its shapes are the problem's."""
-    _check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
-
-
-def _check_shapes(shapes: PyTree, tree: PyTree, name: str, front: tuple[int, ...] = ()) -> None:
-    """Raise unless the leaves of a tree have these shapes after the axes in front."""
-    wanted: Any = jax.tree.structure(shapes)
-    given: Any = jax.tree.structure(tree)
-    if wanted != given:
-        raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
-    paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
-    for (path, like), leaf in zip(paths, leaves, strict=True):
-        if np.shape(leaf) != (*front, *like.shape):
-            place = f"{name}{jax.tree_util.keystr(path)}"
-            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be {(*front, *like.shape)}")
-
-
-def _program(problem: MetaProblem) -> devices.RowMap:
+def _program(problem: MetaProblem) -> RowMap:
     """Return the compiled evaluation of this very object, which may not be hashable."""
     for known, program in _compiled:
         if known is problem:
@@ -128,7 +121,35 @@ def _program(problem: MetaProblem) -> devices.RowMap:
         key = jax.random.wrap_key_data(inputs["key"])
         return evaluate_alone(problem, key, inputs["meta_params"], task)
 
-    chunk_size = devices.choose_chunk_size(2**30, problem.working_set_bytes)
-    program = devices.RowMap(row, chunk_size=chunk_size, shared=1)
+    chunk_size = choose_chunk_size(2**30, problem.working_set_bytes)
+    program = RowMap(row, chunk_size=chunk_size, shared=1)
     _compiled.append((problem, program))
     return program
+
+
+def check_evaluation(problem: MetaProblem) -> list[str]:
+    """Trace `evaluate`, and return the names of its metrics."""
+
+    def evaluate(key):
+        task = problem.draw_task(task_key(key), 0)
+        return problem.evaluate(key, problem.init(key), task)
+
+    found: Any = jax.eval_shape(evaluate, jax.random.key(0))
+    if not isinstance(found, Evaluation):
+        kind = type(found).__name__ if jax.tree.leaves(found) != [found] else "one array"
+        raise ConfigError(
+            f"evaluate: returned {kind}; it must return metaevo.Evaluation(fitness, metrics)"
+        )
+    if not isinstance(found.metrics, dict):
+        raise ConfigError(f"evaluate: metrics = {show(found.metrics)}: must be a dict of scalars")
+    if taken := sorted(RECORD & found.metrics.keys()):
+        raise ConfigError(
+            f"evaluate: metrics[{taken[0]!r}]: records of runs have this key; rename the metric"
+        )
+    scalars = {"fitness": found.fitness, **found.metrics}
+    for name, value in scalars.items():
+        if jnp.shape(value) != ():
+            raise ConfigError(
+                f"evaluate: {name} has shape {jnp.shape(value)}; must be (), a scalar"
+            )
+    return sorted(found.metrics)

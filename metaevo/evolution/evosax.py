@@ -5,9 +5,10 @@ distribution-based and population-based algorithms start and end differently.
 """
 
 import copy
+import dataclasses
 import inspect
+import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import evosax.algorithms as evosax_algorithms
@@ -17,13 +18,9 @@ import numpy as np
 import optax
 from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
-from evosax.core.fitness_shaping import (
-    centered_rank_fitness_shaping_fn,
-    identity_fitness_shaping_fn,
-    standardize_fitness_shaping_fn,
-)
+from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, code, failure, show
 from metaevo.config.plain import PlainDict, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
@@ -36,24 +33,15 @@ UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
+GENETIC_PROGRAMMING = "genetic_programming"
+GENETIC = "metaevo.evolution.genetic:GeneticProgramming"
+"""Class of this algorithm, imported when it is used."""
 OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
-SHAPING = {
-    "centered_rank": centered_rank_fitness_shaping_fn,
-    "standardize": standardize_fitness_shaping_fn,
-    "identity": identity_fitness_shaping_fn,
-}
-OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
-    "adam": optax.adam,
-    "sgd": optax.sgd,
-    "rmsprop": optax.rmsprop,
-}
 
-
-@dataclass(frozen=True)
-class AlgorithmSettings:
-    """Settings of an evosax algorithm."""
+class Evosax(Strategy):
+    """An evosax algorithm, by its name there."""
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there; in a YAML file also genetic_programming, or a strategy of
@@ -74,13 +62,8 @@ class AlgorithmSettings:
     """learning_rate does not decay below this"""
     fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
     """auto is the algorithm's own"""
-    settings: dict[str, bool | int | float] = field(default_factory=dict)
+    settings: dict[str, bool | int | float] = dataclasses.field(default_factory=dict)
     """more settings of the algorithm's constructor or parameters, by their names there"""
-
-
-class Evosax(AlgorithmSettings, Strategy):
-    """An evosax algorithm, by its name there."""
-
     core: ClassVar[Any] = None
     """of a bound strategy: the algorithm of evosax"""
     params: ClassVar[Any] = None
@@ -177,14 +160,73 @@ class Evosax(AlgorithmSettings, Strategy):
             )
 
 
+class OpenES(Evosax):
+    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
+
+    Its arguments are the settings of the section `strategy`.
+
+    Examples:
+        >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
+    """
+
+
+class StrategyConfig(Evosax):
+    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
+
+    Examples:
+        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
+        >>> found = metaevo.evolve(problem, strategy=strategy)
+    """
+
+    def build(self) -> Strategy:
+        """Return the strategy.
+
+        Raises:
+            ConfigError: if there is no such algorithm, or it lacks a setting.
+        """
+        name = self.algorithm
+        if name == GENETIC_PROGRAMMING:
+            return _construct(self, pkgutil.resolve_name(GENETIC))
+        if code.is_name(name):
+            return _construct(self, code.load("strategy.algorithm", name))
+        if name not in ALGORITHMS:
+            raise _unknown(name)
+        return self
+
+
+def _construct(config: StrategyConfig, kind: Any) -> Strategy:
+    """Return a strategy of another class, with the settings that it has."""
+    where = f"strategy.algorithm = {show(config.algorithm)}"
+    if not (isinstance(kind, type) and issubclass(kind, Strategy)):
+        raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
+    names = [each.name for each in dataclasses.fields(kind)]
+    known = {each.name for each in dataclasses.fields(config)}
+    given = {key: getattr(config, key) for key in names if key in known}
+    if unknown := sorted(config.settings.keys() - set(names)):
+        allowed = ", ".join(name for name in names if name not in given) or "none"
+        raise ConfigError(
+            f"strategy.settings: {kind.__name__} has no setting {unknown[0]!r}; allowed: {allowed}"
+        )
+    try:
+        return kind(**given | config.settings)
+    except Exception as error:
+        raise failure(f"{where}: cannot be made with its settings", error) from error
+
+
+def _unknown(name: str) -> ConfigError:
+    known = [*ALGORITHMS, GENETIC_PROGRAMMING]
+    reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+    return ConfigError(
+        f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+        f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+    )
+
+
 def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
+    """Return the algorithm for solutions like the given one, and its parameters."""
     name = config.algorithm
     if name not in ALGORITHMS:
-        reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
-        raise ConfigError(
-            f"strategy.algorithm = {name!r} {reason}{of_value(name, ALGORITHMS)}; known: "
-            f"{', '.join(ALGORITHMS)}"
-        )
+        raise _unknown(name)
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
@@ -203,37 +245,20 @@ def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
         algorithm = cls(population_size=config.population_size, solution=solution, **kwargs)
         params = algorithm.default_params
     except (AssertionError, TypeError, ValueError) as error:
-        raise ConfigError(refusal(config, error)) from error
+        size, settings = config.population_size, dict(config.settings)
+        what = f"strategy: {name} refuses population_size = {size} with settings {settings}"
+        raise failure(what, error) from error
 
     values = {key: getattr(params, key) for key in params.__dataclass_fields__}
     scalars = {key for key, value in values.items() if jnp.ndim(value) == 0}
-    overrides = {"std_init": config.sigma} if "std_init" in scalars else {}
-    for key, value in config.settings.items():
-        if key in constructor:
-            continue
-        if key not in scalars:
-            allowed = ", ".join(sorted(constructor | scalars)) or "none"
-            raise ConfigError(
-                f"strategy.settings: {name} has no setting {key!r}; allowed: {allowed}"
-            )
-        overrides[key] = value
+    if unknown := sorted(config.settings.keys() - constructor - scalars):
+        allowed = ", ".join(sorted(constructor | scalars)) or "none"
+        raise ConfigError(
+            f"strategy.settings: {name} has no setting {unknown[0]!r}; allowed: {allowed}"
+        )
+    overrides: PlainDict = {"std_init": config.sigma} if "std_init" in scalars else {}
+    overrides |= {key: config.settings[key] for key in config.settings.keys() - constructor}
     return algorithm, params.replace(**overrides)
-
-
-def refusal(config: Evosax, error: Exception) -> str:
-    """Return the error message for settings that an algorithm does not accept."""
-    return (
-        f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
-        f"with settings {dict(config.settings)}: {error}"
-    )
-
-
-class OpenES(Evosax):
-    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
-
-    Examples:
-        >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
-    """
 
 
 def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
@@ -243,19 +268,21 @@ def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
     if name == "own":
         return None
     schedule = decay(config.learning_rate, config.learning_rate_decay, config.learning_rate_limit)
-    return OPTIMIZERS[name](schedule)
+    optimizer: optax.GradientTransformation = getattr(optax, name)(schedule)
+    return optimizer
 
 
 def _shaping(config: Evosax) -> Callable | None:
-    if config.fitness_shaping != "auto":
-        if config.algorithm in OWN_SHAPING:
-            raise ConfigError(
-                f"strategy.fitness_shaping = {config.fitness_shaping!r}: {config.algorithm} needs "
-                "weights that are not negative, as its own shaping makes them; allowed: auto"
-            )
-        return SHAPING[config.fitness_shaping]
-    # Diffusion Evolution exponentiates the fitness, which must therefore be standardised.
-    return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
+    """Return the function that shapes the fitness; None for the algorithm's own."""
+    name = config.fitness_shaping
+    if name != "auto" and config.algorithm in OWN_SHAPING:
+        raise ConfigError(
+            f"strategy.fitness_shaping = {name!r}: {config.algorithm} needs weights that are not "
+            "negative, as its own shaping makes them; allowed: auto"
+        )
+    if config.algorithm == "DiffusionEvolution" and name == "auto":
+        name = "standardize"  # it exponentiates the fitness
+    return None if name == "auto" else getattr(fitness_shaping, f"{name}_fitness_shaping_fn")
 
 
 def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]:

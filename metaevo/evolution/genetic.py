@@ -31,12 +31,12 @@ from flax import struct
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import postfix, variation
+from metaevo.evolution.evosax import GENETIC_PROGRAMMING
 from metaevo.evolution.postfix import Program
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
 
-NAME = "genetic_programming"
 SMALLEST = 8
 """Least population size."""
 CHANCES = {
@@ -109,11 +109,13 @@ class GeneticProgramming(Strategy):
         size = self.population_size
         if problem.programs is None:
             raise ConfigError(
-                f"strategy: {NAME} varies programs only; needs evolve: program, as the only part"
+                f"strategy: {GENETIC_PROGRAMMING} varies programs only; needs evolve: program, "
+                "as the only part"
             )
         if size < SMALLEST:
             raise ConfigError(
-                f"strategy.population_size = {size}: {NAME} needs at least {SMALLEST}"
+                f"strategy.population_size = {size}: {GENETIC_PROGRAMMING} needs at least "
+                f"{SMALLEST}"
             )
         for name in ("survivors", "tournament"):
             value = getattr(self, name)

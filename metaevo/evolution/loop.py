@@ -1,6 +1,7 @@
 """The loop of evolution: ask, evaluate, tell, and validate now and then.
 
-    for block in generations(problem, strategy, config, seed=0):
+    evolution = Evolution(problem, strategy, config)
+    for block in evolution.blocks(evolution.start(seed=0)):
         ...                                                  # log it, save it, draw it, or break
 
 A block of generations is one compiled call. Every device computes the same `ask` and `tell`, trains
@@ -9,9 +10,10 @@ iterate together, and have to leave the loop together.
 """
 
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +21,16 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
+from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices, fitness, hosts, memory
-from metaevo.evolution.layout import Layout
-from metaevo.evolution.problem import MetaParams, MetaProblem, task_key
-from metaevo.evolution.seeding import Purpose, key_for
-from metaevo.evolution.strategy import Strategy
+from metaevo.evolution import devices
+from metaevo.evolution.problem import MetaParams, MetaProblem, Purpose, key_for, task_key
+from metaevo.evolution.rows import Layout, choose_chunk_size, map_rows
+from metaevo.evolution.strategy import (
+    Strategy,
+    across_tasks,
+    with_worst_for_failed,
+)
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
@@ -43,7 +49,7 @@ class EvolutionConfig:
     """in total; a resumed run can have more"""
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
-    across_tasks: fitness.AcrossTasks = "mean"
+    across_tasks: Literal["mean", "rank"] = "mean"
     """how the scores on a generation's tasks become a candidate's fitness: their mean, or the mean
     of its ranks within each task"""
     validation_every: Annotated[int, Gt(0)] = 5
@@ -90,19 +96,6 @@ class Block(NamedTuple):
     """duration of the block"""
 
 
-def generations(
-    problem: MetaProblem,
-    strategy: Strategy,
-    config: EvolutionConfig,
-    *,
-    seed: int = 0,
-    state: State | None = None,
-) -> Iterator[Block]:
-    """Yield the remaining generations of an evolution in blocks; by default it starts anew."""
-    evolution = Evolution(problem, strategy, config)
-    yield from evolution.blocks(evolution.start(seed) if state is None else state)
-
-
 class Evolution:
     """The compiled generations of a problem, for any seed and any traced setting of a strategy."""
 
@@ -114,27 +107,20 @@ class Evolution:
         *,
         chunk_size: int | None = None,
     ):
-        """Choose the layout; compiles on the first block.
-
-        Args:
-            problem: the problem to evolve.
-            strategy: proposes its candidates.
-            config: number and evaluation of the generations.
-            chunk_size: by default the one in `config`, or a fitting one.
-        """
+        """Choose the size of chunks, by default that of `config`; compiles on the first block."""
         self.problem, self.strategy, self.config = problem, strategy, config
         self.population_size = strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
-        rows, given = self.population_size * config.seeds_per_candidate, chunk_size
-        given = config.chunk_size if given is None else given
-        self._program: Any = None
+        rows = self.population_size * config.seeds_per_candidate
+        given = config.chunk_size if chunk_size is None else chunk_size
         self.chunk_size = (
             min(given, -(-rows // self.num_devices))
             if given
-            else devices.choose_chunk_size(rows, problem.working_set_bytes, self.num_devices)
+            else choose_chunk_size(rows, problem.working_set_bytes, self.num_devices)
         )
         self.bytes_needed: int | None = None
         """memory of the compiled block on a device, by XLA's analysis"""
+        self._program: Any = None
         self._start = jax.jit(self._init)
 
     @property
@@ -171,25 +157,22 @@ class Evolution:
         state: State = self._start(np.uint32(seed), strategy)
         return state
 
-    def blocks(
-        self, start: State, *, frames: int = 0, keep_chunks: bool = False
-    ) -> Iterator[Block]:
+    def blocks(self, start: State, *, frames: int = 0) -> Iterator[Block]:
         """Yield the remaining generations in blocks, in all processes alike.
 
         Args:
             start: one copy of the state; that of the first process is used.
             frames: environment steps before it.
-            keep_chunks: only warn if chunks do not fit into memory.
         """
         total, size = self.config.generations, self.config.block_size
-        start = hosts.share(jax.device_get(start))
+        start = devices.share(jax.device_get(start))
         state, done = devices.replicate(start, self.num_devices), int(start.generation)
         if done < total:
-            memory.fit(self, keep=keep_chunks)
+            self.compiled()
         yield Block(state, [], done, 0.0)
         while done < total:
             count, before = min(size - done % size, total - done), time.monotonic()
-            state, metrics = memory.run(self, state, count)
+            state, metrics = self.run(state, count)
             seconds = time.monotonic() - before
             records = self._records(done, metrics, frames)
             done, frames = done + count, records[-1]["frames"]
@@ -198,30 +181,77 @@ class Evolution:
     def run(self, state: State, count: int) -> tuple[State, dict[str, np.ndarray]]:
         """Run generations in one compiled call; another number of them does not compile again.
 
+        If a device runs out of memory, the call is repeated with half the chunk size.
+
         Args:
             state: replicated over the devices; it stays valid.
             count: from 1 to `config.block_size`.
 
         Returns:
             the new state, and metrics, each [count, ...].
+
+        Raises:
+            ConfigError: if a single agent at a time does not fit.
+            LostError: with several processes, because the others already wait for this process.
         """
-        if not 1 <= count <= self.config.block_size:
-            raise ValueError(f"count = {count}: must be from 1 to {self.config.block_size}")
         last = np.int32(self.config.generations - 1)
-        state, metrics = self.compiled()(state, np.int32(count), last)
-        metrics = jax.device_get(devices.first(metrics))
-        return state, {name: values[:count] for name, values in metrics.items()}
+        while True:
+            try:
+                after, metrics = self.compiled()(state, np.int32(count), last)
+                metrics = jax.device_get(devices.first(metrics))
+                return after, {name: values[:count] for name, values in metrics.items()}
+            except jax.errors.JaxRuntimeError as error:
+                self._halve(error)
+                if jax.process_count() > 1:
+                    from metaevo.evolution.hosts import LostError
+
+                    raise LostError(
+                        "out of memory: continue with --resume --evolution.chunk_size "
+                        f"{self.chunk_size}"
+                    ) from None
 
     def compiled(self) -> Any:
-        """Return the compiled block, a function of the state, a number and the last generation."""
-        if self._program is None:
+        """Return the compiled block, a function of the state, a number and the last generation.
+
+        Its chunks fit into the memory of every device, by XLA's analysis, unless `config` names
+        their size.
+        """
+        while self._program is None:
             block = devices.spread(
                 self._block, in_axes=(0, None, None), num_devices=self.num_devices
             )
             state = devices.replicate(self.start(0), self.num_devices)
-            self._program = block.lower(state, np.int32(1), np.int32(0)).compile()
-            self.bytes_needed = devices.bytes_of_program(self._program)
+            try:
+                self._program = block.lower(state, np.int32(1), np.int32(0)).compile()
+            except jax.errors.JaxRuntimeError as error:
+                self._halve(error)
+                continue
+            needed = self.bytes_needed = devices.bytes_of_program(self._program)
+            free = min(devices.gather(devices.free_bytes()))
+            if needed > free:
+                about = f"needs {devices.as_text(needed)} of {devices.as_text(free)} free memory"
+                if self.chunk_size == 1 or self.config.chunk_size is not None:
+                    agents = f"evolution.chunk_size = {self.chunk_size}"
+                    warnings.warn(f"{agents}: a device {about}", stacklevel=2)
+                else:
+                    self._halve(about)
         return self._program
+
+    def _halve(self, reason: str | jax.errors.JaxRuntimeError) -> None:
+        """Halve the chunks for a reason; raise any other error than a lack of memory again."""
+        if isinstance(reason, Exception):
+            if "RESOURCE_EXHAUSTED" not in str(reason):
+                raise reason
+            reason = "ran out of memory"
+        before = self.chunk_size
+        if before == 1:
+            raise ConfigError(
+                "the device has too little memory for one agent at a time; make the learner "
+                "smaller (train.num_envs, train.num_steps, train.hidden_sizes)"
+            )
+        text = f"with {before} agents at once a device {reason}: going on with {before // 2}"
+        warnings.warn(text, stacklevel=3)
+        self.use_chunks_of(before // 2)
 
     def use_chunks_of(self, chunk_size: int) -> None:
         """Train so many agents at once on a device from now on, which compiles again."""
@@ -275,7 +305,10 @@ class Evolution:
         key = jax.random.fold_in(key_for(state.seed, Purpose.EVOLUTION), state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
         validation_key = key_for(state.seed, Purpose.VALIDATION)
-        due = self._is_validated(state.generation, last)
+        due = (state.generation % self.config.validation_every == 0) | (state.generation == last)
+        if not strategy.has_mean:  # the first population has no best member yet
+            due &= state.generation > 0
+        due &= self.config.validation_seeds > 0
 
         population, asked = strategy.ask(ask_key, state.search)
         best = strategy.best(state.search)
@@ -299,18 +332,18 @@ class Evolution:
             evaluation = self.problem.evaluate(key, meta_params, task)
             return jax.tree.map(jnp.float32, evaluation)  # also where JAX has 64 bits
 
-        evaluation = devices.map_rows(
+        evaluation = map_rows(
             evaluate,
             shared=lambda row: draw(layout.place(row).validating, layout.place(row).task),
-            capacity=layout.capacity,
-            num_rows=jnp.where(due, layout.capacity, layout.without_validation),
+            capacity=layout.all_rows,
+            num_rows=jnp.where(due, layout.all_rows, layout.candidate_rows),
             chunk_size=self.chunk_size,
             num_devices=self.num_devices,
         )
         by_task = jax.tree.map(lambda leaf: jnp.mean(layout.of_tasks(leaf), axis=2), evaluation)
         means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), by_task)
-        told = fitness.combine(self.config.across_tasks, by_task.fitness)
-        told = means._replace(fitness=fitness.with_worst_for_failed(told))
+        fitness = across_tasks(self.config.across_tasks, by_task.fitness)
+        told = means._replace(fitness=with_worst_for_failed(fitness))
         search = strategy.tell(tell_key, population, told, asked)
 
         validation = jnp.mean(layout.of_validation(evaluation.fitness))
@@ -334,13 +367,6 @@ class Evolution:
             elite_fitness=jnp.where(improved, fitness_of_mean, state.elite_fitness),
         )
         return state, metrics
-
-    def _is_validated(self, generation: Any, last: Any) -> Any:
-        """Return whether the mean is validated in a generation."""
-        due = (generation % self.config.validation_every == 0) | (generation == last)
-        if not self.strategy.has_mean:  # the first population has no best member yet
-            due = due & (generation > 0)
-        return due & (self.config.validation_seeds > 0)
 
     def _frames(self, draw: Any, validating: bool, tasks: int) -> jax.Array:
         """Return the environment steps of one agent on each task, [tasks] int32."""

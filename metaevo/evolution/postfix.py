@@ -7,9 +7,15 @@ blank after the end. An operation's operands are the complete programs that end 
 functions are pure and for one program; `L` is static.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from metaevo.config.plain import PlainMapping
+from metaevo.evolution.problem import MetaParams
 
 OPERATIONS = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum", "maximum"), 2),
@@ -27,6 +33,24 @@ MAX_INPUTS = 16
 MAX_OPERANDS = 4
 ARITIES = np.zeros(INPUT + MAX_INPUTS, np.int32)
 ARITIES[1 : 1 + len(OPERATIONS)] = list(OPERATIONS.values())
+
+
+class Programs(NamedTuple):
+    """How the programs of a problem behave, for strategies that vary programs.
+
+    Meta-parameters are codes [programs, L] and constants [programs, L].
+    """
+
+    depth: int
+    """largest number of levels of a program"""
+    fingerprint: Callable[[MetaParams], jax.Array]
+    """outputs on fixed inputs, [points]"""
+    is_valid: Callable[[jax.Array], jax.Array]
+    """whether outputs [..., points] are worth training, [...]"""
+    is_same: Callable[[jax.Array, jax.Array], jax.Array]
+    """whether outputs [..., points] are equal but for rounding, [...]"""
+    text: Callable[[PlainMapping], str]
+    """the programs as expressions"""
 
 
 def code_of(operation: str) -> int:

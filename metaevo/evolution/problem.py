@@ -1,14 +1,19 @@
-"""`MetaProblem`, the base class of what is evolved, and its points and results."""
+"""`MetaProblem`, the base class of what is evolved, its points and results, and random keys.
+
+Every purpose has a stream of keys of its own, so that seeds are disjoint.
+"""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import enum
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from metaevo.config.plain import PlainMapping
+from metaevo.config import ConfigError, show
 from purerl.types import PyTree
 
 MetaParams = Any
@@ -48,25 +53,6 @@ class Evaluation(NamedTuple):
     """each [] float32; logged as means over the candidates of a generation."""
 
 
-class Programs(NamedTuple):
-    """How the programs of a problem behave, for strategies that vary programs.
-
-    Meta-parameters are codes [programs, L] and constants [programs, L], see
-    `metaevo.evolution.postfix`.
-    """
-
-    depth: int
-    """largest number of levels of a program"""
-    fingerprint: Callable[[MetaParams], jax.Array]
-    """outputs on fixed inputs, [points]"""
-    is_valid: Callable[[jax.Array], jax.Array]
-    """whether outputs [..., points] are worth training, [...]"""
-    is_same: Callable[[jax.Array, jax.Array], jax.Array]
-    """whether outputs [..., points] are equal but for rounding, [...]"""
-    text: Callable[[PlainMapping], str]
-    """the programs as expressions"""
-
-
 class MetaProblem:
     """A problem to evolve: `init` and `evaluate` are to be written, the rest has defaults.
 
@@ -84,8 +70,8 @@ class MetaProblem:
 
     tasks: Sequence[str] = ("task",)
     """names of the tasks; the strategy's best point is validated on all of them"""
-    programs: ClassVar[Programs | None] = None
-    """behaviour of the meta-parameters, if they are programs"""
+    programs: ClassVar[Any] = None
+    """if meta-parameters are programs, their behaviour: `metaevo.evolution.postfix.Programs`"""
     captions: ClassVar[Mapping[str, str]] = {}
     """captions of the pictures that `draw` makes, by file name"""
 
@@ -152,25 +138,100 @@ class MetaProblem:
         return 0
 
 
-TASK = 2**31 - 1
-"""Number by which the key of tasks derives from the key of their generation or evaluation."""
-
-
-def task_key(key: jax.Array) -> jax.Array:
-    """Return the key of the tasks of a generation, an evaluation or a validation."""
-    return jax.random.fold_in(key, TASK)
-
-
-def frames_per_generation(problem: MetaProblem) -> int:
-    """Return the environment steps of one agent on each task of a generation.
-
-    Where they depend on what is drawn, it is an example.
-    """
-    return sum(frames_of_tasks(problem)[: problem.tasks_per_generation])
-
-
 def frames_of_tasks(problem: MetaProblem) -> list[int]:
     """Return the environment steps of one evaluation on each task, as an example of a draw."""
     key = task_key(jax.random.key(0))
     drawn = (problem.draw_task(key, index) for index in range(len(problem.tasks)))
     return [int(problem.frames(task)) for task in drawn]
+
+
+def frames_per_generation(problem: MetaProblem) -> int:
+    """Return the environment steps of one agent on all tasks of a generation, as an example."""
+    return sum(frames_of_tasks(problem)[: problem.tasks_per_generation])
+
+
+def check_meta_params(shapes: PyTree, *, perturbed: bool = True) -> None:
+    """Raise if meta-parameters, given by their shapes, cannot be evolved."""
+    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+    if not leaves:
+        raise ConfigError("init: must return at least one array; there is nothing to evolve")
+    for path, leaf in leaves if perturbed else ():
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ConfigError(
+                f"init: meta-parameter {jax.tree_util.keystr(path) or 'array'} has dtype "
+                f"{leaf.dtype}, and this strategy adds numbers to it: use float32 and round inside "
+                "evaluate, or a strategy that doesn't (genetic_programming for programs)"
+            )
+
+
+def check_problem(problem: object, name: str) -> None:
+    """Raise `ConfigError`, with the `name` of the argument, unless it is a `MetaProblem`."""
+    if not isinstance(problem, MetaProblem):
+        raise ConfigError(
+            f"{name} = {show(problem)}: must be an object that derives from metaevo.MetaProblem, "
+            "with the methods init(key) and evaluate(key, meta_params, task)"
+        )
+    for method in ("init", "evaluate"):
+        if getattr(type(problem), method) is getattr(MetaProblem, method):
+            raise ConfigError(f"{name}: {type(problem).__name__} does not define {method}")
+
+
+def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
+    """Raise `ConfigError`, with the `name` of the argument, unless its shapes are the problem's."""
+    check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
+
+
+def check_shapes(shapes: PyTree, tree: PyTree, name: str, front: tuple[int, ...] = ()) -> None:
+    """Raise unless the leaves of a tree have these shapes after the axes in front."""
+    wanted: Any = jax.tree.structure(shapes)
+    given: Any = jax.tree.structure(tree)
+    if wanted != given:
+        raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
+    paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
+    for (path, like), leaf in zip(paths, leaves, strict=True):
+        if np.shape(leaf) != (*front, *like.shape):
+            place = f"{name}{jax.tree_util.keystr(path)}"
+            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be {(*front, *like.shape)}")
+
+
+class Purpose(enum.IntEnum):
+    """Every use of randomness in an experiment, with the number of its stream."""
+
+    INITIALISATION = 0
+    """the starting point of the search"""
+    EVOLUTION = 1
+    """asking, and evaluating candidates"""
+    VALIDATION = 2
+    """judging the mean during evolution, always on the same keys"""
+    NORMALISATION = 3
+    """measuring the baselines that make environments comparable"""
+    TUNING = 4
+    """choosing hyperparameters for the final comparison"""
+    HELD_OUT = 5
+    """the final comparison"""
+    ILLUSTRATION = 6
+    """collecting the errors that figures show"""
+    TRAINING = 7
+    """the agents of a training run"""
+    PLAYING = 8
+    """episodes of trained policies"""
+    UNSEEN = 9
+    """the comparison on tasks that evolution has not seen"""
+    RECORDING = 10
+    """training runs that record the inputs of a learned part"""
+
+
+def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:
+    """Return the base key of a purpose; fold in a global index to get the key of one use."""
+    return jax.random.fold_in(jax.random.key(seed), purpose)
+
+
+def keys_for(seed: int, purpose: Purpose, count: int) -> jax.Array:
+    """Return `count` keys of a purpose [count]; the first ones do not depend on `count`."""
+    indices = jnp.arange(count)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_for(seed, purpose), indices)
+
+
+def task_key(key: jax.Array) -> jax.Array:
+    """Return the key of the tasks of a generation, an evaluation or a validation."""
+    return jax.random.fold_in(key, 2**31 - 1)

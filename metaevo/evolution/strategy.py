@@ -15,15 +15,33 @@ examples/random_search.py is complete.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt
 
+from metaevo.config import ConfigError, from_dict, show, to_dict
+from metaevo.config.checks import LIMIT
 from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
+from metaevo.evolution import devices
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, check_meta_params
 from purerl.types import PyTree
+
+if TYPE_CHECKING:
+    from metaevo.evolution.loop import EvolutionConfig
+
+FITNESS_LIMIT = 1e15
+"""Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 
 
 class _Static:
@@ -159,3 +177,115 @@ def _register(cls: type[Strategy]) -> None:
         return strategy
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+
+
+def check_evolution(problem: MetaProblem, strategy: Strategy, config: "EvolutionConfig") -> None:
+    """Raise `ConfigError` unless a strategy and its generations fit a problem and the devices."""
+    tasks = problem.tasks_per_generation
+    if config.across_tasks != "mean" and tasks < 2:
+        raise ConfigError(
+            f"evolution.across_tasks = {config.across_tasks!r}: a generation has one task; needs "
+            "several (tasks_per_generation)"
+        )
+    check_strategy(strategy, problem, config.generations)
+    agents = strategy.population_size * config.seeds_per_candidate * tasks
+    agents += config.validation_seeds * len(problem.tasks)
+    if agents > LIMIT:
+        raise ConfigError(
+            f"strategy.population_size x evolution.seeds_per_candidate: {agents} agents in a "
+            f"generation are more than {LIMIT}"
+        )
+    wanted = config.num_devices
+    devices.check_number("evolution.num_devices", wanted)
+    if wanted is not None and wanted % jax.process_count():
+        raise ConfigError(
+            f"evolution.num_devices = {wanted}: {jax.process_count()} processes must share them"
+        )
+
+
+def check_strategy(strategy: Strategy, problem: MetaProblem, generations: int) -> None:
+    """Check a strategy, and trace one of its generations without compilation.
+
+    Raises:
+        ConfigError: if a setting is invalid, or a method is missing, raises an error or returns
+            something of another shape, or memory does not suffice.
+    """
+    kind, size, method = type(strategy), strategy.population_size, ""
+    if type(size) is not int or size < 2:
+        raise ConfigError(f"strategy.population_size = {show(size)}: must be an integer above 1")
+    try:
+        from_dict(kind, to_dict(strategy))
+    except ConfigError as error:
+        raise ConfigError(f"strategy.{error}") from None
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    check_meta_params(shapes, perturbed=strategy.perturbs)
+    devices.check_memory("strategy: a population", 2 * size * devices.num_bytes(shapes))
+    needed = "init", "ask", "tell", "best"
+    if missing := [name for name in needed if getattr(kind, name) is getattr(Strategy, name)]:
+        raise ConfigError(f"strategy: {kind.__name__} does not define {', '.join(missing)}")
+    strategy.check(problem, generations)
+
+    def rehearse(strategy, key):
+        nonlocal method
+        solution = problem.init(key)
+        own = strategy.bind(problem)
+        method = "init"
+        state = own.init(key, problem.init)
+        method = "ask"
+        population, asked = own.ask(key, state)
+        method = "tell"
+        told = own.tell(key, population, Evaluation(jnp.zeros(size), {}), asked)
+        method = "best"
+        best = own.best(told)
+        method = "candidate"
+        return state, {
+            "ask": (own.candidate(population, jnp.int32(0)), solution),
+            "tell": (told, state),
+            "best": (best, solution),
+        }
+
+    try:
+        state, results = jax.eval_shape(rehearse, strategy, jax.random.key(0))
+    except ConfigError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(
+            f"strategy: {kind.__name__}.{method} raises {reason}, with {to_dict(strategy)}"
+        ) from error
+    for name in ("ask", "tell", "best"):
+        found, wanted = (
+            jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", each)
+            for each in results[name]
+        )
+        if found != wanted:
+            raise ConfigError(
+                f"strategy: {kind.__name__}.{name} returns {found}; must be {wanted}"
+                + (" for each candidate" if name == "ask" else "")
+            )
+    devices.check_memory("strategy: its state", devices.num_bytes(state))
+
+
+def across_tasks(kind: str, scores: jax.Array) -> jax.Array:
+    """Return the fitness [candidates] of scores [tasks, candidates]; NaN if any is not finite.
+
+    It is the mean of the scores or of their ranks within the tasks, in [0, 1], where equal scores
+    share a rank.
+    """
+    failed = ~jnp.all(jnp.isfinite(scores), axis=0)
+    if kind == "rank":
+        scores = jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
+        below = jnp.sum(scores[:, None, :] < scores[:, :, None], axis=2)
+        level = jnp.sum(scores[:, None, :] == scores[:, :, None], axis=2) - 1
+        scores = (below + 0.5 * level) / (scores.shape[1] - 1)
+    return jnp.where(failed, jnp.nan, jnp.mean(scores, axis=0))
+
+
+def with_worst_for_failed(fitness: jax.Array) -> jax.Array:
+    """Return finite fitness [population_size], with failed candidates below all others."""
+    finite = jnp.isfinite(fitness)
+    fitness = jnp.clip(fitness, -FITNESS_LIMIT, FITNESS_LIMIT)
+    low = jnp.min(jnp.where(finite, fitness, jnp.inf))
+    high = jnp.max(jnp.where(finite, fitness, -jnp.inf))
+    worst = low - (0.1 * (high - low) + 1e-3 * jnp.abs(low) + 1e-6)
+    return jnp.where(finite, fitness, jnp.where(jnp.any(finite), worst, 0.0))

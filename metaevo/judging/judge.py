@@ -23,18 +23,21 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, files
-from metaevo.evolution.evaluation import check_candidate, evaluate
-from metaevo.evolution.problem import Contender, MetaProblem, frames_of_tasks
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import (
+    Contender,
+    MetaProblem,
+    Purpose,
+    check_candidate,
+    frames_of_tasks,
+    keys_for,
+)
 from metaevo.intervals import fill_missing
 from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
-from metaevo.tasks.agents import Trained
-from metaevo.tasks.arguments import digest
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population
-from metaevo.tasks.problem import LearnerProblem
+from metaevo.tasks.population import Population, Trained
+from metaevo.tasks.problem import LearnerProblem, digest
 
 if TYPE_CHECKING:
     from metaevo.studies.api import Found
@@ -201,6 +204,8 @@ class Judgement:
         held_out = keys_for(self.seed, self.purpose, self.budget.seeds)
         at, scores = (contender, task), self.scores
         if self._learner is None:
+            from metaevo.evolution.evaluation import evaluate
+
             each = self.contenders[contender]
             point = jax.tree.map(lambda leaf: np.asarray(leaf)[np.newaxis], each.meta_params)
             scores.held_out[at] = evaluate(each.problem, point, held_out, task=task).scores
@@ -209,12 +214,12 @@ class Judgement:
         if screening:
             settings = self._hyperparams(*at, range(count))
             trained = self._train(*at, settings, tuning[:screening], progress)
-            scores.screening[at] = _scores(trained)
+            scores.screening[at] = trained.scores
             scores.finalists[at] = self.budget.best(scores.screening[at])
         keys = jax.numpy.concatenate([tuning[screening:], held_out])
         finalists = self._hyperparams(*at, scores.finalists[at].tolist())
         trained = self._train(*at, finalists, keys, progress)
-        parts = np.split(_scores(trained), [selection], axis=1)
+        parts = np.split(trained.scores, [selection], axis=1)
         scores.selection[at], scores.held_out[at] = parts
         sums = jax.tree.map(lambda leaf: leaf[:, selection:].sum(axis=1), trained.episodes)
         curves = mean_returns(sums)
@@ -228,7 +233,7 @@ class Judgement:
         winner = self.scores.winner(self.contenders[reference].name, self.tasks[task])
         untuned, tuned = self._hyperparams(reference, task, [0, winner])
         trained = self._train(reference, task, [untuned.random_play(), tuned], keys, progress)
-        low, high = fill_missing(_scores(trained))
+        low, high = fill_missing(trained.scores)
         gains = high - low
         if gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):  # else there is no scale
             assert self.scores.scale is not None
@@ -276,15 +281,8 @@ class Judgement:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
             every = Windows.at_most(POINTS, learner.config.num_updates).every
-            known[key] = Population(
-                bound, bound.hyperparams, example, problem.weights, agents=agents, log_every=every
-            )
+            known[key] = Population(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
-
-
-def _scores(trained: Trained) -> np.ndarray:
-    """Return scores [settings, keys]; NaN where an agent diverged."""
-    return np.where(trained.diverged, np.nan, trained.scores)
 
 
 def _lengths(problem: MetaProblem) -> list[int]:

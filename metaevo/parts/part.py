@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, failure
 from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
-    from metaevo.evolution.problem import Programs
+    from metaevo.evolution.postfix import Programs
     from metaevo.reports.pictures import Evolved
 
 LEARNED = "learned"

@@ -19,9 +19,9 @@ from annotated_types import Interval
 
 from metaevo.config import show
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution import genetic, growth, postfix
-from metaevo.evolution.problem import Programs
-from metaevo.evolution.settings import StrategyConfig
+from metaevo.evolution import growth, postfix
+from metaevo.evolution.evosax import GENETIC_PROGRAMMING, StrategyConfig
+from metaevo.evolution.postfix import Programs
 from metaevo.parts import formula, interpreter, languages
 from metaevo.parts.expressions import compiled, parse, program_text
 from metaevo.parts.languages import LANGUAGES, Rule, Written, joined
@@ -34,11 +34,10 @@ Operation = Literal[
 _height = jax.jit(growth.height)
 
 
-@dataclass(frozen=True)
 class Strategy(StrategyConfig):
     """Settings of the strategy, which by default varies programs."""
 
-    algorithm: str = genetic.NAME
+    algorithm: str = GENETIC_PROGRAMMING
     """genetic_programming, or a strategy of your own as FILE.py:CLASS or MODULE:CLASS"""
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,22 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.checks import check_problem
+from metaevo.evolution.evosax import GENETIC, GENETIC_PROGRAMMING, Evosax, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
-from metaevo.evolution.problem import Contender, MetaParams, MetaProblem, frames_per_generation
-from metaevo.evolution.settings import GENETIC_PROGRAMMING, StrategyConfig, config_of
+from metaevo.evolution.problem import (
+    Contender,
+    MetaParams,
+    MetaProblem,
+    check_problem,
+    frames_per_generation,
+)
 from metaevo.evolution.strategy import Strategy
-from metaevo.evolution.trouble import check_first_generation, trouble
 from metaevo.parts.part import LEARNED, Parts
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
+from metaevo.studies.evolutions import check_first_generation, trouble
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, ProblemSettings, RunConfig
 from metaevo.studies.study import Study
@@ -175,7 +180,7 @@ def evolve(
     checked = from_dict(
         ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
     )
-    used = config_of(own) if own is not None else checked.strategy
+    used = _config_of(own) if own is not None else checked.strategy
     config = checked.evolution
     check_problem(problem, "problem")
     # Parts of a learner are judged by `metaevo.judge`.
@@ -199,6 +204,37 @@ def evolve(
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
+class GivenStrategy(StrategyConfig):
+    """Settings of a strategy passed as an object, as config.yaml records them."""
+
+    def build(self) -> Strategy:
+        """Return the object."""
+        return self.given  # type: ignore[attr-defined]
+
+
+def _config_of(strategy: Any) -> StrategyConfig:
+    """Return the settings of a strategy that a caller passes."""
+    if not isinstance(strategy, Strategy):
+        hint = f", such as {strategy.__name__}(), not a class" if isinstance(strategy, type) else ""
+        raise ConfigError(
+            f"strategy = {show(strategy)}: must be an object that derives from "
+            f"metaevo.Strategy{hint}"
+        )
+    kind = type(strategy)
+    own = {each.name: getattr(strategy, each.name) for each in fields(kind)}
+    if isinstance(strategy, Evosax):
+        return StrategyConfig(**own)
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    named = {each.name for each in fields(StrategyConfig)} - {"settings", "algorithm"}
+    config = GivenStrategy(
+        **{key: own.pop(key) for key in sorted(named & own.keys())},
+        algorithm=GENETIC_PROGRAMMING if place == GENETIC else place,
+        settings={key: each for key, each in own.items() if isinstance(each, bool | int | float)},
+    )
+    object.__setattr__(config, "given", strategy)
+    return config
+
+
 def _plain(cls: type, given: Any, name: str) -> PlainDict:
     """Return a section of settings in the form of a YAML file; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
@@ -218,8 +254,8 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     total = count * config.generations
     with Progress(total=total, desc="compiling", unit="gen") as bar:
         for seed in range(settings.run.seed, settings.run.seed + count):
-            keep, records = config.chunk_size is not None, []
-            for block in evolution.blocks(evolution.start(seed), keep_chunks=keep):
+            records: list[PlainMapping] = []
+            for block in evolution.blocks(evolution.start(seed)):
                 check_first_generation(block, evolution.population_size, study.name)
                 bar.stage("evolving")
                 records += block.records

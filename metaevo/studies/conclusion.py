@@ -9,7 +9,6 @@ from metaevo.config import checks
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
-from metaevo.evolution.trouble import trouble
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
@@ -19,6 +18,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
+from metaevo.studies.evolutions import trouble
 from metaevo.studies.study import Study, evolved_numbers
 
 if TYPE_CHECKING:

@@ -22,17 +22,16 @@ from tqdm import tqdm
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices, hosts
+from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
-from metaevo.evolution.memory import as_text
 from metaevo.evolution.problem import MetaParams
-from metaevo.evolution.trouble import check_first_generation
 from metaevo.reports.page import number
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
+from metaevo.studies.evolutions import check_first_generation
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
@@ -68,15 +67,15 @@ def run_evolutions(
             f"run.evolution_seeds = {count}: must be 1 with several processes; start a run for "
             "each seed (--run.seed)"
         )
-    hosts.raise_on_all(study.check)
-    if not hosts.is_first():
-        hosts.raise_on_all(_stand_by)
+    devices.raise_on_all(study.check)
+    if not devices.is_first():
+        devices.raise_on_all(_stand_by)
         return _follow(study, settings)
     kind = Kind(study.name, "evolution", "generation", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
-        run = hosts.raise_on_all(lambda: stack.enter_context(alive))
+        run = devices.raise_on_all(lambda: stack.enter_context(alive))
         _lead(study, run)
     return run.exit_code
 
@@ -87,7 +86,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     members = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
     if is_new:  # it first measures the scales of its tasks
         _announce(path)
-    resolved = hosts.broadcast_from_first(
+    resolved = devices.broadcast_from_first(
         lambda: _resolve(study, run, members if several else [run.directory])
     )
     if resolved is None:
@@ -107,10 +106,10 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
                 _evolve_one(study, run, place, evolution, resolved)
         else:
             _evolve(study, run, evolution)
-        hosts.disconnect()  # the rest is done by this process alone
+        devices.disconnect()  # the rest is done by this process alone
         conclude(study, run)
     except StopRequestedError:
-        hosts.disconnect()
+        devices.disconnect()
         raise
 
 
@@ -149,11 +148,11 @@ def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
 def _follow(study: Study, settings: EvolutionSettings) -> int:
     """Run in another process, which receives resolved values from the first one."""
     with StopOnSignal() as stop:
-        resolved = hosts.broadcast_from_first(_stand_by)
+        resolved = devices.broadcast_from_first(_stand_by)
         if resolved is None:
             return 0
         evolution = make_evolution(study, settings, resolved)
-        hosts.raise_on_all(_stand_by)  # the first process reads a checkpoint
+        devices.raise_on_all(_stand_by)  # the first process reads a checkpoint
         for _ in _blocks(study, evolution, evolution.start(settings.run.seed), 0, settings, stop):
             pass
         return stop.exit_code
@@ -209,7 +208,7 @@ def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDic
     problem, strategy = study.use(resolved), settings.strategy.build()
     chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
     evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
-    evolution.use_chunks_of(hosts.agree(evolution.chunk_size))
+    evolution.use_chunks_of(devices.agree(evolution.chunk_size))
     return evolution
 
 
@@ -219,7 +218,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = hosts.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
+    restored = devices.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
     state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -250,11 +249,10 @@ def _blocks(
     stop: StopOnSignal,
 ) -> Iterator[Block]:
     """Yield the remaining generations in blocks, in all processes alike, until one should stop."""
-    keep = settings.evolution.chunk_size is not None
-    for block in evolution.blocks(start, frames=frames, keep_chunks=keep):
+    for block in evolution.blocks(start, frames=frames):
         check_first_generation(block, evolution.population_size, study.name)
         yield block
-        requested = hosts.agree_to_stop(stop.requested)
+        requested = devices.agree_to_stop(stop.requested)
         if requested is not None:  # a signal may also have come since, for the next block
             stop.requested = requested
             return
@@ -310,5 +308,5 @@ def _layout(evolution: Evolution) -> str:
     return (
         f"{evolution.population_size} candidates x {evolution.config.seeds_per_candidate} seeds on "
         f"{evolution.num_devices} devices{of_all}, {evolution.chunk_size} agents at once on each, "
-        f"about {as_text(evolution.bytes_needed or 0)} a device"
+        f"about {devices.as_text(evolution.bytes_needed or 0)} a device"
     )

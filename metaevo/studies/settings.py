@@ -14,23 +14,15 @@ from metaevo.config.checks import Setting, extended, section, settings_of
 from metaevo.config.code import Kind
 from metaevo.config.code import resolve as find
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
-from metaevo.evolution.settings import StrategyConfig
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, resolve
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
-from metaevo.tasks.binding import (
-    TRAINING,
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    check_part,
-    learner_sections,
-)
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import TRAINING, Task, TaskConfig, learner_sections
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
@@ -209,7 +201,7 @@ def _fields_of(kind: Any) -> list[Setting]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolveSettings(LearnerSettings, EvolutionSettings):
+class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
@@ -221,7 +213,7 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
     distributions that are drawn from in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = None
     """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
-    train: LearnerConfig
+    train: Any
     hyperparams: Hyperparams
     component: Any
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
@@ -267,14 +259,10 @@ class EvolveSettings(LearnerSettings, EvolutionSettings):
                 scales=(),
             )
         except ConfigError as error:
-            if (text := str(error)) != (reason := text.removeprefix("parts: ")):
-                raise ConfigError(f"evolve = {self.evolve!r}: {reason}") from None
-            raise
-        for slot in slots:
-            name, filling = getattr(self, slot.name), fillings[slot.name]
-            if name not in slot.functions:
-                where, one = f"{slot.name} = {name!r}", problem.experiment
-                check_part(where, filling.part, filling.meta_params, one.settings, one.environment)
+            named = {f"fixed.{name}": f"{name} = {getattr(self, name)!r}" for name in fillings}
+            key, _, reason = str(error).partition(": ")
+            shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
+            raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
             from metaevo.studies.unseen import check_unseen
 

@@ -15,14 +15,16 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.checks import (
-    check_evaluation,
-    check_evolution,
+from metaevo.evolution.problem import (
+    Contender,
+    MetaParams,
+    MetaProblem,
+    Purpose,
     check_meta_params,
     check_problem,
+    keys_for,
 )
-from metaevo.evolution.problem import Contender, MetaParams, MetaProblem
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import learners, resolve
@@ -32,7 +34,6 @@ from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
-from metaevo.tasks.memory import check_agents, check_training
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
@@ -87,13 +88,15 @@ class Study:
             raise ConfigError(f"{self.name}.init: {error}") from error
         check_meta_params(shapes, perturbed=strategy.perturbs)
         if isinstance(problem, LearnerProblem):
-            check_agents(problem, strategy.population_size, config)
+            problem.check_memory(strategy.population_size, config)
         else:
+            from metaevo.evolution.evaluation import check_evaluation
+
             self._metrics = check_evaluation(problem)
         check_evolution(problem, strategy, config)
         elsewhere = problem.unseen()
         for one in elsewhere.bound if isinstance(elsewhere, LearnerProblem) else ():
-            check_training(one.name, one, one.hyperparams, shapes, kept=1, at_once=1)
+            one.check_memory(one.name, shapes, kept=1, at_once=1)
         self.judgements({LEARNED: shapes})
 
     def measure(self) -> PlainDict:
@@ -106,7 +109,7 @@ class Study:
         measured: PlainDict = {} if source is None else {CODE: source}
         if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
             return measured
-        if problem.bound[0].scale is None:
+        if not problem.scales:
             ends = problem.measure_scales(seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
@@ -121,7 +124,7 @@ class Study:
         scales = measured.get(SCALES)
         if scales is not None and isinstance(self.problem, LearnerProblem):
             columns = [scales[key] for key in Scale._fields]
-            self.problem.use_scales([Scale(*row) for row in zip(*columns, strict=False)])
+            self.problem.scales = tuple(Scale(*row) for row in zip(*columns, strict=True))
         return self.problem
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
@@ -204,16 +207,16 @@ class Study:
         Without the agents that diverged; a single error of one if all did.
         """
         problem: Any = self.problem
-        task, hyperparams = problem.experiment.reference(), problem.bound[0].hyperparams
+        task = problem.reference()
         learner: Any = task.learner
-        population = Population(task, hyperparams, None, problem.weights, agents=AGENTS)
+        population = Population(task, None, problem.weights, agents=AGENTS)
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, AGENTS)
         agents = population.advance(population.init(keys), population.num_updates // 2)
 
         def observe(state: Any) -> Any:
-            return learner.value_targets(state, hyperparams, task.env_params)
+            return learner.value_targets(state, task.hyperparams, task.env_params)
 
-        seen = jax.device_get(jax.jit(jax.vmap(observe))(population.states(agents)))
+        seen = jax.device_get(jax.jit(jax.vmap(observe))(agents.rows.agent))
         errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)

@@ -13,13 +13,11 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import frames_per_generation
-from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.evolution.problem import Purpose, frames_per_generation, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
 from metaevo.runs.terminal import Progress
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
-from metaevo.tasks.memory import check_training
 from metaevo.tasks.population import Population
 from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
 from metaevo.tuning.config import SweepConfig, SweepSettings
@@ -49,10 +47,14 @@ class Trainings(Program[Any]):
         self.sweep, run = settings.sweep, settings.run
         devices.check_number("run.num_devices", run.num_devices)
         task, meta_params = make_task(settings)
-        about = task, settings.hyperparams, meta_params
-        check_training("sweep.seeds", *about, kept=self.sweep.seeds, at_once=run.chunk_size or 1)
+        at_once = run.chunk_size or 1
+        task.check_memory("sweep.seeds", meta_params, kept=self.sweep.seeds, at_once=at_once)
         self.population = Population(
-            *about, settings.fitness, chunk_size=run.chunk_size, num_devices=run.num_devices
+            task,
+            meta_params,
+            settings.fitness,
+            chunk_size=run.chunk_size,
+            num_devices=run.num_devices,
         )
         self.frames = self.population.frames
 
@@ -68,11 +70,11 @@ class Trainings(Program[Any]):
             agents = population.advance(agents, updates - agents.updates, count)
             left = yield Rung(
                 population.scores(agents),
-                population.diverged(agents).sum(axis=1),
+                agents.diverged.sum(axis=1),
                 updates * population.frames_per_update * seeds,
             )
             if left is not None:
-                agents = population.select(agents, left)
+                agents = agents.select(left)
 
 
 class Evolutions(Program[Any]):
@@ -115,8 +117,7 @@ class Evolutions(Program[Any]):
         """Evolve with one seed, and return the mean fitness of the result; NaN for a failure."""
         evolution, before = self.evolution, 0
         state = evolution.start(seed, settings.strategy.build())
-        keep = settings.evolution.chunk_size is not None
-        for block in evolution.blocks(state, keep_chunks=keep):
+        for block in evolution.blocks(state):
             if block.records:
                 count(block.records[-1]["frames"] - before)
                 before = block.records[-1]["frames"]

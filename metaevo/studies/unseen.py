@@ -11,8 +11,7 @@ from metaevo.config import ConfigError
 from metaevo.config.space import Entry
 from metaevo.parts.resolve import SeenTask
 from metaevo.tasks import sampling
-from metaevo.tasks.binding import TaskConfig, make_environment
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import Task, TaskConfig, make_environment
 
 
 def check_unseen(
@@ -55,9 +54,15 @@ def _is_same(
     for field in dataclasses.fields(own[2]):
         ours, theirs = getattr(own[2], field.name), getattr(seen[2], field.name)
         if field.name in drawn:
-            same = sampling.contains(drawn[field.name], ours)
+            same = _contains(drawn[field.name], ours)
         else:
             same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
         if not same:
             return False
     return True
+
+
+def _contains(entry: Any, value: float) -> bool:
+    """Return whether a number may be drawn."""
+    choices = getattr(entry, "choices", None)
+    return bool(entry.low <= value <= entry.high) if choices is None else value in choices

@@ -6,7 +6,6 @@ time in which no episode finished has no mean return. Missing values are NaN;
 """
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -36,12 +35,6 @@ class FitnessConfig:
     def __post_init__(self) -> None:
         if not (self.mean_return or self.final_return or self.reward_per_step):
             raise ValueError("at least one weight must be positive")
-
-
-def weights_text(weights: Mapping[str, float]) -> str:
-    """Format the fitness as a weighted sum, such as "mean_return + 0.5 x reward_per_step"."""
-    used = [(name, weight) for name, weight in weights.items() if weight]
-    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in used)
 
 
 def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dict[str, jax.Array]:
@@ -107,11 +100,6 @@ def mean_returns(episodes: EpisodeSums) -> np.ndarray:
     """Return the mean return [...] of sums [...], NaN where no episode finished."""
     count = episodes.episodes
     return np.where(count > 0, episodes.returns / np.maximum(count, 1), np.nan)
-
-
-def mean_rewards(sums: EpisodeSums) -> np.ndarray:
-    """Return the mean reward of a step [...] of sums [...], NaN where there was no step."""
-    return np.where(sums.steps > 0, sums.rewards / np.maximum(sums.steps, 1), np.nan)
 
 
 @dataclass(frozen=True)

@@ -1,47 +1,44 @@
 """`LearnerProblem`: train a learner with a candidate's parts; the fitness is how well it learns.
 
-    problem = LearnerProblem("ppo", [ValueLossNetwork()], [Task("CartPole-v1")])
-    task = problem.draw_task(key, 0)
-    problem.evaluate(key, meta_params, task)    # trains one agent from scratch
-
 Every task is a program of its own, and a generation runs only the programs of the tasks that it
 draws. The scores on several tasks are scaled: 0 is random play, 1 the hand-written reference.
 """
 
 import copy
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, show, to_dict
 from metaevo.config.code import short_name
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Contender, Evaluation, MetaParams, MetaProblem, Programs
-from metaevo.parts import learners
-from metaevo.parts.part import HandWritten, OneOf, Part, Parts, check
-from metaevo.runs.terminal import Progress
-from metaevo.tasks import sampling
-from metaevo.tasks.arguments import (
-    Setup,
-    describe,
-    experiment_of,
-    fillings_of,
-    named_tasks,
-    naming,
-    parts_of,
-    settings_of,
+from metaevo.evolution.loop import EvolutionConfig
+from metaevo.evolution.problem import (
+    Contender,
+    Evaluation,
+    MetaParams,
+    MetaProblem,
+    Purpose,
+    keys_for,
 )
-from metaevo.tasks.binding import Experiment, check_part
-from metaevo.tasks.bound import Bound, working_set
-from metaevo.tasks.distributions import bind, updates_of, with_drawn
-from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
-from metaevo.tasks.scale import measure_scale
-from metaevo.tasks.task import Scale, Task
+from metaevo.parts import learners
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
+from metaevo.runs.terminal import Progress
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
+from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
 from purerl.types import LearnerEntry, Slot
+
+if TYPE_CHECKING:
+    from metaevo.evolution.postfix import Programs
+
+SCALE_SEEDS = 16
+"""Agents of random play, and of the reference, that measure the scale of a task."""
 
 
 class Drawn(NamedTuple):
@@ -97,40 +94,71 @@ class LearnerProblem(MetaProblem):
         Raises:
             ConfigError: naming what is wrong, before compilation.
         """
-        name = learners.name_of(learner)
-        entry = learners.find(name)
-        setup = Setup(
-            name,
-            settings_of(entry.config, train, "train"),
-            settings_of(entry.hyperparams, hyperparams, "hyperparams"),
-        )
-        self.learner, self.parts = name, parts_of(name, parts)
-        self.weights = settings_of(FitnessConfig, fitness, "fitness")
-        self._setup, self._fixed = setup, fillings_of(entry, name, self.parts, fixed or {})
+        self.learner = learners.name_of(learner)
+        entry = learners.find(self.learner)
+        self._train = changed_settings(entry.config, train, "train")
+        self._hyperparams = changed_settings(entry.hyperparams, hyperparams, "hyperparams")
+        self.weights = changed_settings(FitnessConfig, fitness, "fitness")
+        self.parts = _parts_of(self.learner, parts)
+        others = {slot.name: slot for slot in entry.slots if slot.name not in self.parts.by_slot}
+        given = {name: slot.compared[0] for name, slot in others.items()} | dict(fixed or {})
+        if unknown := sorted(set(given) - set(others)):
+            allowed = ", ".join(others) or "none"
+            raise ConfigError(
+                f"fixed: {self.learner} has no slot {unknown[0]!r} that is not evolved; "
+                f"allowed: {allowed}"
+            )
+        self.fixed = {name: filling_of(others[name], each) for name, each in given.items()}
         named = named_tasks(tasks)
-        self._bind(named, "tasks" if isinstance(tasks, Mapping) or len(named) > 1 else "")
-        for part in self.parts.by_slot.values():
-            if not jax.tree.leaves(jax.eval_shape(part.init, jax.random.key(0))):
-                where = f"parts: {type(part).__name__}"
-                raise ConfigError(f"{where}: init returns no parameters: nothing can be evolved")
-        count = len(self.bound)
-        if count > 1 and scales != ():
-            self.use_scales(self.measure_scales() if scales is None else scales)
+        self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
+        count = len(named)
         self.drawn = tasks_per_generation or count
         if not 1 <= self.drawn <= count:
             raise ConfigError(
                 f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
+        if count > 1 and scales is None:
+            scales = self.measure_scales()
+        self.scales = tuple(scales or ())
+        if len(self.scales) not in (0, count):
+            raise ConfigError(f"scales: {len(self.scales)} for {count} tasks")
 
     def _bind(self, named: dict[str, Task], where: str) -> None:
-        """Bind the learner to named tasks; `where` names them in errors."""
-        self.named, self._experiments = named, {}
-        for key, task in named.items():
-            with naming(f"{where}.{key}: " if where else ""):
-                functions = {slot: each.function for slot, each in self._fixed.items()}
-                self._experiments[key] = experiment_of(self._setup, self.parts, functions, task)
-        self._check_parts(self.experiment)
-        self.bound = [bind(key, named[key], each) for key, each in self._experiments.items()]
+        """Bind the learner to named tasks; their names follow `where` in errors, if it is given."""
+        self.named, self._setups = named, dict[str, Setup]()
+        for name, task in named.items():
+            try:
+                train = changed_settings(self._train, task.train, "train")
+                hyperparams = changed_settings(self._hyperparams, task.hyperparams, "hyperparams")
+                self._setups[name] = Setup.of(self.learner, train, hyperparams, task)
+            except ConfigError as error:
+                raise ConfigError(f"{where and f'{where}{name}: '}{error}") from None
+        first = next(iter(self._setups.values()))
+        for part in self.parts.by_slot.values():
+            key = f"parts: {type(part).__name__}"
+            if not jax.tree.leaves(first.check(key, part)):
+                raise ConfigError(f"{key}: init returns no parameters: nothing can be evolved")
+        for slot, (part, meta_params) in self.fixed.items():
+            first.check(f"fixed.{slot}", part, meta_params)
+        self.bound = [self._bound(name) for name in named]
+
+    def _bound(self, name: str) -> Bound:
+        """Bind the learner with its parts to a task."""
+        setup, task, sample = self._setups[name], self.named[name], None
+        if task.sample:
+            from metaevo.tasks.sampling import sampled
+
+            setup, sample = sampled(setup, task, f"tasks.{name}.sample")
+        example = jax.eval_shape(self.parts.init, jax.random.key(0))
+        bound = self._filled(setup, self.parts.functions(), example)
+        return bound._replace(name=name, sample=sample)
+
+    def _filled(
+        self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
+    ) -> Bound:
+        """Bind a learner with functions in its evolved slots."""
+        fixed = {slot: filling.function for slot, filling in self.fixed.items()}
+        return setup.bind({**fixed, **functions}, example)
 
     def on(
         self, tasks: Sequence[Any] | Mapping[str, Task], where: str = "tasks"
@@ -140,67 +168,73 @@ class LearnerProblem(MetaProblem):
         `where` names the tasks in errors.
         """
         other = copy.copy(self)
-        other._bind(named_tasks(tasks), where)
-        other.drawn, other.elsewhere = len(other.bound), None
+        other._bind(named_tasks(tasks), f"{where}.")
+        other.drawn, other.scales, other.elsewhere = len(other.bound), (), None
         return other
 
     def unseen(self) -> "LearnerProblem | None":
         """Return the parts on tasks that evolution does not see, if there are any."""
         return self.elsewhere
 
-    def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
-        """Measure random play and the hand-written reference on each task; see `measure_scale`."""
-        tasks = Progress(self.bound, desc="measuring the scale of each task", leave=False)
-        return [
-            measure_scale(
-                one.name,
-                self._experiments[one.name].reference(),
-                one.hyperparams,
-                self.weights,
-                seed=seed,
-                quick=quick,
-            )
-            for one in tasks
-        ]
+    def with_parts(self, parts: Parts) -> "LearnerProblem":
+        """Return the problem with other parts in the slots that are evolved."""
+        other = copy.copy(self)
+        other.parts = parts
+        other.bound = [other._bound(name) for name in self.named]
+        return other
 
-    def use_scales(self, scales: Sequence[Scale]) -> None:
-        """Set the scale of each task.
+    def reference(self, task: str | None = None) -> Bound:
+        """Bind the learner with hand-written references in all evolved slots, without draws.
+
+        `task` is by default the first one.
+        """
+        slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
+        return self._filled(self._setups[task or self.tasks[0]], slots)
+
+    def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
+        """Measure random play and the hand-written reference on each task.
+
+        Random play is the learner under `random_play()`. In a quick look, a reference that does
+        not learn counts as 1 better.
 
         Raises:
-            ConfigError: for another number of scales than of tasks.
+            ConfigError: if a reference is no better than random play, which leaves no scale.
         """
-        if len(scales) != len(self.bound):
-            raise ConfigError(f"scales: {len(scales)} for {len(self.bound)} tasks")
-        pairs = zip(self.bound, scales, strict=True)
-        self.bound = [one._replace(scale=scale) for one, scale in pairs]
-
-    def _check_parts(self, experiment: Experiment) -> None:
-        for part in self.parts.by_slot.values():
-            where, setup = f"parts: {type(part).__name__}", experiment.settings
-            shapes = check(where, part)
-            check_part(where, part, shapes, setup, experiment.environment)
+        scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SCALE_SEEDS)
+        for name in Progress(self.tasks, desc="measuring the scale of each task", leave=False):
+            task = self.reference(name)
+            population = Population(task, None, self.weights, agents=2 * SCALE_SEEDS)
+            trained = population.train(keys, [task.hyperparams.random_play(), task.hyperparams])
+            low, high = np.mean(trained.scores, axis=1)
+            if not high > low and not quick:
+                raise ConfigError(
+                    f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
+                    f"random play ({low:.3g}); train longer or choose other hyperparams"
+                )
+            scales.append(Scale(float(low), float(high if high > low else low + 1.0)))
+        return scales
 
     @property
-    def experiment(self) -> Experiment:
-        """The learner with its parts on the first task."""
-        return next(iter(self._experiments.values()))
+    def slots(self) -> dict[str, Slot]:
+        """The slots that are evolved, by their names."""
+        return {name: learners.slot_of(self.learner, name) for name in self.parts.by_slot}
 
     @property
     def description(self) -> Any:
         """The learner with its settings, parts and tasks, as plain data."""
-        setup = self._setup
         slots = {slot.name: slot for slot in learners.find(self.learner).slots}
+        settings = (self._train, self._hyperparams, self.weights)
         return [
-            (self.learner, to_dict(setup.train), to_dict(setup.hyperparams), to_dict(self.weights)),
-            [(name, describe(slots[name], part)) for name, part in self.parts.by_slot.items()],
-            [(name, describe(slots[name], *each)) for name, each in self._fixed.items()],
+            (self.learner, *map(to_dict, settings)),
+            [(name, _described(slots[name], part)) for name, part in self.parts.by_slot.items()],
+            [(name, _described(slots[name], *each)) for name, each in self.fixed.items()],
             [(name, to_dict(task)) for name, task in self.named.items()],
         ]
 
     @property
     def tasks(self) -> list[str]:  # type: ignore[override]
         """The names of the tasks."""
-        return [one.name for one in self.bound]
+        return list(self.named)
 
     @property
     def part_names(self) -> list[str]:
@@ -211,21 +245,31 @@ class LearnerProblem(MetaProblem):
     def title(self) -> str:
         """The evolved parts, the learner and the environments."""
         what = f"{' and '.join(self.part_names)} for {short_name(self.learner)}"
-        return f"{what} on {', '.join(dict.fromkeys(self.tasks))}"
+        return f"{what} on {', '.join(self.tasks)}"
 
     @property
     def tasks_per_generation(self) -> int:
-        """How many of them a generation draws."""
+        """Number of tasks that a generation draws."""
         return self.drawn
 
     @property
     def working_set_bytes(self) -> int:
         """Working set of training one agent; see `choose_chunk_size`."""
         shapes = jax.eval_shape(self.init, jax.random.key(0))
-        return max(working_set(one, one.hyperparams, shapes) for one in self.bound)
+        return max(one.working_set(shapes) for one in self.bound)
+
+    def check_memory(self, population_size: int, config: EvolutionConfig) -> None:
+        """Raise `ConfigError` if an evolution has too many agents, or too large ones."""
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        rows = population_size * config.seeds_per_candidate + config.validation_seeds
+        num_devices = len(devices.select(config.num_devices))
+        at_once = min((config.chunk_size or 1) * num_devices, rows)
+        for one in self.bound:
+            points = one.learner.config.num_updates
+            one.check_memory("evolution", shapes, kept=0, at_once=at_once, points=points)
 
     @property
-    def programs(self) -> Programs | None:  # type: ignore[override]
+    def programs(self) -> "Programs | None":
         """Behaviour of the meta-parameters, if they are programs."""
         (part, *others) = self.parts.by_slot.values()
         return None if others else part.programs()
@@ -234,19 +278,6 @@ class LearnerProblem(MetaProblem):
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The functions of the evolved slots, as the learner's `make_train` takes them."""
         return self.parts.functions()
-
-    def with_parts(self, parts: Parts) -> "LearnerProblem":
-        """Return the problem with other parts in the slots that are evolved."""
-        other = copy.copy(self)
-        other.parts = parts
-        other._experiments = {
-            key: each._replace(evolved=parts) for key, each in self._experiments.items()
-        }
-        other.bound = [
-            bind(key, self.named[key], each)._replace(scale=before.scale)
-            for (key, each), before in zip(other._experiments.items(), self.bound, strict=True)
-        ]
-        return other
 
     def contenders(
         self, names: Sequence[str] = (), ranges: Mapping[str, Mapping[str, Any]] | None = None
@@ -262,39 +293,34 @@ class LearnerProblem(MetaProblem):
         Raises:
             ConfigError: for the name of an unknown function.
         """
-        slots = {slot: learners.slot_of(self.learner, slot) for slot in self.parts.by_slot}
-        every: dict[str, Sequence[str]] = {}
-        for slot, each in slots.items():
-            chosen = [name for name in each.compared if name in names]
-            every[slot] = chosen or (each.compared[:1] if names else each.compared)
+        slots, own_ranges = self.slots, ranges or {}
         known = [name for slot in slots.values() for name in slot.compared]
-        for key, given in (("contenders", names), ("own", ranges or ())):
+        for key, given in (("contenders", names), ("own", own_ranges)):
             if unknown := sorted(set(given) - set(known)):
                 allowed = ", ".join(known)
                 raise ConfigError(f"{key}: {unknown[0]!r} is unknown; allowed: {allowed}")
-        first = {slot: found[0] for slot, found in every.items()}
-        combinations = [first] + [
-            {**first, slot: name} for slot, found in every.items() for name in found[1:]
-        ]
+        first, others = {}, []
+        for name, slot in slots.items():
+            chosen = [each for each in slot.compared if each in names]
+            first[name], *rest = chosen or (slot.compared[:1] if names else slot.compared)
+            others += [(name, each) for each in rest]
         problems: dict[tuple[str, ...], LearnerProblem] = {}
         rivals = []
-        for combination in combinations:
-            single = tuple(n for slot, n in combination.items() if not slots[slot].is_shared)
-            if single not in problems:
-                problems[single] = self.with_parts(_hand_written(slots, combination))
-            meta_params: dict[str, Any] = {
-                slot: np.int32(slots[slot].compared.index(name)) if slots[slot].is_shared else ()
-                for slot, name in combination.items()
-            }
+        for functions in [first, *({**first, name: each} for name, each in others)]:
+            filled = {name: _hand_written(slots[name], each) for name, each in functions.items()}
+            parts = {name: filling.part for name, filling in filled.items()}
+            program = tuple(each for name, each in functions.items() if not slots[name].is_shared)
+            if program not in problems:
+                problems[program] = self.with_parts(Parts(parts))
             tuned: dict[str, Any] = {}
-            for slot, name in combination.items():
-                fields = vars(self.bound[0].hyperparams)
-                declared = slots[slot].ranges.get(name, {})
-                tuned |= {key: rule for key, rule in declared.items() if key in fields}
-                tuned |= (ranges or {}).get(name, {})
-            own = meta_params if len(slots) > 1 else next(iter(meta_params.values()))
-            title = " + ".join(combination.values())
-            rivals.append(Contender(title, problems[single], own, ranges=tuned))
+            for name, each in functions.items():
+                declared = slots[name].ranges.get(each, {}).items()
+                tuned |= {key: rule for key, rule in declared if hasattr(self._hyperparams, key)}
+                tuned |= own_ranges.get(each, {})
+            own: Any = {name: filling.meta_params for name, filling in filled.items()}
+            own = own if len(own) > 1 else next(iter(own.values()))
+            title = " + ".join(functions.values())
+            rivals.append(Contender(title, problems[program], own, ranges=tuned))
         return rivals
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -311,78 +337,88 @@ class LearnerProblem(MetaProblem):
     def frames(self, task: Drawn) -> jax.Array:
         """Return the environment steps of an evaluation on a task, [] int32."""
 
-        def steps(one: Bound, key: jax.Array) -> jax.Array:
-            config, length = one.learner.config, updates_of(_values(one, key))
-            count = config.num_updates if length is None else length
+        def steps(one: Bound, drawn: jax.Array) -> jax.Array:
+            config, updates = one.learner.config, None
+            if one.sample is not None:
+                updates = one.sample.updates(jax.random.wrap_key_data(drawn))
+            count = config.num_updates if updates is None else updates
             return jnp.int32(count * config.frames_per_update)
 
-        return jax.lax.switch(
-            task.place, [functools.partial(steps, one) for one in self.bound], task.key
-        )
+        each = [functools.partial(steps, one) for one in self.bound]
+        return jax.lax.switch(task.place, each, task.key)
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams, task: Drawn) -> Evaluation:
-        """Train one agent on a task from `draw_task`."""
-        if self._is_plain:
-            score, measured = self._train(self.bound[0], jax.random.fold_in(key, 0), meta_params)
-            return Evaluation(score, measured)
-        each = [functools.partial(self._evaluate, one) for one in self.bound]
+        """Train one agent on a task from `draw_task`.
+
+        The metrics of a single task without distributions have plain names.
+        """
+        if len(self.bound) == 1 and self.bound[0].sample is None:
+            (one,) = self.bound
+            result = one.train(jax.random.fold_in(key, 0), one.hyperparams, meta_params)
+            return Evaluation(*one.score(self.weights, result))
+        each = [functools.partial(self._evaluate, place) for place in range(len(self.bound))]
         return jax.lax.switch(task.place, each, key, meta_params, task.key)
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether there is one task, without distributions; its metrics have plain names."""
-        return len(self.bound) == 1 and not self.bound[0].sample
-
     def _evaluate(
-        self, one: Bound, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
+        self, place: int, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
     ) -> Evaluation:
-        score, measured = self._train(one, key, meta_params, _values(one, drawn))
-        if one.scale is not None:
-            score = (score - one.scale.random) / (one.scale.reference - one.scale.random)
+        one = self.bound[place]
+        if one.sample is None:
+            result, updates = one.train(key, one.hyperparams, meta_params), None
+        else:
+            drawn = jax.random.wrap_key_data(drawn)
+            result, updates = one.sample.train(one, key, meta_params, drawn)
+        score, measured = one.score(self.weights, result, updates)
+        if self.scales:
+            low, high = self.scales[place]
+            score = (score - low) / (high - low)
         measured = {"fitness": score, **measured}
         metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
                    for each in self.bound for name in measured}  # fmt: skip
         own = {f"{one.name}/{name}": jnp.float32(each) for name, each in measured.items()}
         return Evaluation(jnp.float32(score), {**metrics, **own})
 
-    def _train(
-        self,
-        one: Bound,
-        key: jax.Array,
-        meta_params: MetaParams,
-        values: Mapping[str, jax.Array] | None = None,
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Train one agent with values that were drawn.
 
-        Returns:
-            its score, NaN if it diverged, and its measures.
-        """
-        values = values or {}
-        changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
-        hyperparams = one.hyperparams.replace(**changes)
-        env_params = with_drawn(one.env_params, values) if values else one.env_params
-        inputs = devices.as_inputs((hyperparams, meta_params, env_params))
-        length, scale = updates_of(values), values.get(sampling.REWARD_SCALE)
-        more = {} if length is None else {"num_updates": length}
-        result: Any = one.learner.train(key, *inputs, **more)
-        sums = result.episodes
-        if scale is not None:
-            sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
-        measured = measures(sums, length)
-        finite = all_finite(one.learner.policy(result.state))
-        return jnp.where(finite, fitness(self.weights, measured), jnp.nan), measured
+def digest(tree: Any) -> str:
+    """Return the SHA-256 of the values of a pytree."""
+    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+    return hashlib.sha256(b"".join(leaves)).hexdigest()
 
 
-def _hand_written(slots: Mapping[str, Slot], names: Mapping[str, str]) -> Parts:
-    """Return hand-written parts, of which one program has all where it can select them."""
+def _hand_written(slot: Slot, name: str) -> Filling:
+    """Return a hand-written part, of which one program has all where it can select them."""
+    if slot.is_shared:
+        functions = tuple(slot.functions[each] for each in slot.compared)
+        return Filling(OneOf(slot.name, functions), np.int32(slot.compared.index(name)))
+    return Filling(HandWritten(slot.name, slot.functions[name]), ())
+
+
+def _described(slot: Slot, part: Part, meta_params: Any = None) -> Any:
+    """Return what a part in a slot computes, as plain data; functions have their names there."""
+    if isinstance(part, OneOf):
+        return list(slot.compared)
+    if isinstance(part, HandWritten):
+        names = [name for name, each in slot.functions.items() if each is part.function]
+        return names[0] if names else getattr(part.function, "__qualname__", "function")
+    return type(part).__qualname__, to_dict(part), digest(meta_params)
+
+
+def _parts_of(learner: str, given: Any) -> Parts:
+    """Return parts in the slots of a learner."""
     by_slot: dict[str, Part] = {}
-    for name, slot in slots.items():
-        if slot.is_shared:
-            by_slot[name] = OneOf(name, tuple(slot.functions[each] for each in slot.compared))
-        else:
-            by_slot[name] = HandWritten(name, slot.functions[names[name]])
+    for each in [given] if isinstance(given, Part | str) else given:
+        part = learners.part_class(each)() if isinstance(each, str) else each
+        if not isinstance(part, Part):
+            hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
+            raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")
+        name, slot = type(part).__name__, getattr(part, "slot", "")
+        if slot in by_slot:
+            names = f"{type(by_slot[slot]).__name__} and {name}"
+            raise ConfigError(f"parts: {names} both fill the slot {slot}; evolve one of them")
+        try:
+            by_slot[slot] = part.in_slot(learners.slot_of(learner, slot))
+        except ValueError as error:
+            raise ConfigError(f"parts: {name}: {error}") from None
+    if not by_slot:
+        raise ConfigError("parts: must have at least one part to evolve")
     return Parts(by_slot)
-
-
-def _values(one: Bound, drawn: jax.Array) -> dict[str, jax.Array]:
-    return sampling.draw_all(one.sample, jax.random.wrap_key_data(drawn))

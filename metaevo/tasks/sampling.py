@@ -1,15 +1,10 @@
-"""Distributions of traced settings of a training: `sample` in a named task.
+"""Distributions of traced settings of a training, the section `sample` of a task.
 
-    sample:
-      env_params.length: {uniform: [0.3, 1.0]}
-      hyperparams.gamma: {choice: [0.95, 0.99]}
-      updates: {log_uniform: [16, 128]}         # length of training
-      reward_scale: {log_uniform: [0.1, 10]}
-
-The rules are the same as in a search space.
+Every generation draws a value of each. The rules are the same as in a search space.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,14 +12,90 @@ import jax.numpy as jnp
 import numpy as np
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.space import Entry, ends, free_space
+from metaevo.tasks.task import Bound, Setup, Task, make_environment
+from purerl.envs.scaled import ScaledParams, ScaledRewards
+from purerl.types import EnvParams, MetaParams, TrainResult
 
 ENV_PARAMS, HYPERPARAMS = "env_params.", "hyperparams."
 """Prefixes of the settings of an environment and of a learner."""
 UPDATES, REWARD_SCALE = OWN = "updates", "reward_scale"
 """Names that are no settings."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Distributions of the settings of a task, by their names."""
+
+    entries: Mapping[str, Entry]
+
+    def values(self, key: jax.Array) -> dict[str, jax.Array]:
+        """Return a number for each name."""
+        keys = jax.random.split(key, len(self.entries))
+        each = zip(self.entries.items(), keys, strict=True)
+        return {name: draw(entry, own) for (name, entry), own in each}
+
+    def updates(self, key: jax.Array) -> jax.Array | None:
+        """Return the drawn length of a training, [] int32; None if it is not drawn."""
+        drawn = self.values(key).get(UPDATES)
+        return None if drawn is None else jnp.round(drawn).astype(jnp.int32)
+
+    def train(
+        self, task: Bound, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
+    ) -> tuple[TrainResult, jax.Array | None]:
+        """Train one agent on a task with values that the key `drawn` gives.
+
+        Returns:
+            the result, with rewards as the environment gave them, and the drawn length.
+        """
+        values, updates = self.values(drawn), self.updates(drawn)
+        hyperparams = task.hyperparams.replace(**of_prefix(values, HYPERPARAMS))
+        changed = task._replace(env_params=_with_drawn(task.env_params, values))
+        length = {} if updates is None else {"num_updates": updates}
+        result = changed.train(key, hyperparams, meta_params, **length)
+        if (scale := values.get(REWARD_SCALE)) is not None:
+            sums = result.episodes
+            sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
+            result = result.replace(episodes=sums)
+        return result, updates
+
+
+def sampled(setup: Setup, task: Task, where: str) -> tuple[Setup, Sample]:
+    """Read and check the distributions of a task, without compilation.
+
+    Args:
+        setup: of the learner on the task.
+        task: with the section `sample`.
+        where: the section, for error messages.
+
+    Returns:
+        the setup with an environment that can scale rewards, if they are drawn.
+
+    Raises:
+        ConfigError: naming the key that does not fit.
+    """
+    entries = read(task.sample, where)
+    _check_env_params(where, setup, task, entries)
+    known = to_dict(setup.hyperparams)
+    for name, entry in of_prefix(entries, HYPERPARAMS).items():
+        for end in ends(entry):
+            try:
+                from_dict(type(setup.hyperparams), {**known, name: end})
+            except ConfigError as error:
+                raise ConfigError(f"{where}: hyperparams.{error}") from None
+    most, limits = setup.train.num_updates, ends(entries[UPDATES]) if UPDATES in entries else [1]
+    if min(limits) < 1 or max(limits) > most:
+        raise ConfigError(
+            f"{where}.{UPDATES} = {limits}: must be from 1 to {most}, the updates of "
+            f"train.total_timesteps = {setup.train.total_timesteps}"
+        )
+    if REWARD_SCALE in entries:
+        setup = replace(
+            setup, env=ScaledRewards(setup.env), env_params=ScaledParams(setup.env_params)
+        )
+    return setup, Sample(entries)
 
 
 def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
@@ -55,8 +126,7 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
 def draw(entry: Entry, key: jax.Array) -> jax.Array:
     """Return one number of a distribution, float32, or int32 where all are whole numbers."""
     if isinstance(entry, CategoricalDistribution):
-        whole = all(isinstance(each, int) for each in entry.choices)
-        values = jnp.asarray(entry.choices, jnp.int32 if whole else jnp.float32)
+        values = jnp.asarray(entry.choices, jnp.int32 if _is_whole(entry) else jnp.float32)
         return values[jax.random.randint(key, (), 0, len(values))]
     if not isinstance(entry, IntDistribution):
         if not entry.log:
@@ -72,14 +142,6 @@ def draw(entry: Entry, key: jax.Array) -> jax.Array:
     return jnp.clip(drawn, entry.low, entry.high).astype(jnp.int32)
 
 
-def draw_all(sample: Mapping[str, Entry], key: jax.Array) -> dict[str, jax.Array]:
-    """Return a number for each name."""
-    keys = jax.random.split(key, max(1, len(sample)))
-    return {
-        name: draw(entry, each) for (name, entry), each in zip(sample.items(), keys, strict=False)
-    }
-
-
 def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
     """Return the values whose names begin with a prefix, without it."""
     return {
@@ -89,8 +151,36 @@ def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
     }
 
 
-def contains(entry: Entry, value: float) -> bool:
-    """Return whether a number may be drawn."""
+def _with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
+    if isinstance(params, ScaledParams):
+        inner = _with_drawn(params.env, values)
+        return params.replace(env=inner, scale=values[REWARD_SCALE])
+    changes = {
+        name: jnp.asarray(value, jnp.result_type(getattr(params, name)))
+        for name, value in of_prefix(values, ENV_PARAMS).items()
+    }
+    return params.replace(**changes)
+
+
+def _check_env_params(where: str, setup: Setup, task: Task, entries: Mapping[str, Entry]) -> None:
+    """Check that the drawn parameters of an environment are traced, and in their range."""
+    for name, entry in of_prefix(entries, ENV_PARAMS).items():
+        key = f"{where}.{ENV_PARAMS}{name}"
+        for end in ends(entry):
+            changed = replace(task, env_params={**task.env_params, name: end})
+            try:
+                _, other, _ = make_environment(changed, setup.learner)
+            except ConfigError as error:
+                raise ConfigError(f"{key} = {end}: {error}") from None
+            if other is not setup.env:
+                raise ConfigError(
+                    f"{key}: is static in {task.env}; give each value a task of its own"
+                )
+        if isinstance(getattr(setup.env_params, name), int) and not _is_whole(entry):
+            raise ConfigError(f"{key}: is a whole number; use integer, log_integer or choice")
+
+
+def _is_whole(entry: Entry) -> bool:
     if isinstance(entry, CategoricalDistribution):
-        return value in entry.choices
-    return bool(entry.low <= value <= entry.high)
+        return all(isinstance(each, int) for each in entry.choices)
+    return isinstance(entry, IntDistribution)

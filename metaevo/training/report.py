@@ -8,17 +8,17 @@ import numpy as np
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.files import replacing, write_json_atomic
-from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, policies
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
-from metaevo.tasks.bound import Bound
-from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns, weights_text
+from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
+from metaevo.tasks.task import Bound
 from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
 from purerl.parts.evaluation import evaluate
@@ -112,7 +112,7 @@ def _play(
         return evaluate(task.learner, policy, key, task.env_params, **options).mean()
 
     keys = keys_for(settings.run.seed, Purpose.PLAYING, settings.seeds)
-    row_map = devices.RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
+    row_map = RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
     again = range(min(config.gymnasium, settings.seeds))
     total = settings.seeds + len(again)
     with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
@@ -178,7 +178,7 @@ def _write_report(
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM"],
         [[row[key] for key in ("name", "seeds", "mean", "iqm", "interval")] for row in rows],
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{weights_text(to_dict(settings.fitness))}; a policy plays "
+        f"{_weights_text(to_dict(settings.fitness))}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
@@ -191,3 +191,9 @@ def _write_report(
         [*quick, table, *images, *page.about(directory.read_config())],
         show=True,
     )
+
+
+def _weights_text(weights: PlainMapping) -> str:
+    """Format the fitness as a weighted sum, such as "mean_return + 0.5 x reward_per_step"."""
+    used = [(name, weight) for name, weight in weights.items() if weight]
+    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in used)

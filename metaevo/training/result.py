@@ -13,10 +13,8 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns, scores
-from metaevo.tasks.memory import check_training
-from metaevo.tasks.population import Population
+from metaevo.tasks.population import Population, Row
 from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import Learner, PyTree
 
@@ -88,11 +86,11 @@ def population_of(
     run, seeds, updates = settings.run, settings.seeds, settings.train.num_updates
     devices.check_number("run.num_devices", run.num_devices)
     task, meta_params = make_task(settings, run_path, given=given)
-    about = task, settings.hyperparams, meta_params
     at_once, points = min(run.chunk_size or 1, seeds), updates // (run.log_every or updates)
-    check_training("seeds", *about, kept=seeds, at_once=at_once, points=points)
+    task.check_memory("seeds", meta_params, kept=seeds, at_once=at_once, points=points)
     return Population(
-        *about,
+        task,
+        meta_params,
         settings.fitness,
         agents=seeds,
         log_every=run.log_every,
@@ -145,7 +143,7 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
         raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
     learner, seeds = task.learner, settings.seeds
     population = Population(
-        task, settings.hyperparams, meta_params, settings.fitness,
+        task, meta_params, settings.fitness,
         agents=seeds, log_every=settings.run.log_every,
     )  # fmt: skip
     points = population.windows.count

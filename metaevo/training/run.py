@@ -15,16 +15,16 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
-from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
-from metaevo.tasks.population import Population
+from metaevo.tasks.population import Population, Row
 from metaevo.training import report
 from metaevo.training.result import TrainingResult, load_training, population_of, result_of
 from metaevo.training.settings import TrainSettings, training_class, with_task
@@ -105,7 +105,13 @@ def train(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
-        return train_in_memory(settings, population_of(settings, given=functions))
+        population = population_of(settings, given=functions)
+        begun, total = _untrained(settings, population), population.num_updates
+        trained = population.blocks(begun, 0, total, settings.run.block_seconds)
+        with Progress(total=total, desc="training", unit="update") as bar:
+            for agents, length, _ in trained:  # noqa: B007 (used below)
+                bar.update(length)
+        return result_of(population, population.rows(agents))
     if functions:
         raise ConfigError(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
@@ -121,10 +127,9 @@ def plan(settings: TrainSettings) -> Table:
     """Return what a training would compute; raises `ConfigError` as `run_training` does."""
     population = population_of(settings)
     report.check(settings, population.task)
-    at_once = f"at most {population.chunk_size} on each of {population.num_devices} devices"
     rows = [
         ["agents", f"{settings.seeds:,}"],
-        ["agents at once", at_once],
+        ["at once", f"{population.chunk_size} on each of {population.num_devices} devices"],
         ["updates of each", f"{population.num_updates:,}"],
         ["frames of all", f"{settings.seeds * population.frames:,}"],
     ]
@@ -166,39 +171,10 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
     return run.exit_code
 
 
-def blocks(
-    population: Population, chunks: list[Row], done: int, block_seconds: float
-) -> Iterator[tuple[list[Row], int, float]]:
-    """Train agents to the end in blocks of about so many seconds, after `done` updates.
-
-    Yields:
-        the agents on the devices, which the next block overwrites; updates of the block, none in
-        the first one, which compiles; and the seconds that it took.
-    """
-    length = 0
-    while done < population.num_updates:
-        before = time.monotonic()
-        chunks = jax.block_until_ready(population.run(chunks, done, length))
-        seconds, done = time.monotonic() - before, done + length
-        yield chunks, length, seconds
-        length = int(block_seconds / seconds * length)
-        length = max(1, min(length, population.num_updates - done))
-
-
-def untrained(settings: TrainSettings, population: Population) -> list[Row]:
+def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
     """Return new agents on the devices."""
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
     return population.place(population.init(keys).rows)
-
-
-def train_in_memory(settings: TrainSettings, population: Population) -> TrainingResult:
-    """Train to the end without a run directory."""
-    chunks = untrained(settings, population)
-    trained = blocks(population, chunks, 0, settings.run.block_seconds)
-    with Progress(total=population.num_updates, desc="training", unit="update") as bar:
-        for chunks, length, _ in trained:  # noqa: B007 (used below)
-            bar.update(length)
-    return result_of(population, population.rows(chunks))
 
 
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
@@ -207,25 +183,22 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     frames = population.frames_per_update * run.settings.seeds
     restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
-        chunks, done, seconds = untrained(run.settings, population), 0, 0.0
+        chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         tree, done, seconds = restored
         chunks = population.place(tree)
-    print(
-        f"{run.directory.path}: {run.settings.seeds} agents on {population.num_devices} devices, "
-        f"{population.chunk_size} at once on each",
-        file=sys.stderr,
-    )
+    print(f"run directory: {run.directory.path}", file=sys.stderr)
     saved = time.monotonic()
     started = saved - seconds
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
-        trained = blocks(population, chunks, done, config.block_seconds)
+        trained = population.blocks(chunks, done, total, config.block_seconds)
         for chunks, length, seconds in trained:
             now, done = time.monotonic(), done + length
             bar.stage("training")
-            episodes, metrics = population.curves(chunks)
+            rows = [(each.episodes, each.metrics) for each in chunks]
+            episodes, metrics = collect(rows, population.agents)
             points = np.flatnonzero((ends > done - length) & (ends <= done))
             for place, record in enumerate(_records(population, episodes, metrics, points), 1):
                 moment = now - seconds * (1 - place / len(points))

@@ -13,17 +13,8 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.runs.settings import HasRun, RecordConfig
-from metaevo.tasks.binding import (
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    check_part,
-    learner_sections,
-    make_environment,
-    make_learner,
-)
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sections
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
@@ -64,7 +55,7 @@ class RunConfig(RecordConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(LearnerSettings, HasRun):
+class TrainSettings(HasRun):
     """Settings of a training run.
 
     In addition, every slot of the learner that takes functions by name has a setting: the name of a
@@ -75,7 +66,7 @@ class TrainSettings(LearnerSettings, HasRun):
     seeds: Annotated[int, Gt(0)] = 8
     """agents, which differ in their random keys only"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    train: LearnerConfig
+    train: Any
     hyperparams: Hyperparams
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: PlayConfig = field(default_factory=PlayConfig)
@@ -130,27 +121,23 @@ def make_task(
     Raises:
         ConfigError: if one of them cannot be built.
     """
-    environment = make_environment(settings.task, settings.learner)
-    env_name, env, env_params = environment
-    if sampler(env) is not None:
+    setup = Setup.of(settings.learner, settings.train, settings.hyperparams, settings.task)
+    if sampler(setup.env) is not None:
         raise ConfigError(
-            f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "
+            f"task.env = {setup.name!r}: is a distribution of tasks, in which every agent gets its "
             "own: evolve in it, but train in a single task"
         )
     functions, meta_params = {}, {}
     for slot in learners.find(settings.learner).slots:
         name, reference = slot.name, getattr(settings, slot.name)
+        where = f"{name} = {reference!r}"
         if given is not None and name in given:
-            reference, (function, own) = "(a function)", given[name]
-            filling = Filling(HandWritten(name, function), own)
-        else:
-            filling = resolve.fill(slot, reference, run_path)
-        part, meta_params[name] = filling
-        if reference not in slot.functions:
-            check_part(f"{name} = {reference!r}", part, meta_params[name], settings, environment)
+            where, (function, own) = f"{name} = (a function)", given[name]
+            reference = Filling(HandWritten(name, function), own)
+        part, meta_params[name] = filling_of(slot, reference, run_path)
+        setup.check(where, part, meta_params[name])
         functions[name] = of_key(name, part.apply)
-    learner = make_learner(settings, env, env_params, meta_params, **functions)
-    return Bound(env_name, learner, env_params), meta_params
+    return setup.bind(functions, meta_params), meta_params
 
 
 def default_function(learner: str, slot: Slot) -> str:

@@ -18,7 +18,7 @@ from optuna.distributions import FloatDistribution
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.space import Params, Space, ends, free_space
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Purpose
 from metaevo.intervals import iqm
 from metaevo.runs.terminal import Progress
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings

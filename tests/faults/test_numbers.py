@@ -10,8 +10,8 @@ import pytest
 from metaevo.__main__ import main
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.evolution.evosax import ALGORITHMS, Evosax
-from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import with_worst_for_failed
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS

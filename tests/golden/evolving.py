@@ -15,8 +15,7 @@ import numpy as np
 
 from metaevo.config import from_dict
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import Contender
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Contender, Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, settings_class
@@ -40,7 +39,7 @@ def evolve(case: Case) -> tuple[Records, Any]:
     problem = study.use(_scales(case))
     evolution = Evolution(problem, settings.strategy.build(), settings.evolution)
     records: Records = []
-    for block in evolution.blocks(evolution.start(settings.run.seed), keep_chunks=True):
+    for block in evolution.blocks(evolution.start(settings.run.seed)):
         records += block.records
     return records, jax.device_get(evolution.result(block.state))
 
@@ -58,7 +57,7 @@ def score(case: Case) -> dict[str, np.ndarray]:
         (bound,) = program.bound
         here = [each for each in rivals if each.problem is program]
         population = Population(
-            bound, bound.hyperparams, here[0].meta_params, program.weights,
+            bound, here[0].meta_params, program.weights,
             log_every=Windows.at_most(64, bound.learner.config.num_updates).every,
             chunk_size=case["chunk_size"],
         )  # fmt: skip

@@ -4,7 +4,7 @@ import signal
 
 from metaevo.commands.evolve import main
 from metaevo.config import from_dict
-from metaevo.evolution import hosts
+from metaevo.evolution import devices
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 
@@ -37,7 +37,7 @@ def stop_after(monkeypatch, looks):
         seen.append(requested)
         return requested if len(seen) < looks else signal.SIGTERM
 
-    monkeypatch.setattr(hosts, "agree_to_stop", agree_to_stop)
+    monkeypatch.setattr(devices, "agree_to_stop", agree_to_stop)
 
 
 def forget_code(monkeypatch):

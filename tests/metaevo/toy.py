@@ -8,14 +8,13 @@ import numpy as np
 
 from metaevo.evolution import devices
 from metaevo.evolution.evosax import Evosax
-from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.strategy import with_worst_for_failed
 from metaevo.parts import ValueLossNetwork
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import Task
+from metaevo.tasks.task import Bound, Task
 from purerl import envs, ppo
 from purerl.parts import losses
 
@@ -179,7 +178,8 @@ def cartpole():
 def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
     """Tiny PPO with a value loss in its slot."""
     env, env_params = cartpole() if name == "CartPole-v1" else envs.make(name)
-    return Bound(name, ppo.PPO(config, env, value_loss=value_loss), env_params)
+    learner = ppo.PPO(config, env, value_loss=value_loss)
+    return Bound(name, learner, env_params, ppo.Hyperparams())
 
 
 def q_problem():

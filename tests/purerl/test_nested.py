@@ -9,7 +9,7 @@ from flax import struct
 from gymnax.environments import spaces
 
 from metaevo.config import ConfigError, code
-from metaevo.tasks.binding import TaskConfig, make_environment
+from metaevo.tasks.task import TaskConfig, make_environment
 from purerl import envs, ppo
 from tests.purerl import probes
 

@@ -51,14 +51,14 @@ class Measured:
 
     @property
     def scores(self) -> Scores:
-        """The scores on all tasks, see `scores_on`."""
-        return self.scores_on(list(self.tasks))
-
-    def scores_on(self, tasks: Sequence[str]) -> Scores:
-        """Return the scores on some tasks, with the scale from random play, 0, to tuned PPO, 1.
+        """The scores on all tasks, with the scale from random play, 0, to tuned PPO, 1.
 
         An agent that diverged has the worst score of the rule's agents and of random play.
         """
+        return self.scores_on(list(self.tasks))
+
+    def scores_on(self, tasks: Sequence[str]) -> Scores:
+        """Return the scores on some tasks."""
         rows, scale = [], []
         for task in tasks:
             ends = benchmark().references[task]

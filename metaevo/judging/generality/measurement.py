@@ -9,20 +9,17 @@ import numpy as np
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.intervals import FloatArray, fill_missing
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
-from metaevo.parts import learners, resolve
-from metaevo.parts.part import of_key
+from metaevo.parts import learners
 from metaevo.runs.run_directory import commit
 from metaevo.runs.terminal import Progress
-from metaevo.tasks.arguments import Setup
-from metaevo.tasks.binding import TaskConfig, check_part, make_environment, make_learner
-from metaevo.tasks.bound import Bound
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
+from metaevo.training.settings import make_task, training_class
 
 CheckStop = Callable[[], None]
 """Called between chunks of agents; raises an exception to stop."""
@@ -70,28 +67,19 @@ def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
     Raises:
         ConfigError: naming the task, if the environment or the learner cannot be built.
     """
-    settings, entry = benchmark.settings(task, rule.learner), learners.find(rule.learner)
-    fixed = benchmark.functions if rule.learner == LEARNER else {}
-    functions, meta_params = {}, {}
+    slots = learners.find(rule.learner).slots
+    fillings = {slot.name: next(iter(slot.functions)) for slot in slots}
+    if rule.learner == LEARNER:
+        fillings |= benchmark.functions
+    if rule.slot in fillings:
+        fillings[rule.slot] = rule.text
+    raw = {**benchmark.settings(task, rule.learner), **fillings}
     try:
-        train: Any = from_dict(entry.config, settings["train"])
-        hyperparams: Any = from_dict(entry.hyperparams, settings["hyperparams"])
-        setup: Any = Setup(rule.learner, train, hyperparams)
-        environment = make_environment(TaskConfig(**settings["task"]), rule.learner)
-        for slot in entry.slots:
-            name = slot.name
-            default = fixed.get(name, next(iter(slot.functions)))
-            reference = rule.text if name == rule.slot else default
-            part, meta_params[name] = resolve.fill(slot, reference)
-            if reference not in slot.functions:
-                where = f"{name} = {reference!r}"
-                check_part(where, part, meta_params[name], setup, environment)
-            functions[name] = of_key(name, part.apply)
-        learner = make_learner(setup, *environment[1:], meta_params, **functions)
+        bound, meta_params = make_task(from_dict(training_class(raw), raw))
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from None
-    bound = Bound(task, learner, environment[2])
-    return Population(bound, hyperparams, meta_params, FitnessConfig(), agents=benchmark.seeds)
+    bound = bound._replace(name=task)
+    return Population(bound, meta_params, FitnessConfig(), agents=benchmark.seeds)
 
 
 class Measurement:
@@ -180,7 +168,7 @@ class Measurement:
         population = self.populations[task]
 
         def train(purpose: Purpose, seeds: int, rates: Sequence[float]) -> FloatArray:
-            settings = [population.hyperparams.replace(learning_rate=rate) for rate in rates]
+            settings = [population.task.hyperparams.replace(learning_rate=rate) for rate in rates]
             keys = keys_for(self.benchmark.seed(task), purpose, seeds)
             trained = population.train(keys, settings, progress=lambda frames: check_stop())
             return np.asarray(trained.scores)

@@ -9,7 +9,7 @@ from metaevo.config.plain import of_value
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, resolve, zoo
 from metaevo.parts.part import Filling, HandWritten
-from metaevo.tasks import arguments
+from metaevo.tasks.problem import digest as digest_of_values
 from purerl.types import LearnerEntry, Slot
 
 WHOLE = "learner"
@@ -79,6 +79,6 @@ def _key_of_part(text: str, filling: Filling) -> str:
     part, meta_params = filling
     if isinstance(part, HandWritten):
         return digest(f"{part.slot} {text}")
-    weights = arguments.digest(meta_params)[:16]
+    weights = digest_of_values(meta_params)[:16]
     source = code.digest_of(text) if code.is_name(text) else None
     return digest(type(part).__name__, to_dict(part), weights, source)

@@ -1,14 +1,12 @@
 """`metaevo envs`, and what is refused of environments before anything is compiled."""
 
-from types import SimpleNamespace
-
 import pytest
 from gymnax.environments import spaces
 
 from metaevo.commands import envs as command
 from metaevo.config import ConfigError
 from metaevo.parts import learners
-from metaevo.tasks.binding import make_learner
+from metaevo.tasks.task import Setup
 from purerl import envs
 from tests.purerl.test_nested import Nested
 
@@ -54,9 +52,7 @@ class ByParts(Nested):
 )
 def test_environments_that_a_learner_cannot_use_are_refused(learner, env):
     entry = learners.find(learner)
-    settings = SimpleNamespace(
-        learner=learner, train=entry.config(), hyperparams=entry.hyperparams()
-    )
+    given = learner, entry.config(), entry.hyperparams(), env.name, env, env.default_params
     with pytest.raises(ConfigError, match=rf"^task\.env: learner '{learner}' ") as caught:
-        make_learner(settings, env, env.default_params)
+        Setup(*given).bind({})
     assert "\n" not in str(caught.value)

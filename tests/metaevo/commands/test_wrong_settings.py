@@ -38,7 +38,7 @@ CASES = {
     "evolve --devics 2": "--devics (did you mean --devices?)",
     "evolve --generations many": "evolution.generations = 'many': must be an integer",
     "evolve --evolution.validation_seeds -1": "evolution.validation_seeds = -1: must be at least 0",
-    "evolve --evolve value_loss --component.evn 1": "(did you mean --component.even?)",
+    "evolve --evolve value_loss --component.temprl 1": "(did you mean --component.temporal?)",
     "evolve --evolve value_los": "evolve = 'value_los' is not known (did you mean value_loss?)",
     "evolve --wandb maybe": "run.wandb = 'maybe': must be 'disabled', 'offline' or 'online'",
     "train --learner.nope 1": "learner = {'nope': 1}: must be text",

@@ -94,3 +94,9 @@ def test_code_that_has_changed_since_its_run_began_does_not_run(run, refused):
     with pytest.raises(ConfigError, match="changed since the run began"):
         metaevo.load_training(directory.path, code=[name])
     assert not mark.exists()
+
+
+def test_two_classes_of_one_name_are_two_names():
+    first, second = (type("Twin", (), {}) for _ in range(2))
+    assert code.name_of(first) == code.name_of(first)
+    assert code.name_of(first) != code.name_of(second)

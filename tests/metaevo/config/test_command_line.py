@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.config import ConfigError, load_yaml, presets
+from metaevo.config import ConfigError, find_preset, load_yaml
 from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
@@ -62,10 +62,10 @@ def test_presets_are_found_by_name_from_anywhere_after_files(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     name = "train/ppo_cartpole"
     for text in (name, f"{name}.yaml", f"configs/{name}.yaml"):
-        assert load_yaml(presets.find(text)) == load_yaml(CONFIGS / f"{name}.yaml")
+        assert load_yaml(find_preset(text)) == load_yaml(CONFIGS / f"{name}.yaml")
     (tmp_path / "train").mkdir()
     (tmp_path / name).write_text("seeds: 3")
-    assert load_yaml(presets.find(name)) == {"seeds": 3}
+    assert load_yaml(find_preset(name)) == {"seeds": 3}
 
 
 def test_help_lists_all_settings_with_their_documentation_and_defaults(capsys, file):

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from metaevo.evolution import devices
-from metaevo.evolution.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
+from metaevo.evolution.rows import CACHE_BYTES, RowMap, choose_chunk_size, collect, deal, map_rows
 
 # --- Set-up -------------------------------------------------------------------------------------
 
@@ -143,8 +143,8 @@ def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devic
 def test_empty_arrays_are_dealt_and_collected():
     """An optimizer without memory keeps an array of no length."""
     rows = {"memory": np.zeros((5, 0, 5)), "other": np.arange(5)}
-    dealt = devices.deal(rows, slice(0, 6), 2)
+    dealt = deal(rows, slice(0, 6), 2)
     assert dealt["memory"].shape == (2, 3, 0, 5)
-    found = devices.collect([dealt], 5)
+    found = collect([dealt], 5)
     assert found["memory"].shape == (5, 0, 5)
     np.testing.assert_array_equal(found["other"], np.arange(5))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, key_for, keys_for
-from metaevo.evolution.trouble import trouble
+from metaevo.evolution.problem import Purpose, key_for, keys_for
 from tests.metaevo.toy import (
     Failing,
     KeyOnly,
@@ -281,11 +280,3 @@ def test_a_chunk_has_no_more_agents_than_a_device_evaluates(num_devices, agents)
     assert this.chunk_size == agents
     assert this.layout.candidate_rows == agents * num_devices
     assert layout_evolution(num_devices, 2).chunk_size == 2
-
-
-@pytest.mark.parametrize(
-    ("diverged", "tied", "words"), [(8, False, "failed"), (0, True, "the same"), (7, False, None)]
-)
-def test_an_evolution_that_cannot_learn_is_diagnosed(diverged, tied, words):
-    lesson = trouble([{"diverged": diverged, "tied": tied}] * 3, population_size=8)
-    assert lesson is None if words is None else words in lesson

@@ -10,10 +10,11 @@ import pytest
 from metaevo.config import ConfigError
 from metaevo.evolution import genetic as gp
 from metaevo.evolution import growth, postfix
-from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
-from metaevo.evolution.problem import Evaluation, MetaProblem, Programs
-from metaevo.evolution.settings import StrategyConfig
+from metaevo.evolution.postfix import Programs
+from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.strategy import check_evolution
 from metaevo.parts import interpreter
 from metaevo.parts.expressions import program_text as text
 from tests.metaevo.toy import Quadratic, assert_same, run
@@ -200,7 +201,7 @@ def test_the_front_by_comparison_of_all():
     ],
 )
 def test_invalid_settings_are_refused_before_compilation(changed, problem, message):
-    config = StrategyConfig(**{"algorithm": gp.NAME, "population_size": 64} | changed)
+    config = StrategyConfig(**{"algorithm": "genetic_programming", "population_size": 64} | changed)
     with pytest.raises(ConfigError, match=message) as raised:
         check_evolution(problem, config.build(), EvolutionConfig())
     assert "\n" not in str(raised.value)

@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.commands import processes
 from metaevo.config import ConfigError
-from metaevo.evolution import hosts
+from metaevo.evolution import devices
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
 SLURM = {
@@ -85,12 +85,12 @@ def test_a_single_process_needs_no_communication():
     def refuse():
         raise ConfigError("no")
 
-    assert hosts.is_first()
-    assert hosts.gather({"a": (1,)}) == [{"a": (1,)}]
-    assert hosts.broadcast_from_first(lambda: 3) == hosts.raise_on_all(lambda: 3) == 3
+    assert devices.is_first()
+    assert devices.gather({"a": (1,)}) == [{"a": (1,)}]
+    assert devices.broadcast_from_first(lambda: 3) == devices.raise_on_all(lambda: 3) == 3
     tree = {"x": np.arange(3)}
-    assert hosts.share(tree) is tree
-    for run in (hosts.broadcast_from_first, hosts.raise_on_all):
+    assert devices.share(tree) is tree
+    for run in (devices.broadcast_from_first, devices.raise_on_all):
         with pytest.raises(ConfigError, match=r"^no$"):
             run(refuse)
     with pytest.raises(ZeroDivisionError), processes.multi_process():
@@ -106,8 +106,8 @@ def others(monkeypatch):
         told.append(message)
         return [message, *answers]
 
-    monkeypatch.setattr(hosts, "_connected", True)
-    monkeypatch.setattr(hosts, "gather", gather)
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(devices, "gather", gather)
     return answers, told
 
 
@@ -139,12 +139,12 @@ def test_an_error_in_one_process_is_raised_in_all(others):
     def refuse():
         raise ConfigError("no")
 
-    assert hosts.raise_on_all(lambda: 3) == 3
+    assert devices.raise_on_all(lambda: 3) == 3
     with pytest.raises(ConfigError, match=r"^no$"):
-        hosts.raise_on_all(refuse)
+        devices.raise_on_all(refuse)
     assert told == [None, "no"]  # the others hear of it
     answers[1] = "theirs"
-    for run in (hosts.raise_on_all, hosts.broadcast_from_first):
+    for run in (devices.raise_on_all, devices.broadcast_from_first):
         with pytest.raises(ConfigError, match=r"^theirs$"):
             run(lambda: 3)
 
@@ -152,9 +152,9 @@ def test_an_error_in_one_process_is_raised_in_all(others):
 def test_all_processes_agree(others):
     answers, _ = others
     answers[:] = 5, 7
-    assert hosts.agree(3) == 3
+    assert devices.agree(3) == 3
     answers[:] = None, None
-    assert hosts.agree_to_stop(None) is None
+    assert devices.agree_to_stop(None) is None
     answers[1] = signal.SIGTERM
-    assert hosts.agree_to_stop(None) == signal.SIGTERM
-    assert hosts.agree_to_stop(signal.SIGINT) == signal.SIGINT
+    assert devices.agree_to_stop(None) == signal.SIGTERM
+    assert devices.agree_to_stop(signal.SIGINT) == signal.SIGINT

@@ -1,11 +1,14 @@
-"""Chunk sizes: chosen by XLA's memory analysis, halved when memory runs out."""
+"""Chunks of agents that do not fit into the memory of a device."""
+
+import re
+from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import devices, hosts, memory
+from metaevo.evolution import devices, hosts
+from metaevo.evolution.rows import choose_chunk_size
 from tests.metaevo.toy import Quadratic, assert_same, begun, evolution, run
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
@@ -19,108 +22,72 @@ def failing(chunk_size, message=FULL):
     def fail(*arguments):
         raise jax.errors.JaxRuntimeError(message)
 
-    this._program, this.bytes_needed = fail, 0
+    this._program = fail
     return this
 
 
 @pytest.mark.long
 @pytest.mark.smoke
-def test_the_memory_estimate_grows_with_the_chunk():
-    class Heavy(Quadratic):
-        """Every evaluation carries a megabyte."""
-
-        def evaluate(self, key, meta_params, task):
-            evaluation = super().evaluate(key, meta_params, task)
-            carry = jnp.full(2**18, evaluation.fitness)
-            carry = jax.lax.fori_loop(0, 9, lambda i, x: x.at[i].add(jnp.sum(x)), carry)
-            return evaluation._replace(fitness=carry[0])
-
-    needed = []
-    for size in (1, 4):
-        this = evolution(Heavy(), {"chunk_size": size, "num_devices": 1})
-        this.compiled()
-        needed.append(this.bytes_needed)
-    assert needed[0] >= 2**20
-    assert needed[1] >= 4 * 2**20
-    assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
-
-
-@pytest.mark.long
 def test_out_of_memory_halves_the_chunk_and_continues():
     this = failing(8)
-    start = begun(this)
-    with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
-        state, metrics = memory.run(this, start, 3)
+    with pytest.warns(UserWarning, match="with 8 agents at once .* out of memory: going on with 4"):
+        state, metrics = this.run(begun(this), 3)
     assert this.chunk_size == 4
+    assert this.bytes_needed > 0
     config = {"chunk_size": 4, "num_devices": 2, "seeds_per_candidate": 2}
     expected_state, expected = run(evolution(Quadratic(0.3), config), 3)
     assert_same(jax.device_get(state), jax.device_get(expected_state))
     assert_same(metrics, expected)
 
 
-def test_one_agent_at_a_time_is_the_end():
+def test_other_failures_end_the_evolution(monkeypatch):
     with pytest.raises(ConfigError, match="too little memory for one agent at a time"):
-        memory.run(failing(1), None, 1)
-
-
-def test_other_failures_are_not_hidden():
+        failing(1).run(None, 1)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        memory.run(failing(8, "INTERNAL: something else"), None, 1)
-
-
-def test_out_of_memory_ends_one_of_several_processes(monkeypatch):
+        failing(8, "INTERNAL: something else").run(None, 1)
     this = failing(8)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
-        memory.run(this, None, 1)
+    with (
+        pytest.warns(UserWarning, match="out of memory"),
+        pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"),
+    ):
+        this.run(None, 1)
 
 
-class Sized:
-    """Work that needs some bytes, and 100 for every agent at once; records its compilations."""
+@pytest.mark.parametrize(
+    ("chosen", "free", "most", "chunks", "warning"),
+    [
+        (None, 3250, 99, [32], None),
+        (None, 3249, 99, [32, 16], "32 agents at once a device needs .*: going on with 16"),
+        (None, 700, 99, [32, 16, 8, 4], "8 agents .*: going on with 4"),
+        (None, 9999, 9, [32, 16, 8], "out of memory: going on with 8"),  # it does not compile
+        (None, 100, 99, [32, 16, 8, 4, 2, 1], r"chunk_size = 1: a device needs"),
+        (32, 700, 99, [32], r"chunk_size = 32: a device needs"),
+    ],
+)
+def test_a_chunk_shrinks_until_it_fits(monkeypatch, chosen, free, most, chunks, warning, recwarn):
+    """The program needs 50 bytes, and 100 for every agent at once."""
+    config = {"chunk_size": chosen, "num_devices": 1, "seeds_per_candidate": 2}
+    this, compiled = evolution(Quadratic(), config), []
+    this.use_chunks_of(32)
 
-    bytes_needed = None
-
-    def __init__(self, chunk_size, limit=10**9):
-        self.chunk_size, self.sizes, self.limit = chunk_size, [], limit
-
-    def compiled(self):
-        self.sizes.append(self.chunk_size)
-        if self.chunk_size > self.limit:
+    def compile_block():
+        compiled.append(this.chunk_size)
+        if this.chunk_size > most:
             raise jax.errors.JaxRuntimeError(FULL)
-        self.bytes_needed = 50 + 100 * self.chunk_size
+        return this.chunk_size
 
-    def use_chunks_of(self, chunk_size):
-        self.chunk_size = chunk_size
-
-
-@pytest.mark.parametrize(("free", "chunks"), [(3250, [32]), (3249, [32, 28]), (700, [32, 6])])
-def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
+    lowered = SimpleNamespace(compile=compile_block)
+    monkeypatch.setattr(
+        devices, "spread", lambda *_, **__: SimpleNamespace(lower=lambda *_: lowered)
+    )
+    monkeypatch.setattr(devices, "bytes_of_program", lambda size: 50 + 100 * size)
     monkeypatch.setattr(devices, "free_bytes", lambda: free)
-    this = Sized(32)
-    memory.fit(this)
-    assert this.sizes == chunks
-    assert this.bytes_needed == 50 + 100 * chunks[-1] <= free
-    assert len(recwarn) == len(chunks) - 1
-
-
-def test_a_given_chunk_is_kept_and_one_agent_is_always_tried(monkeypatch):
-    monkeypatch.setattr(devices, "free_bytes", lambda: 100)
-    this = Sized(32)
-    with pytest.warns(UserWarning, match="32 agents at once need 3.2 KiB .* 1 would fit"):
-        memory.fit(this, keep=True)
-    assert this.chunk_size == 32
-    this = Sized(1)
-    with pytest.warns(UserWarning, match="one agent at a time needs"):
-        memory.fit(this)
-    assert this.chunk_size == 1
-
-
-def test_out_of_memory_while_compiling_halves_too(monkeypatch):
-    monkeypatch.setattr(devices, "free_bytes", lambda: 10**9)
-    this = Sized(32, limit=9)
-    with pytest.warns(UserWarning, match="going on with"):
-        memory.fit(this)
-    assert this.sizes == [32, 16, 8]
+    assert this.compiled() == this.chunk_size
+    assert compiled == chunks
+    assert this.bytes_needed == 50 + 100 * chunks[-1]
+    said = [str(each.message) for each in recwarn]
+    assert not said if warning is None else re.search(warning, said[-1])
 
 
 def test_accelerators_report_their_memory(monkeypatch):
@@ -134,6 +101,4 @@ def test_accelerators_report_their_memory(monkeypatch):
     assert devices.memory_bytes() == 1000
     assert devices.free_bytes() == 600
     # Half of it in chunks of about the same size: 25 agents on each of 4 devices, 3 fit.
-    assert devices.choose_chunk_size(100, 100) == 3
-    assert devices.choose_chunk_size(28, 100) == 3
-    assert devices.choose_chunk_size(16, 100) == 2
+    assert [choose_chunk_size(rows, 100) for rows in (100, 28, 16)] == [3, 3, 2]

@@ -8,9 +8,9 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.settings import StrategyConfig
+from metaevo.evolution.strategy import check_evolution
 from tests.metaevo.toy import Quadratic, assert_same, begun, distance, run
 
 FILE = Path(__file__).parents[3] / "examples" / "random_search.py"

@@ -11,11 +11,10 @@ import pytest
 from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
-from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, UNSUITABLE, Evosax
-from metaevo.evolution.fitness import with_worst_for_failed
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import check_evolution, with_worst_for_failed
 from tests.metaevo.toy import TARGET, Point, assert_same, stepper
 
 IMPROVING = (

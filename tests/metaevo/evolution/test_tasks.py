@@ -9,11 +9,9 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.checks import check_evolution
-from metaevo.evolution.fitness import combine
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import task_key
-from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.evolution.problem import Purpose, key_for, task_key
+from metaevo.evolution.strategy import across_tasks, check_evolution
 from tests.metaevo.toy import begun
 
 STRATEGY = metaevo.OpenES(population_size=6, sigma=0.1)
@@ -148,6 +146,6 @@ def test_ranks_across_tasks_need_several():
 
 def test_scores_become_one_fitness():
     scores = jnp.array([[1.0, 2.0, 3.0, 3.0], [900.0, 500.0, 100.0, jnp.nan]])
-    np.testing.assert_allclose(combine("mean", scores), [450.5, 251.0, 51.5, np.nan])
+    np.testing.assert_allclose(across_tasks("mean", scores), [450.5, 251.0, 51.5, np.nan])
     ranks = [(0 + 1) / 2, (1 / 3 + 2 / 3) / 2, (2.5 / 3 + 1 / 3) / 2, np.nan]
-    np.testing.assert_allclose(combine("rank", scores), ranks, rtol=1e-6)
+    np.testing.assert_allclose(across_tasks("rank", scores), ranks, rtol=1e-6)

@@ -7,7 +7,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
@@ -96,6 +96,7 @@ def test_several_tasks_have_scores_and_scales_of_their_own():
     tasks = [metaevo.Task("GridWorld", {"size": 3, "slip_probability": p}) for p in (0.0, 0.3)]
     problem, budget = problem_of(*tasks), metaevo.Budget(0, seeds=64)
     assert problem.tasks == ["GridWorld", "GridWorld-2"]
+    assert all(each.reference > each.random for each in problem.scales)
     rivals = [Contender("learned", problem, problem.init(jax.random.key(0)), "learned")]
     scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], budget)
     assert scores.held_out.shape == (2, 2, 1, 64)

@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.evolution import growth, postfix
-from metaevo.evolution.settings import StrategyConfig
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.parts import formula, interpreter, program
 from metaevo.parts.expressions import compiled, parse
 from metaevo.parts.expressions import program_text as text

@@ -62,7 +62,7 @@ def test_wandb_has_one_run_with_the_records_of_the_directory(sent, tmp_path):
     assert [head[key] for key in ("run_id", "job_type", "display_name", "project")] == [
         RUN_ID, "train", "run", "p",
     ]  # fmt: skip
-    assert {"git", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
+    assert {"commit", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
     rows = [each["item"] for each in entries["history"]]
     assert [row["evaluation/iqm"] for row in rows[4:]] == [3.0, 2.0]
     assert rows[0]["update/params.rate"] == 0.5

@@ -11,7 +11,7 @@ import record
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml, parse_yaml
-from metaevo.evolution.seeding import Purpose
+from metaevo.evolution.problem import Purpose
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.studies.settings import EvaluationConfig, resized

@@ -23,14 +23,14 @@ from tests.metaevo.evolving import settings_of
 def test_other_slots_are_filled_by_name():
     settings = settings_of({"evolve": "drift", "value_loss": "huber", "make_optimizer": "sgd"})
     assert not hasattr(settings, "policy_loss")
-    fixed = settings.build().experiment.fixed
+    problem = settings.build()
+    fixed = {name: each.function for name, each in problem.fixed.items()}
     context = type("Context", (), {"hyperparams": settings.hyperparams})
     arguments = context, 9.0, 1.0, 1.0
     assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
-    plain = settings_of({"evolve": "drift"}).build().experiment.fixed
-    assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
-    task = settings.build().experiment.task({"policy_loss": losses.dpo}, None)
-    assert task.learner.policy_loss is losses.dpo
+    plain = settings_of({"evolve": "drift"}).build().fixed["value_loss"].function
+    assert plain(None, *arguments) == losses.squared(None, *arguments) == 32.0
+    assert problem.reference().learner.policy_loss is losses.clipped_surrogate
 
 
 def test_a_run_is_resumed_with_the_same_functions_only():

@@ -11,6 +11,7 @@ from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
+from metaevo.studies.evolutions import trouble
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
@@ -130,3 +131,11 @@ def test_several_processes_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"run\.evolution_seeds = 3: must be 1 with several"):
         evolve(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("diverged", "tied", "words"), [(8, False, "failed"), (0, True, "the same"), (7, False, None)]
+)
+def test_an_evolution_that_cannot_learn_is_diagnosed(diverged, tied, words):
+    lesson = trouble([{"diverged": diverged, "tied": tied}] * 3, population_size=8)
+    assert lesson is None if words is None else words in lesson

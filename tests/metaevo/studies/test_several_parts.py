@@ -159,7 +159,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
         study_of(raw)
     code.use("scaled.py")
     study = Study(settings.build(), settings)
-    function = study.problem.experiment.fixed["value_loss"]
+    function = study.problem.fixed["value_loss"].function
     own, meta_params = metaevo.load(workspace / "run", slot="value_loss")
     arguments = None, 3.0, 1.0, 0.0
     assert function("of others", *arguments) == own(meta_params, *arguments)
@@ -168,7 +168,7 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     copy = run.path / "losses" / "value_loss"
     assert (copy / "code" / "scaled.py").read_text() == SCALED
     moved = Study(settings.build(run.path), settings)
-    assert moved.problem.experiment.fixed["value_loss"](None, *arguments) == function(
+    assert moved.problem.fixed["value_loss"].function(None, *arguments) == function(
         None, *arguments
     )
 

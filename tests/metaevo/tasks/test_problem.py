@@ -1,65 +1,138 @@
-"""Fitness against hand computation, and the meta-problem that trains agents."""
+"""`LearnerProblem` from a notebook: evolve a part, compare it, use it, without settings."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import ConfigError
-from metaevo.parts import ValueLossNetwork
-from metaevo.tasks.fitness import FitnessConfig, fitness, measures
-from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.scale import measure_scale
-from purerl import ppo
+import metaevo
+from examples import tilted
+from metaevo.config import DeviceError
+from metaevo.parts.resolve import seen_by
+from purerl import envs, ppo, q_learning
+from purerl.envs.grid_world import GridWorld
 from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import TINY, ppo_task
 
-# --- Fitness ------------------------------------------------------------------------------------
+pytestmark = pytest.mark.long
+
+STRATEGY = metaevo.OpenES(population_size=8, sigma=0.1)
+CONFIG = metaevo.EvolutionConfig(
+    generations=2, validation_seeds=2, validation_every=1, num_devices=1
+)
+TRAIN = {"total_timesteps": 512, "num_steps": 128}
+SIZES = {"env": "GridWorld", "env_params": {"size": 3}, "train": TRAIN}
+GRID = metaevo.Task("GridWorld", {"size": 3})
 
 
-def sums(episodes, returns, rewards=None):
-    """Sums per update; every update has 8 steps."""
-    count = len(episodes)
-    rewards = returns if rewards is None else rewards
-    fields = episodes, returns, [0] * count, rewards, [8] * count
-    return EpisodeSums(*(jnp.asarray(field, jnp.float32) for field in fields))
+@pytest.fixture(scope="module")
+def problem():
+    return metaevo.LearnerProblem("q_learning", "value_loss", [GRID], train=TRAIN)
 
 
-def test_measures_by_hand():
-    episodes = [0, 2, 0, 1, 0, 0, 3, 0, 0, 2] * 2  # twenty updates: the last tenth is two
-    returns = [0, 8, 0, 6, 0, 0, 30, 0, 0, 9] * 2
-    found = measures(sums(episodes, returns, rewards=[4.0] * 20))
-    assert found["mean_return"] == pytest.approx(2 * 53 / 16)
-    assert found["final_return"] == pytest.approx(9 / 2)
-    assert found["reward_per_step"] == pytest.approx(0.5)
+@pytest.fixture(scope="module")
+def found(problem):
+    return metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
 
 
-def test_without_finished_episodes_only_the_reward_is_known():
-    found = measures(sums([0] * 5, [0] * 5, rewards=[2, 2, 2, 2, 0]))
-    assert np.isnan(found["mean_return"])
-    assert np.isnan(found["final_return"])
-    assert found["reward_per_step"] == pytest.approx(0.2)
-    assert fitness(FitnessConfig(0.0, 0.0, 10.0), found) == pytest.approx(2.0)
-    assert np.isnan(fitness(FitnessConfig(1.0, 0.0, 10.0), found))
+def test_it_is_evolved_and_judged_in_memory(problem, found):
+    assert len(found.metrics) == 2
+    assert problem.frames(problem.draw_task(jax.random.key(0), 0)) == 512
+    assert found.frames_per_generation == 8 * 512
+    space = {"learning_rate": {"log_uniform": [0.01, 0.5]}}
+    rivals = [found.contender(), *problem.contenders(["huber"])]
+    budget = metaevo.Budget(settings=2, screening_seeds=1, selection_seeds=1, seeds=4)
+    scores = metaevo.judge(rivals, budget, space=space)
+    assert scores.contenders == ("learned", "huber")
+    assert scores.verdict().word == "too few to conclude"
 
 
-def test_final_return_falls_back_to_the_last_end():
-    """An agent that balances for ever finishes nothing in its last tenth."""
-    found = measures(sums([4, 0, 1, 0] + [0] * 16, [4, 0, 90, 0] + [0] * 16))
-    assert found["final_return"] == 90
-    found = measures(sums([4] + [0] * 19, [4] + [0] * 19))
-    assert found["final_return"] == 1
+def test_its_function_fills_the_slot(problem, found):
+    env, params = envs.make("GridWorld", size=3, observations="index")
+    config = q_learning.Config(total_timesteps=512, num_steps=128)
+    train = jax.jit(q_learning.make_train(config, env, **problem.functions))
+    result = train(jax.random.key(0), q_learning.Hyperparams(), found.meta_params, params)
+    assert np.isfinite(np.asarray(result.episodes.returns)).all()
 
 
-# --- The meta-problem ---------------------------------------------------------------------------
+def test_a_failed_run_is_continued_by_arguments(problem, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise jax.errors.JaxRuntimeError("the device is gone")
+
+    monkeypatch.setattr("metaevo.studies.run.make_evolution", fail)
+    with pytest.raises(DeviceError) as error:
+        metaevo.evolve(problem, evolution=CONFIG, run_dir=tmp_path / "run")
+    assert "resume=True" in str(error.value)
+
+
+def test_training_takes_the_result(found):
+    result = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES)
+    pair = metaevo.train("q_learning", value_loss=found.part("value_loss"), seeds=2, **SIZES)
+    np.testing.assert_array_equal(result.scores, pair.scores)
+    with pytest.raises(metaevo.ConfigError, match="make_optimizer"):
+        metaevo.train("ppo", make_optimizer=found, seeds=2)
+
+
+def test_a_saved_part_is_loaded(found, tmp_path):
+    found.save(tmp_path / "mine")
+    function, meta_params = metaevo.load(tmp_path / "mine")
+    assert callable(function)
+    (task,) = seen_by(tmp_path / "mine")
+    assert task.env == "GridWorld"  # generality leaves such tasks out
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"parts": "value_los"}, "value_los"),
+        ({"tasks": ["GridWorl"]}, "GridWorl"),
+        ({"tasks": []}, "at least one task"),
+        ({"train": {"total_timestep": 5}}, "total_timestep"),
+        ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
+        ({"fixed": {"policy_loss": "dpo"}}, "no slot 'policy_loss'"),
+        ({"fixed": {"value_loss": "huber"}}, "no slot 'value_loss' that is not evolved"),
+        *(({"parts": wrong}, "parts") for wrong in ([3], [jax.numpy], [metaevo.Part], [])),
+        *(({"tasks": [wrong]}, "must be a gymnax environment") for wrong in (3, dict)),
+    ],
+)
+def test_a_wrong_argument_is_named(changes, key):
+    given = {"parts": "value_loss", "tasks": [GRID], "train": TRAIN, **changes}
+    with pytest.raises(metaevo.ConfigError, match=key):
+        metaevo.LearnerProblem("q_learning", **given)
+
+
+def evaluated(part, task=GRID):
+    problem = metaevo.LearnerProblem("q_learning", part, [task], train=TRAIN)
+    candidates = jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2))
+    scores = metaevo.evaluate(problem, candidates, jax.random.split(jax.random.key(1), 2)).scores
+    return scores.tolist(), problem
+
+
+def test_a_file_and_an_object_are_parts(tmp_path):
+    expected, _ = evaluated("examples/tilted.py")
+    of_object, problem = evaluated([tilted.Tilted()])
+    assert of_object == expected
+    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
+    found.save(tmp_path / "tilted")
+    function, meta_params = metaevo.load(tmp_path / "tilted")
+    assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
+
+
+def test_a_class_and_an_object_are_environments():
+    expected, _ = evaluated("value_loss")
+    assert evaluated("value_loss", metaevo.Task(GridWorld, {"size": 3}))[0] == expected
+    assert evaluated("value_loss", metaevo.Task(GridWorld(size=3)))[0] == expected
 
 
 def test_diverged_training_has_no_fitness():
     """The agent goes on collecting rewards: only its parameters tell."""
     train = {"total_timesteps": 100, "num_steps": 50}
     fitness = {"mean_return": 0.0, "reward_per_step": 1.0}
-    part = ValueLossNetwork(hidden_sizes=(4,))
-    problem = LearnerProblem("q_learning", part, ["GridWorld"], train=train, fitness=fitness)
+    part = metaevo.parts.ValueLossNetwork(hidden_sizes=(4,))
+    problem = metaevo.LearnerProblem(
+        "q_learning", part, ["GridWorld"], train=train, fitness=fitness
+    )
     bad = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), problem.init(jax.random.key(0)))
     found = jax.jit(problem.evaluate)(jax.random.key(3), bad, 0)
     assert np.isnan(found.fitness)
@@ -71,16 +144,18 @@ class Standing(ppo.PPO):
 
     def train(self, key, hyperparams, meta_params, env_params):
         state = self.init(key, hyperparams, meta_params, env_params)
-        return TrainResult(state, sums([1] * 2, [9] * 2), {})
+        return TrainResult(
+            state, EpisodeSums(*jnp.ones((5, 2)))._replace(returns=jnp.full(2, 9.0)), {}
+        )
 
 
-def test_a_reference_no_better_than_random_play_gives_no_scale():
+def test_a_reference_no_better_than_random_play_gives_no_scale(problem, monkeypatch):
     task = ppo_task()
     task = task._replace(learner=Standing(TINY, task.learner.env))
-    given = task, ppo.Hyperparams(), FitnessConfig()
+    monkeypatch.setattr(problem, "reference", lambda name: task)
     with pytest.raises(
-        ConfigError, match=r"tasks\.poles: the hand-written reference scores 9, no better"
+        metaevo.ConfigError, match=r"tasks\.GridWorld: the hand-written reference scores 9, no bet"
     ):
-        measure_scale("poles", *given)
+        problem.measure_scales()
     # the numbers of a quick look mean nothing
-    assert measure_scale("poles", *given, quick=True) == (9, 10)
+    assert problem.measure_scales(quick=True) == [(9, 10)]

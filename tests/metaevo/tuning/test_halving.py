@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.runs.terminal import Progress
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.tasks.population import Population
+from metaevo.tasks.population import Agents, Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Trial
@@ -97,7 +97,8 @@ def test_a_trial_that_diverges_is_stopped_and_one_without_a_score_continues(
     monkeypatch, diverged, scores, outcomes, frames
 ):
     by_seed = np.array(diverged)[:, None] / SEEDS * np.ones(SEEDS)
-    monkeypatch.setattr(Population, "diverged", lambda self, agents: by_seed[: agents.settings])
+    found = property(lambda self: by_seed[: len(self.rows.finite) // SEEDS])
+    monkeypatch.setattr(Agents, "diverged", found)
     monkeypatch.setattr(Population, "scores", lambda self, agents: np.array(scores))
     told, _ = train([0.5, 0.5], scheduler="successive_halving", eta=2, min_fraction=0.5)
     assert [told[n].outcome for n in (0, 1)] == outcomes

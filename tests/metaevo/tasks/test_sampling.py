@@ -14,11 +14,8 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.study import Study
 from metaevo.tasks import sampling
-from metaevo.tasks.fitness import measures
-from metaevo.tasks.problem import updates_of
 from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
-from purerl.types import EpisodeSums
 from tests.metaevo import evolving
 
 SAMPLE = {
@@ -40,9 +37,6 @@ SETTINGS = {
     "evolution": {"generations": 2, "validation_seeds": 2},
     "evaluation": {"seeds": 0},
 }  # fmt: skip
-
-
-"""Trainings that are better than random play."""
 
 
 def study_of(**changes):
@@ -90,18 +84,11 @@ def test_a_generation_draws_different_tasks():
     assert len(problem.tasks) == problem.tasks_per_generation == 2
 
 
-def test_python_and_yaml_distributions_are_equal():
-    settings = study_of().settings
-    assert settings.tasks["poles"] == metaevo.Task("CartPole-v1", sample=SAMPLE)
-    wrong = metaevo.Task("CartPole-v1", sample={"env_params.lenght": [1.0]})
-    with pytest.raises(ConfigError, match="lenght"):
-        metaevo.LearnerProblem("ppo", "optimizer", [wrong])
-
-
 def training_by_hand(study, drawn, **functions):
     """A function of a key and meta-parameters: the mean return of an agent, and its steps."""
     sample = study.problem.bound[0].sample
-    values = sampling.draw_all(sample, jax.random.wrap_key_data(drawn.key))
+    drawn = jax.random.wrap_key_data(drawn.key)
+    values, updates = sample.values(drawn), sample.updates(drawn)
     scale = values["reward_scale"]
     env, env_params = envs.make("CartPole-v1")
     env_params = ScaledParams(env_params.replace(length=values["env_params.length"]), scale)
@@ -111,7 +98,7 @@ def training_by_hand(study, drawn, **functions):
     @jax.jit
     def train(key, meta_params):
         sums = learner.train(
-            key, hyperparams, meta_params, env_params, num_updates=updates_of(values)
+            key, hyperparams, meta_params, env_params, num_updates=updates
         ).episodes
         return jnp.sum(sums.returns) / jnp.sum(sums.episodes) / scale, jnp.sum(sums.steps)
 
@@ -129,33 +116,6 @@ def test_drawn_values_are_used_in_training():
     score, steps = training_by_hand(study, task, **problem.functions)(key, meta_params)
     np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
     assert int(problem.frames(task)) == steps
-
-
-def test_a_shorter_training_has_its_own_last_tenth():
-    count, zero = jnp.zeros(40), jnp.zeros(40)
-    count = count.at[:20].set(1.0)
-    returns = jnp.arange(40.0) * count
-    sums = EpisodeSums(count, returns, zero, zero, count)
-    found = measures(sums, jnp.int32(20))
-    np.testing.assert_allclose(found["final_return"], (18 + 19) / 2)
-    shorter = jax.tree.map(lambda leaf: leaf[:20], sums)
-    for name, value in measures(shorter).items():
-        np.testing.assert_allclose(found[name], value, err_msg=name)
-
-
-def test_scaled_rewards():
-    env, params = envs.make("Catch-bsuite")
-    scaled = ScaledRewards(env)
-    key = jax.random.key(0)
-    obs, state = env.reset(key, params)
-    same, _ = scaled.reset(key, ScaledParams(params, -3.0))
-    np.testing.assert_array_equal(obs, same)
-    for _ in range(12):
-        expected = env.step(key, state, 0, params)
-        found = scaled.step(key, state, 0, ScaledParams(params, -3.0))
-        np.testing.assert_allclose(found[2], -3.0 * expected[2])
-        np.testing.assert_array_equal(found[0], expected[0])
-        state = expected[1]
 
 
 @pytest.mark.parametrize(

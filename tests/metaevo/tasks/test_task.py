@@ -1,0 +1,90 @@
+"""Environments of one's own, distributions of them, and learners bound to them."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.config import ConfigError, from_dict
+from metaevo.parts import LearnedUpdateRule
+from metaevo.parts.part import Parts
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.population import Population
+from metaevo.tasks.task import Setup, TaskConfig, make_environment
+from metaevo.training.settings import make_task, training_class
+from purerl.parts.own_task import OwnTask
+from tests.metaevo.evolving import settings_of
+
+CORRIDOR = Path(__file__).parents[3] / "examples" / "corridor.py"
+NAME = f"{CORRIDOR}:Corridor"
+RAW = {
+    "evolve": "lpg",
+    "learner": "lpg",
+    "task": {"env": "GridWorlds", "env_params": {"size": 3, "max_steps_in_episode": 6}},
+    "train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 8},
+    "component": {"hidden_size": 2},
+    "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
+}
+
+
+def test_one_by_path_has_traced_parameters():
+    _, env, params = make_environment(TaskConfig(NAME, {"length": 4}), "ppo")
+    assert make_environment(TaskConfig(NAME), "ppo")[1] is env  # compiled functions are shared
+    _, state = env.reset(jax.random.key(0), params)
+    for step in range(3):
+        _, state, reward, terminated, *_ = env.step(jax.random.key(step), state, 1, params)
+    assert (float(reward), bool(terminated)) == (1.0, True)
+
+
+def test_one_of_a_module_or_the_only_one_of_a_file(tmp_path, monkeypatch):
+    (tmp_path / "players_of_mine.py").write_text(CORRIDOR.read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("players_of_mine:Corridor", str(CORRIDOR)):
+        assert make_environment(TaskConfig(name), "ppo")[1].num_actions == 2
+
+
+def test_other_objects_are_refused_as_environments():
+    with pytest.raises(ConfigError, match="gymnax"):
+        make_environment(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("state, reward,", "state, jnp.stack([reward] * 2),", r"reward has shape \(2,\)"),
+        ("terminated, {}", "terminated.astype(float), {}", r"terminated is float32\[\]"),
+    ],
+)
+def test_a_step_of_other_types_is_named(old, new, part, tmp_path):
+    path = tmp_path / "walk.py"
+    path.write_text(CORRIDOR.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=rf"walk\.py:Corridor\.step: {part}"):
+        make_environment(TaskConfig(env=f"{path}:Corridor"), "ppo")
+
+
+@pytest.mark.long
+def test_tasks_depend_on_keys():
+    settings = settings_of(RAW)
+    evolved = Parts.single(LearnedUpdateRule(2))
+    setup = Setup.of("lpg", settings.train, settings.hyperparams, settings.task)
+    candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
+    task = setup.bind(evolved.functions(), candidates[0])
+    assert isinstance(task.learner, OwnTask)
+    population = Population(task, candidates[0], FitnessConfig(0.0, 0.0, 1.0), chunk_size=4)
+    keys = jax.random.split(jax.random.key(2), 4)
+    agents = population.init(keys, meta_params=jax.device_get(candidates))
+    goals = agents.rows.agent.env_params.layout.goal.reshape(2, 4)
+    np.testing.assert_array_equal(*goals)
+    assert len(set(goals[0].tolist())) > 1
+    agents = population.advance(agents, settings.train.num_updates)
+    scores, _ = population.train(keys, meta_params=jax.device_get(candidates))
+    np.testing.assert_allclose(population.scores(agents), scores, rtol=1e-5)
+    assert jnp.isfinite(scores).all()
+
+
+def test_a_single_training_refuses_a_distribution():
+    raw = {"task": {"env": "GridWorlds"}, "learner": "lpg"}
+    with pytest.raises(ConfigError, match=r"task.env = 'GridWorlds': is a distribution of tasks"):
+        make_task(from_dict(training_class(raw), raw))
