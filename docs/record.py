@@ -26,10 +26,9 @@ def of_run(path: Path) -> PlainDict:
     judged = next(iter(scores.values()))
     verdict = judged.verdict(margin=0.0 if SCORES in scores else tables.NOT_WORSE)
     about = saved["environment"]
-    git = about["git"] or {"commit": "unknown", "dirty": False}
     return {
         "date": str(about["started"])[:10],
-        "commit": git["commit"][:9] + "+" * git["dirty"],
+        "commit": about["commit"],
         "machine": {
             "processor": about["devices"][0].partition(" ")[2].replace("cpu", "CPU"),
             "cores": len(about["devices"]),

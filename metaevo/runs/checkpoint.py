@@ -68,16 +68,10 @@ def restore(
     expected: PlainDict | None = None,
     among: Collection[int] | None = None,
 ) -> tuple[PyTree, PlainDict]:
-    """Return the newest usable checkpoint and its metadata, with its `index`; warn about others.
-
-    Args:
-        folder: of the checkpoints.
-        template: as for `load_tree`.
-        expected: items that the metadata must have.
-        among: indices to consider; all by default.
+    """Return the newest usable checkpoint, `among` some, and its metadata; warn about others.
 
     Raises:
-        CheckpointError: if no checkpoint is usable.
+        CheckpointError: if no checkpoint is usable, see `load_tree`.
     """
     found = [each for each in indices(folder) if among is None or each in among]
     if not found:

@@ -193,9 +193,9 @@ def open_run(
     A new run that fails before its first record leaves no directory, so that it can be tried again.
 
     Args:
-        kind: kind of run.
-        settings: settings of the run.
-        run_dir: defaults to a new directory under `runs/`.
+        kind: of the run.
+        settings: of the run.
+        run_dir: of the run to `resume`, or new; by default named after the time under `runs/`.
         resume: continue the run in this directory.
         alone: whether this process may exit by itself; `commands.processes` ends several.
 

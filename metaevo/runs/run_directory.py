@@ -161,7 +161,7 @@ class RunDirectory:
         environment = {
             "started": datetime.now().astimezone().isoformat(timespec="seconds"),
             "command_line": shlex.join(sys.orig_argv),
-            "git": git_commit(),
+            "commit": commit(),
             "devices": [f"{each.platform}:{each.id} {each.device_kind}" for each in jax.devices()],
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
@@ -283,25 +283,16 @@ def evolutions_in(path: Path) -> list[Path]:
     return [each for each in folders if os.path.lexists(each / "config.yaml")]
 
 
-# --- The version of metaevo ---------------------------------------------------------------------
-
-
 def commit() -> str:
-    """Return the short commit of this checkout, with a + if files were changed, or `unknown`."""
-    git = git_commit()
-    return "unknown" if git is None else git["commit"][:9] + "+" * git["dirty"]
-
-
-def git_commit() -> PlainDict | None:
-    """Return the commit of this checkout; None for an installed copy."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-        return done.stdout.strip()
-
+    """Return the commit of this checkout, with a + if files were changed; unknown if installed."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    own = [*git, "ls-files", "--error-unmatch", Path(__file__).name]  # not in another repository
+    named = [*git, "describe", "--always", "--abbrev=9", "--exclude=*", "--dirty=+"]
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # not in another repository
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+        done = [
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+            for command in (own, named)
+        ]
     except (OSError, subprocess.SubprocessError):
-        return None
+        return "unknown"
+    return done[-1].stdout.strip()

@@ -149,7 +149,7 @@ class _Mlflow:
             "job_type": settings.wandb_job_type or about["resolved.job_type"],
             "run_directory": str(directory.path.absolute()),
             "mlflow.source.name": about.get("environment.command_line"),
-            "mlflow.source.git.commit": about.get("environment.git.commit"),
+            "mlflow.source.git.commit": about.get("environment.commit"),
         }
         if found := self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{tags[RUN_ID]}'"):
             run = found[0]

@@ -105,7 +105,13 @@ def train(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
-        return train_in_memory(settings, population_of(settings, given=functions))
+        population = population_of(settings, given=functions)
+        begun, total = _untrained(settings, population), population.num_updates
+        trained = population.blocks(begun, 0, total, settings.run.block_seconds)
+        with Progress(total=total, desc="training", unit="update") as bar:
+            for agents, length, _ in trained:  # noqa: B007 (used below)
+                bar.update(length)
+        return result_of(population, population.rows(agents))
     if functions:
         raise ConfigError(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
@@ -121,10 +127,9 @@ def plan(settings: TrainSettings) -> Table:
     """Return what a training would compute; raises `ConfigError` as `run_training` does."""
     population = population_of(settings)
     report.check(settings, population.task)
-    at_once = f"at most {population.chunk_size} on each of {population.num_devices} devices"
     rows = [
         ["agents", f"{settings.seeds:,}"],
-        ["agents at once", at_once],
+        ["at once", f"{population.chunk_size} on each of {population.num_devices} devices"],
         ["updates of each", f"{population.num_updates:,}"],
         ["frames of all", f"{settings.seeds * population.frames:,}"],
     ]
@@ -166,21 +171,10 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
     return run.exit_code
 
 
-def untrained(settings: TrainSettings, population: Population) -> list[Row]:
+def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
     """Return new agents on the devices."""
     keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
     return population.place(population.init(keys).rows)
-
-
-def train_in_memory(settings: TrainSettings, population: Population) -> TrainingResult:
-    """Train to the end without a run directory."""
-    chunks = untrained(settings, population)
-    seconds = settings.run.block_seconds
-    trained = population.blocks(chunks, 0, population.num_updates, seconds)
-    with Progress(total=population.num_updates, desc="training", unit="update") as bar:
-        for chunks, length, _ in trained:  # noqa: B007 (used below)
-            bar.update(length)
-    return result_of(population, population.rows(chunks))
 
 
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
@@ -189,16 +183,12 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     frames = population.frames_per_update * run.settings.seeds
     restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
-        chunks, done, seconds = untrained(run.settings, population), 0, 0.0
+        chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         tree, done, seconds = restored
         chunks = population.place(tree)
-    print(
-        f"{run.directory.path}: {run.settings.seeds} agents on {population.num_devices} devices, "
-        f"{population.chunk_size} at once on each",
-        file=sys.stderr,
-    )
+    print(f"run directory: {run.directory.path}", file=sys.stderr)
     saved = time.monotonic()
     started = saved - seconds
     run.check_stop()  # before it compiles

@@ -141,7 +141,7 @@ def test_the_config_comes_back_with_its_environment(run):
     assert environment["numpy"] == np.__version__
     assert environment["python"] == sys.version.split()[0]
     assert len(environment["devices"]) == jax.device_count()
-    assert {"git", "started", "command_line", "gymnax", "evosax"} <= environment.keys()
+    assert {"commit", "started", "command_line", "gymnax", "evosax"} <= environment.keys()
     assert os.uname().nodename not in environment.values()
     for count in (1, 2):  # resumed
         run.write_config({"a": 2}, {}, run.read_config())

@@ -58,7 +58,7 @@ def test_wandb_has_one_run_with_the_records_of_the_directory(sent):
     assert [head[key] for key in ("run_id", "job_type", "display_name", "project")] == [
         RUN_ID, "train", "run", "p",
     ]  # fmt: skip
-    assert {"git", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
+    assert {"commit", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
     rows = [each["item"] for each in entries["history"]]
     assert [row["update/frames"] for row in rows[:4]] == [0, 8, 16, 24]
     assert [row["update/mean_return"] for row in rows[:4]] == [0, 1.5, 3, 4.5]
