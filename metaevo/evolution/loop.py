@@ -33,11 +33,7 @@ from metaevo.evolution.problem import (
     task_key,
 )
 from metaevo.evolution.rows import Layout, choose_chunk_size, map_rows
-from metaevo.evolution.strategy import (
-    Strategy,
-    across_tasks,
-    with_worst_for_failed,
-)
+from metaevo.evolution.strategy import Strategy, across_tasks, with_worst_for_failed
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
