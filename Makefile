@@ -21,8 +21,8 @@ help: ## show this list
 	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
 	@echo 'Example:   make evolve ARGS="--learner ppo --run-dir runs/a"'
 
-evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with Adam, also on tasks it has not seen
-	$(RUN) -m metaevo evolve $(ARGS)
+evolve: $(STAMP) ## set up, then evolve a loss for Q-learning and compare it, also on tasks it has not seen
+	$(RUN) experiments/evolve_value_loss.py $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 OTHERS = not slow and not faults and not postgres and not slurm and not gpu_programs

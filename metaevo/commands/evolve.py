@@ -18,7 +18,7 @@ from metaevo.config import (
 from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import without_env_params
 
-DEFAULT = "evolve_optimizer/small_tasks"
+DEFAULT = "evolve_value_loss/q_learning"
 """Preset of a run without a part, a learner or a task of the user's."""
 PARTS = ("optimizer", "value_loss")
 """Default parts where the user names a learner or a task: the first with a preset for it."""
@@ -94,6 +94,8 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         if what is None:
             what = next((each for each in PARTS if _preset(each, learner)), PARTS[-1])
         preset = _preset(what, learner)
+        if "task" in overrides and "evaluation" in preset:
+            preset["evaluation"].pop("unseen", None)  # chosen for the preset's task
         return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: PlainDict) -> type[Any]:

@@ -104,13 +104,12 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         part = part_class(str(reference))()
         return Parts.single(part), part.init(jax.random.key(0))
     folder = folder_of(reference)
-    if not os.path.isfile(folder.meta_params):
+    path = folder.meta_params
+    if not os.path.isfile(path):
         begun = evolutions_in(folder.path)
         hint = f"; load one of its evolutions, such as {begun[0]}" if begun else ""
-        raise ConfigError(
-            f"{reference} holds no evolved part (no {folder.meta_params.name} in it){hint}"
-        )
-    tree, about = load_tree(folder.meta_params)
+        raise ConfigError(f"{reference} holds no evolved part (no {path.name} in it){hint}")
+    tree, about = load_tree(path)
     if not is_loadable(about):
         raise ConfigError(f"{folder.path} holds no part of a learner: something else evolved there")
     try:
@@ -118,20 +117,16 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
         if any(part.slot != slot for slot, part in parts.by_slot.items()):
             raise KeyError
     except (AttributeError, KeyError, TypeError):
-        raise CheckpointError(f"{folder.meta_params}: does not describe its parts") from None
+        raise CheckpointError(f"{path}: does not describe its parts") from None
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{reference}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)
     if folder.config_path.exists() and not folder.report_path.exists():
-        text = (
-            f"{reference} is not finished: what it found in {about.get('generation')} generations"
-        )
-        print(text, file=sys.stderr)
+        done = about.get("generation")
+        print(f"{reference} is not finished: what it found in {done} generations", file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, tree)
     if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
-        raise CheckpointError(
-            f"{folder.meta_params}: its parameters do not fit its part's settings"
-        )
+        raise CheckpointError(f"{path}: its parameters do not fit its part's settings")
     return parts, meta_params
 
 
@@ -285,5 +280,4 @@ def seen_by(rule: str | Path) -> list[SeenTask]:
 
 def seen_in_slot(slot: Slot, reference: str, run_path: Path | None = None) -> list[SeenTask]:
     """Return the tasks that the part in a slot has seen, see `fill`."""
-    is_function = reference in slot.functions
-    return [] if is_function else seen_by(_copy_or(slot.name, reference, run_path))
+    return [] if reference in slot.functions else seen_by(_copy_or(slot.name, reference, run_path))

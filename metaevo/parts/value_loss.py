@@ -97,16 +97,12 @@ class ValueLossNetwork(Part):
         inputs = jnp.stack([values[name] for name in self.inputs])
         if self.temporal:
             inputs = jnp.concatenate([inputs, time_inputs(context)])
-        output = self._network(meta_params, inputs)
+        for index, layer in enumerate(meta_params):
+            inputs = inputs @ layer["kernel"] + layer["bias"]
+            if index < len(meta_params) - 1:
+                inputs = ACTIVATIONS[self.activation](inputs)
+        output = inputs[0]
         if self.form == "multiplicative":
             return 0.5 * jnp.square(error) * jnp.exp(jnp.clip(output, -10.0, 10.0))
         output *= self.error_scale**2  # in units of the loss, so that weights stay near 1
         return 0.5 * jnp.square(error) + output if self.form == "additive" else output
-
-    def _network(self, layers: list[dict[str, jax.Array]], x: jax.Array) -> jax.Array:
-        """Map the input vector to a scalar."""
-        for index, layer in enumerate(layers):
-            x = x @ layer["kernel"] + layer["bias"]
-            if index < len(layers) - 1:
-                x = ACTIVATIONS[self.activation](x)
-        return x[0]

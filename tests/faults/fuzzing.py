@@ -109,7 +109,7 @@ WORDS = [
     "!!python/object:os.system", "&a [*a]", "<script>alert(1)</script>", "%s%n", "own", "auto",
     "none", "index", "local", "sqlite:///x", "tanh", "relu", "grid", "hyperband", "cma_es",
     "ppo", "dqn", "q_learning", "value_loss", "drift", "Open_ES", "CMA_ES", "PSO",
-    "DiffusionEvolution", *envs.registry.names()[:12],
+    "DiffusionEvolution", *envs.names()[:12],
     *(name for each in learners.LEARNERS for slot in learners.find(each).slots
       for name in slot.functions),
 ]  # fmt: skip

@@ -33,7 +33,7 @@ def test_short_flags_are_settings():
 @pytest.mark.parametrize(
     ("argv", "component", "preset"),
     [
-        ("", None, "evolve_optimizer/small_tasks"),
+        ("", None, "evolve_value_loss/q_learning"),
         ("--evolve optimizer", None, "evolve_optimizer/ppo"),
         ("--learner ppo", None, "evolve_optimizer/ppo"),
         ("--learner ppo", "value_loss", "evolve_value_loss/ppo"),
