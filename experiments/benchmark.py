@@ -16,7 +16,6 @@ on an idle machine only. docs/explanation/performance.md explains the columns.
 import argparse
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,9 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import suites
 from experiments.benchmarks.engine import COLUMNS, Case, compare, work
-from experiments.benchmarks.tables import Table, machine, save
-from metaevo.config import exit_on_config_error
-from metaevo.config.command_line import Parser
+from experiments.benchmarks.tables import Parser, Table, git, machine, save
 
 SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     **{suite: partial(suites.trainings, suite) for suite, _ in suites.WORK},
@@ -35,7 +32,6 @@ SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
 }
 
 
-@exit_on_config_error()
 def main() -> int:
     """Run the suites; return 1 if a variant failed."""
     options = parse()
@@ -52,8 +48,8 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser("benchmark", __doc__)
-    parser.prog = "benchmark.py"
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = Parser("benchmark.py", description=__doc__, formatter_class=formatter)
     add = parser.add_argument
     number = partial(add, type=int, metavar="N")
     add("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
@@ -82,9 +78,7 @@ def _checkout(text: str) -> tuple[str, Path]:
     root = Path(text).resolve()
     if not (root / "experiments" / "benchmark.py").is_file():
         raise argparse.ArgumentTypeError(f"{text}: is not a checkout of this repository")
-    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty=+"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or root.name, root
+    return git(root, "describe", "--always", "--exclude=*", "--dirty=+") or root.name, root
 
 
 def _peer(text: str) -> tuple[str, list[str]]:

@@ -52,7 +52,7 @@ def test_an_evolution_preset_fits_together(path):
     if component is not None:
         assert settings.evaluation.settings >= FEWEST_SETTINGS  # or there is no verdict
         judged = small.evaluation
-        assert judged.budget.agents <= 4 * judged.seeds
+        assert judged.budget().agents <= 4 * judged.seeds
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import metaevo
+
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 420
 
@@ -100,4 +102,24 @@ def test_no_dict_of_settings_enters_core():
                 is_settings = re.search("settings|config|raw", each.arg) is not None
                 if is_settings and re.search("PlainDict|PlainMapping|dict", kind):
                     wrong.append(f"{name_of(path)}: {function.name}({each.arg}: {kind})")
+    assert wrong == []
+
+
+def test_experiments_and_examples_import_public_names():
+    """Of metaevo, as its users would: `import metaevo`, or names in `metaevo.__all__`."""
+    wrong = []
+    for path in (
+        path for each in ("experiments", "examples") for path in (ROOT / each).rglob("*.py")
+    ):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [each.name for each in getattr(node, "names", [])]
+            if isinstance(node, ast.Import):
+                found = [name for name in names if name.startswith("metaevo.")]
+            elif isinstance(node, ast.ImportFrom) and node.module == "metaevo":
+                found = [name for name in names if name not in metaevo.__all__]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("metaevo."):
+                found = [node.module] if node.module != "metaevo.__main__" else []
+            else:
+                found = []
+            wrong += [f"{name_of(path)}: {name}" for name in found]
     assert wrong == []

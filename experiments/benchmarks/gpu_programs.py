@@ -17,21 +17,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
-from metaevo.evolution import devices
+import metaevo
 
-devices.setup()  # before anything starts JAX
+metaevo.devices.setup()  # before anything starts JAX
 
 import jax
 import numpy as np
 from jax.experimental import topologies
 
+from experiments.benchmarks import suites
 from experiments.benchmarks.hlo import Program
 from experiments.benchmarks.suites import make_problem, settings_of
-from experiments.benchmarks.tables import Table, save
-from metaevo.config import exit_on_config_error, find_preset, load_yaml
-from metaevo.config.command_line import Parser
-from metaevo.evolution.loop import Evolution
-from metaevo.training.settings import make_task
+from experiments.benchmarks.tables import Parser, Table, save
 from purerl import fast
 
 PRESETS = (
@@ -62,9 +59,10 @@ def compiled(preset: str, agents: int, gpus: Sequence[jax.Device]) -> Program:
 
 
 def _training(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
-    settings = settings_of(load_yaml(find_preset(preset)), UPDATES)
-    bound, functions = make_task(settings)
-    learner, env_params = bound.learner, bound.env_params
+    settings = settings_of(suites.preset(preset), UPDATES)
+    population = settings.population(agents=agents)
+    learner, env_params = population.task.learner, population.task.env_params
+    functions = population.meta_params
 
     def train(keys):
         axes = 0, None, None, None
@@ -79,9 +77,11 @@ def _training(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stage
 def _evolution(preset: str, agents: int, gpus: Sequence[jax.Device]) -> jax.stages.Lowered:
     problem, settings = make_problem(preset, agents, 0)
     config = replace(settings.evolution, chunk_size=2**30)  # all agents at once
-    with mock.patch.object(devices, "select", return_value=list(gpus)):
-        search = Evolution(problem, settings.strategy.build(), config)
-        block = devices.spread(search._block, in_axes=(0, None, None), num_devices=len(gpus))
+    with mock.patch.object(metaevo.devices, "select", return_value=list(gpus)):
+        search = metaevo.Evolution(problem, settings.strategy.build(), config)
+        block = metaevo.devices.spread(
+            search._block, in_axes=(0, None, None), num_devices=len(gpus)
+        )
         copies = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((len(gpus), *leaf.shape), leaf.dtype),
             search.template,
@@ -116,10 +116,9 @@ def _graphed(folder: Path) -> Iterator[str]:
                 yield names[int(line.group(2))]
 
 
-@exit_on_config_error()
 def main(argv: Sequence[str]) -> int:
     """Compile the programs and print a row for each."""
-    parser = Parser("gpu_programs", __doc__)
+    parser = Parser("gpu_programs", description=__doc__.splitlines()[0])
     parser.add_argument("presets", nargs="*", metavar="PRESET", help=f"default: {PRESETS}")
     parser.add_argument("--agents", type=int, nargs="+", default=(64,), help="or candidates")
     parser.add_argument("--save", type=Path, help="write the table there, for a page")
@@ -128,7 +127,10 @@ def main(argv: Sequence[str]) -> int:
     gpu, table = gpus(1), Table("program", "agents", *columns)
     for name in args.presets or PRESETS:
         for agents in args.agents:
-            cost = compiled(name, agents, gpu).cost(UPDATES)
+            try:
+                cost = compiled(name, agents, gpu).cost(UPDATES)
+            except metaevo.ConfigError as error:
+                parser.error(str(error))
             graphed = f"{100 * cost.graphed / cost.launches:.0f}"
             table.row(name, agents, int(cost.launches), graphed, int(cost.syncs), cost.bytes / 1e9)
             if args.save is not None:

@@ -5,45 +5,56 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import yaml
+
 from experiments.benchmarks.engine import Case, Measure, own, timed, variants
-from metaevo.config import find_preset, from_dict, load_yaml, merge
-from metaevo.config.plain import PlainDict
+from experiments.benchmarks.tables import ROOT
+
+PlainDict = dict[str, Any]
+
+
+def preset(name: str) -> PlainDict:
+    """Return the settings of a preset of configs/, without starting JAX."""
+    text = (ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8")
+    found: PlainDict = yaml.safe_load(text)
+    return found
+
 
 WORK: dict[tuple[str, str], PlainDict] = {
-    ("ppo", "CartPole-v1"): load_yaml(find_preset("train/ppo_cartpole")),  # CleanRL's settings
-    ("recurrent", "MemoryChain-bsuite"): load_yaml(find_preset("train/ppo_memory")),  # PPO
-    ("ppo", "Breakout-MinAtar"): load_yaml(find_preset("train/ppo_minatar")),  # PureJaxRL's
+    ("ppo", "CartPole-v1"): preset("train/ppo_cartpole"),  # CleanRL's settings
+    ("recurrent", "MemoryChain-bsuite"): preset("train/ppo_memory"),  # PPO
+    ("ppo", "Breakout-MinAtar"): preset("train/ppo_minatar"),  # PureJaxRL's
     ("dqn", "CartPole-v1"): {  # PureJaxRL's settings, learning from 1,000 steps on
         "learner": "dqn",
         "task": {"env": "CartPole-v1"},
         "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
     },
-    ("q_learning", "GridWorld"): load_yaml(find_preset("train/q_learning_grid_world")),
+    ("q_learning", "GridWorld"): preset("train/q_learning_grid_world"),
 }
 """Settings of `metaevo train`, by suite and task."""
 
 
 def frames_per_update(raw: PlainDict) -> int:
     """Return the environment steps of an agent's update."""
-    return raw["train"].get("num_envs", 1) * raw["train"]["num_steps"]
+    return int(raw["train"].get("num_envs", 1) * raw["train"]["num_steps"])
 
 
 def settings_of(raw: PlainDict, updates: int) -> Any:
     """Return settings of `metaevo train`, of a training of so many updates."""
-    from metaevo.training.settings import training_class
+    import metaevo
 
-    raw = merge(raw, {"train": {"total_timesteps": updates * frames_per_update(raw)}})
-    return from_dict(training_class(raw), raw)
+    frames = updates * frames_per_update(raw)
+    return metaevo.read_settings("train", raw, {"train": {"total_timesteps": frames}})
 
 
 def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
     """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
-    from metaevo.studies.settings import settings_class
+    import metaevo
 
-    raw = merge(_preset(shape), {"strategy": {"population_size": population}})
+    changes: PlainDict = {"strategy": {"population_size": population}}
     if agent_steps:
-        raw = merge(raw, {"train": {"total_timesteps": agent_steps}})
-    settings = from_dict(settings_class(raw), raw)
+        changes["train"] = {"total_timesteps": agent_steps}
+    settings = metaevo.read_settings("evolve", _shape(shape), changes)
     return settings.build(), settings
 
 
@@ -65,7 +76,7 @@ def trainings(suite: str, options: argparse.Namespace) -> Iterator[Case]:
 def evolutions(options: argparse.Namespace) -> Iterator[Case]:
     """Yield the presets: training, ask and tell of whole generations."""
     for shape in options.shape:
-        raw = _preset(shape)
+        raw = _shape(shape)
         steps = options.agent_steps or raw.get("train", {}).get("total_timesteps", 0)
         work = {"generations": options.generations, "agent_steps": steps}
         for population in options.agents or (raw["strategy"]["population_size"],):
@@ -76,9 +87,9 @@ def evolutions(options: argparse.Namespace) -> Iterator[Case]:
             yield ("evolution", shape, agents), found
 
 
-def _preset(shape: str) -> PlainDict:
-    """Return the settings of a preset of configs/; `ppo` is `evolve_value_loss/ppo`."""
-    return load_yaml(find_preset(shape if "/" in shape else f"evolve_value_loss/{shape}"))
+def _shape(name: str) -> PlainDict:
+    """Return the settings of a preset; `ppo` is `evolve_value_loss/ppo`."""
+    return preset(name if "/" in name else f"evolve_value_loss/{name}")
 
 
 # --- In the worker's process ----------------------------------------------------------------------
@@ -88,20 +99,13 @@ def train(
     learner: str, task: str, agents: int, updates: int, num_devices: int | None = None
 ) -> tuple[Measure, str]:
     """Agents split over one device per core, which trains them in chunks."""
-    from metaevo.evolution import devices
+    import metaevo
 
-    devices.setup(num_devices)
+    metaevo.devices.setup(num_devices)
     import jax
 
-    from metaevo.tasks.population import Population
-    from metaevo.training.settings import make_task
-
     settings = settings_of(WORK[learner, task], updates)
-    bound, functions = make_task(settings)
-    population = Population(
-        bound, functions, settings.fitness,
-        agents=agents, num_devices=num_devices,
-    )  # fmt: skip
+    population = settings.population(agents=agents, num_devices=num_devices, chunk_size=None)
     measure = timed(
         population.train,
         lambda repeat: jax.random.split(jax.random.key(repeat), agents),
@@ -112,19 +116,16 @@ def train(
 
 def evolve(shape: str, generations: int, population: int, agent_steps: int) -> tuple[Measure, str]:
     """A block of generations on all devices; the amount is in environment steps."""
-    from metaevo.evolution import devices
+    import metaevo
 
-    devices.setup()
-    from metaevo.evolution.loop import Evolution
-    from metaevo.evolution.problem import frames_per_generation
-
+    metaevo.devices.setup()
     problem, settings = make_problem(shape, population, agent_steps)
     config = replace(settings.evolution, block_size=generations, validation_seeds=0)
-    evolution = Evolution(problem, settings.strategy.build(), config)
-    start = devices.replicate(evolution.start(0), evolution.num_devices)
-    agents = population * config.seeds_per_candidate
-    frames = generations * agents * frames_per_generation(problem)
-    measure = timed(lambda _: evolution.run(start, generations), int, frames)
+    evolution = metaevo.Evolution(problem, settings.strategy.build(), config)
+    start = metaevo.devices.replicate(evolution.start(0), evolution.num_devices)
+    measure = timed(
+        lambda _: evolution.run(start, generations), int, generations * evolution.frames
+    )
     return measure, f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"
 
 

@@ -1,5 +1,6 @@
 """Markdown tables, printed row by row, and the files in docs/results with the machine."""
 
+import argparse
 import importlib.metadata
 import importlib.util
 import itertools
@@ -12,10 +13,9 @@ import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from metaevo.evolution.devices import usable_cores
-from metaevo.runs.run_directory import commit
+import metaevo
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -58,12 +58,26 @@ def number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that answers a wrong command line in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with the message, as `metaevo` does."""
+        self.exit(2, f"error: {' '.join(message.split())}\n")
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what git answers in a folder; an empty text if it fails."""
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def machine() -> dict[str, Any]:
     """Return the processor, the GPUs and versions."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
-    found = {"processor": [*models, platform.machine()][0], "cores": usable_cores()}
+    found = {"processor": [*models, platform.machine()][0], "cores": metaevo.devices.usable_cores()}
     if shutil.which("nvidia-smi"):
         command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         gpus = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -77,7 +91,7 @@ def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
     """Write tables, by their titles, with the machine and the command, for a page."""
     content = {
         "date": date.today().isoformat(),
-        "commit": commit(),
+        "commit": git(ROOT, "describe", "--always", "--exclude=*", "--dirty=+") or "unknown",
         "machine": machine(),
         "command": command_line(),
         **({"note": note} if note else {}),

@@ -30,8 +30,6 @@ from experiments.cheap_talk.talking import (
     TalkParams,
     hand_written,
 )
-from metaevo.config import from_dict
-from metaevo.tasks.fitness import all_finite, measures
 from purerl import dqn, envs, ppo, q_learning
 
 PLAYS, STEPS = 64, 200
@@ -84,8 +82,8 @@ class Training(metaevo.MetaProblem):
                 allowed = ", ".join(LEARNERS)
                 raise ValueError(f"learner = {given.learner!r}: must be one of {allowed}")
             entry, env = LEARNERS[given.learner], Talking(self.bare[0], channel, messenger.width)
-            learner = entry.make(from_dict(entry.config, train), env)
-            return learner, from_dict(entry.hyperparams, hyperparams)
+            learner = entry.make(metaevo.read_settings(entry.config, train), env)
+            return learner, metaevo.read_settings(entry.hyperparams, hyperparams)
         except (TypeError, ValueError) as error:
             raise metaevo.ConfigError(f"victims: {name}: {error}") from error
 
@@ -122,10 +120,11 @@ class Training(metaevo.MetaProblem):
     ) -> metaevo.Evaluation:
         params = TalkParams(self.bare[1], spoken)
         result = learner.train(key, *metaevo.devices.as_inputs((hyperparams, None, params)))
-        found = measures(result.episodes)
+        found = metaevo.measures(result.episodes)
         whole, final = found["mean_return"], found["final_return"]
         fitness = whole + self.settings.final_return * final
-        fitness = jnp.where(all_finite(result.state.params), fitness, jnp.nan)
+        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(result.state.params)]
+        fitness = jnp.where(jnp.all(jnp.stack(finite)), fitness, jnp.nan)
         sign = -1.0 if self.settings.role == "adversary" else 1.0
         metrics = {"victim_mean_return": whole, "victim_final_return": final}
         return metaevo.Evaluation(sign * fitness, metrics)

@@ -11,13 +11,8 @@ import jax
 import numpy as np
 from tqdm import trange
 
+import metaevo
 from experiments.benchmarks.tables import Cell
-from metaevo.config import from_dict
-from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Purpose, keys_for
-from metaevo.tasks.population import Population
-from metaevo.tasks.task import Bound
-from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import EpisodeSums
 
 BLOCKS = 20
@@ -43,7 +38,7 @@ class Trained(NamedTuple):
 
     row: Row
     """without results"""
-    task: Bound
+    population: metaevo.Population
     agents: Any
     """the learner's states on the host, [agents, ...]"""
     episodes: EpisodeSums
@@ -67,43 +62,41 @@ class Comparison:
     """numbers of agents that train at once, by default; a row for each"""
     measure: Callable[[Trained, argparse.Namespace], Row]
     """complete the row of trained agents by results and learning curves"""
-    others: Callable[[PlainDict, argparse.Namespace], Iterator[Row]] = lambda *_: iter(())
+    others: Callable[[Any, argparse.Namespace], Iterator[Row]] = lambda *_: iter(())
     """what ours are compared with, from the settings"""
-    adapt: Callable[[PlainDict, int, int], PlainDict] = lambda raw, *_: raw
-    """change the settings by environment steps and number of agents"""
+    adapt: Callable[[int, int], dict[str, Any]] = lambda *_: {}
+    """changes of the settings, by environment steps and number of agents"""
     points: int = 100
     """of a learning curve, at most; 0 for every step"""
     ylabel: str = "return of finished episodes"
     packages: tuple[str, ...] = ()
     """that the agent in PyTorch needs"""
 
-    def rows(self, raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
+    def settings(self, frames: int | None = None, agents: int = 1) -> Any:
+        """Return settings of `metaevo train`; raises `metaevo.ConfigError` if they are wrong."""
+        changes: dict[str, Any] = {}
+        if frames is not None:
+            changes = self.adapt(frames, agents)
+            changes["train"] = {"total_timesteps": frames, **changes.get("train", {})}
+        return metaevo.read_settings("train", self.config, changes)
+
+    def rows(self, options: argparse.Namespace) -> Iterator[Row]:
         """Yield the rows of the table, one variant after the other."""
-        yield from self.others(self.adapt(raw, options.frames, 1), options)
+        yield from self.others(self.settings(options.frames), options)
         for agents in options.agents:
-            changed = self.adapt(raw, options.frames, agents)
             points = self.points or options.frames
-            trained = train(changed, agents=agents, seed=options.seed, points=points)
+            settings = self.settings(options.frames, agents)
+            trained = train(settings, agents=agents, seed=options.seed, points=points)
             yield self.measure(trained, options)
 
 
-def settings_of(raw: PlainDict) -> TrainSettings:
-    """Return validated settings; raises `ConfigError` if they are wrong."""
-    return from_dict(training_class(raw), raw)
-
-
-def train(raw: PlainDict, *, agents: int, seed: int, points: int) -> Trained:
+def train(settings: Any, *, agents: int, seed: int, points: int) -> Trained:
     """Train agents with keys that a seed gives; learning curves have at most so many points."""
-    settings = settings_of(raw)
-    task, functions = make_task(settings)
     updates = settings.train.num_updates
-    population = Population(
-        task, functions, settings.fitness, agents=agents,
-        log_every=-(-updates // points), metrics=True, chunk_size=settings.run.chunk_size,
-    )  # fmt: skip
+    population = settings.population(agents=agents, log_every=-(-updates // points), metrics=True)
     name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
     began = time.perf_counter()
-    chunks = population.place(population.init(keys_for(seed, Purpose.TRAINING, agents)).rows)
+    chunks = population.place(population.init(population.keys(seed)).rows)
     chunks = jax.block_until_ready(population.run(chunks, 0, 0))
     compiled = time.perf_counter()
     for done in trange(0, updates, length := -(-updates // BLOCKS), desc=name, leave=False):
@@ -112,4 +105,10 @@ def train(raw: PlainDict, *, agents: int, seed: int, points: int) -> Trained:
     rows = population.rows(chunks)
     steps = population.windows.ends() * population.frames_per_update
     row = Row(name, agents * int(steps[-1]), seconds, compiled - began)
-    return Trained(row, task, rows.agent, rows.episodes, steps)
+    return Trained(row, population, rows.agent, rows.episodes, steps)
+
+
+def mean_returns(episodes: EpisodeSums) -> np.ndarray:
+    """Return the mean return [...] of sums [...], NaN where no episode finished."""
+    count = episodes.episodes
+    return np.where(count > 0, episodes.returns / np.maximum(count, 1), np.nan)

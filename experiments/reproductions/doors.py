@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,6 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from experiments.reproductions.comparison import Comparison, Row, Trained
-from metaevo.config import merge
-from metaevo.config.plain import PlainDict
-from metaevo.evolution.problem import Purpose, key_for
 from purerl.envs import grid
 from purerl.parts.evaluation import evaluate
 
@@ -26,6 +24,8 @@ EMPTY, AGENT, WALL, GOAL = range(4)
 _FREE = np.flatnonzero(~IS_WALL).astype(np.int32)
 _MOVES = np.concatenate([np.arange(SIZE**2, dtype=np.int32), grid.neighbours(IS_WALL).ravel()])
 _CODES = np.eye(4, dtype=np.float32)
+NUM_ENVS = 128
+"""In doors_dqn.yaml."""
 
 
 @struct.dataclass
@@ -115,22 +115,20 @@ class Doors(environment.Environment):
         return planes.reshape(SIZE, SIZE, 4)
 
 
-def _adapt(raw: PlainDict, frames: int, agents: int) -> PlainDict:
-    num_steps = max(1, frames // 100 // raw["train"]["num_envs"])
-    return merge(raw, {"train": {"num_steps": num_steps}})
+def _adapt(frames: int, agents: int) -> dict[str, Any]:
+    return {"train": {"num_steps": max(1, frames // 100 // NUM_ENVS)}}
 
 
 def _measure(trained: Trained, options: argparse.Namespace) -> Row:
-    learner, env_params = trained.task.learner, trained.task.env_params
-    key = key_for(options.seed, Purpose.PLAYING)
+    learner, env_params = trained.population.task.learner, trained.population.task.env_params
+    key = jax.random.fold_in(jax.random.key(options.seed), 8)
 
     def play(agent):
         policy = learner.policy(agent)
         return evaluate(learner, policy, key, env_params, num_episodes=512).mean()
 
     greedy = float(jax.jit(jax.vmap(play))(trained.agents).mean()) / EnvParams.max_steps_in_episode
-    sums = trained.episodes
-    rewards = np.where(sums.steps > 0, sums.rewards / np.maximum(sums.steps, 1), np.nan)
+    rewards = np.asarray(trained.episodes.rewards / trained.episodes.steps)
     last = float(rewards[:, -max(1, rewards.shape[1] // 10) :].mean())
     return trained.row._replace(results=(greedy, last), curve=(trained.steps, rewards))
 

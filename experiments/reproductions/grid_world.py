@@ -14,10 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.reproductions.comparison import Comparison, Row, Trained, settings_of
-from metaevo.config import merge
-from metaevo.config.plain import PlainDict
-from metaevo.training.settings import make_task
+import metaevo
+from experiments.reproductions.comparison import Comparison, Row, Trained
 from purerl.envs import grid
 
 SIZE, MAX_STEPS, LEARNING_RATE, GAMMA, EPSILON = 8, 100, 0.2, 0.95, 0.1
@@ -71,7 +69,7 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     return f"{found:.0%}", float(np.median(errors))
 
 
-def _loops(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
+def _loops(settings: Any, options: argparse.Namespace) -> Iterator[Row]:
     """Loops in Python take fewer steps, because they are slower."""
     steps, began = max(1, 3 * options.frames // 10), time.perf_counter()
     table = numpy_loop(steps, options.seed)
@@ -79,11 +77,12 @@ def _loops(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
     yield Row("Python loop, NumPy", steps, seconds, results=_quality(table[None]))
 
     steps = max(1, options.frames // 50)
-    settings = settings_of(merge(raw, {"train": {"total_timesteps": 1, "num_steps": 1}}))
-    bound, functions = make_task(settings)
-    inputs = settings.hyperparams, functions, bound.env_params
-    state = bound.learner.init(jax.random.key(options.seed), *inputs)
-    step = jax.jit(lambda state: bound.learner.update(state, *inputs)[0])
+    changes = {"train": {"total_timesteps": 1, "num_steps": 1}}
+    population = metaevo.read_settings("train", COMPARISON.config, changes).population(agents=1)
+    learner = population.task.learner
+    inputs = settings.hyperparams, population.meta_params, population.task.env_params
+    state = learner.init(jax.random.key(options.seed), *inputs)
+    step = jax.jit(lambda state: learner.update(state, *inputs)[0])
     state, began = jax.block_until_ready(step(state)), time.perf_counter()
     for _ in range(steps):
         state = step(state)
@@ -91,7 +90,7 @@ def _loops(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
     yield Row("Python loop, compiled step", steps, seconds, results=_quality(table))
 
 
-def _adapt(raw: PlainDict, frames: int, agents: int) -> PlainDict:
+def _adapt(frames: int, agents: int) -> dict[str, Any]:
     """Return the fastest layout on CPUs, and fewer steps for groups of agents.
 
     Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
@@ -99,8 +98,8 @@ def _adapt(raw: PlainDict, frames: int, agents: int) -> PlainDict:
     """
     steps = frames if agents == 1 else max(1, frames // 10)
     num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
-    train: Any = {"total_timesteps": steps, "num_steps": min(num_steps, steps)}
-    return merge(raw, {"train": train, "run": {"chunk_size": chunk_size}})
+    train = {"total_timesteps": steps, "num_steps": min(num_steps, steps)}
+    return {"train": train, "run": {"chunk_size": chunk_size}}
 
 
 def _measure(trained: Trained, options: argparse.Namespace) -> Row:

@@ -15,31 +15,28 @@ import jax
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from experiments.reproductions.comparison import Comparison, Row, Trained, settings_of
-from metaevo.config import merge
-from metaevo.config.plain import PlainDict
-from metaevo.tasks.fitness import Windows, mean_returns
+from experiments.reproductions.comparison import Comparison, Row, Trained, mean_returns
 
 POINTS, LAST = 50, 5
 """Points of a curve, and how many of them are the last tenth."""
 
 
-def _annealed(raw: PlainDict, frames: int, agents: int) -> PlainDict:
-    return merge(raw, {"hyperparams": {"annealing_steps": frames}})
+def _annealed(frames: int, agents: int) -> dict[str, Any]:
+    return {"hyperparams": {"annealing_steps": frames}}
 
 
-def _pytorch(raw: PlainDict, options: argparse.Namespace) -> Iterator[Row]:
+def _pytorch(settings: Any, options: argparse.Namespace) -> Iterator[Row]:
     if options.pytorch:
         torch_ppo = importlib.import_module("experiments.reproductions.torch_ppo")
-        settings = settings_of(raw)
-        config: Any = settings.train
+        config = settings.train
         makers = [partial(gymnasium.make, "CartPole-v1")] * config.num_envs
         vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         sums, seconds = torch_ppo.train(config, settings.hyperparams, vector, options.seed)
-        windows = Windows.at_most(POINTS, config.num_updates)
-        count, returns = windows.pooled(tuple(sums))
+        starts = np.arange(0, config.num_updates, every := -(-config.num_updates // POINTS))
+        count, returns = (np.add.reduceat(np.asarray(each), starts) for each in sums)
         last = float(returns[-LAST:].sum() / count[-LAST:].sum())
-        curve = windows.ends() * config.frames_per_update, np.asarray(returns / count)[None]
+        ends = np.minimum(starts + every, config.num_updates) * config.frames_per_update
+        curve = ends, (returns / count)[None]
         frames = config.num_updates * config.frames_per_update
         yield Row("PyTorch, 1 agent", frames, seconds, None, (last,), curve)
 

@@ -19,7 +19,6 @@ import numpy as np
 
 import metaevo
 from experiments.shaping.games import LOGITS, Game, values
-from metaevo.config import code
 
 CERTAIN = 1e-4
 """Smallest probability of an action in a fixed strategy, so that logits are finite."""
@@ -210,7 +209,7 @@ def find(name: str, game: Game, rate: float) -> Opponent:
         if not (policies := zero_determinant(game.swapped)):
             raise metaevo.ConfigError(f"opponent.names: {name}: no strategy extorts in this game")
         return Opponent(name, fixed, policies[0])
-    if code.is_name(name):
+    if ":" in name:
         return Opponent(name.rpartition(":")[2], _own(name), rate)
     if not Path(name).is_dir():
         known = ", ".join([*LEARNERS, *FIXED, ZERO_DETERMINANT])
@@ -226,7 +225,7 @@ def find(name: str, game: Game, rate: float) -> Opponent:
 
 def _own(name: str) -> Player:
     try:
-        found = code.load("opponent.names", name)
+        found = metaevo.load_code("opponent.names", name)
         if isinstance(found, type) or not hasattr(found, "step"):
             found = found()
         player = Player(found.init, found.step)

@@ -12,8 +12,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("compare")
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
-        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
-        "wandb:DIRECTORY (offline); the first one is the baseline",
+        help="a run directory, a folder of them, a glob, latest; the first one is the baseline",
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",
@@ -38,6 +37,6 @@ def main(argv: list[str]) -> int:
 
     # Before the output directory is made, so that a wrong name leaves no empty one.
     result = compare_runs(runs, **options)
-    path = page.save(result, RunDirectory.create(folder, "comparisons").path / "index.html")
+    path = page.save(result, RunDirectory.create(folder, "comparisons").path)
     print(f"{page.terminal(result)}\n\npage: {path}")
     return 0

@@ -8,14 +8,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from metaevo import statistics
-from metaevo.comparison import curves, sources
-from metaevo.comparison.curves import Middle, Score
-from metaevo.comparison.grouping import group
+from metaevo.comparison import selection, sources
 from metaevo.comparison.recorded import AXES, Curve, direction
+from metaevo.comparison.selection import Score, group
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict, listed
 from metaevo.reports.page import counted
-from metaevo.statistics import Comparison, Estimate, FloatArray, Interval, Verdict
+from metaevo.statistics import Comparison, Estimate, FloatArray, Interval
 
 _Strata = dict[str, FloatArray]
 """Scores [seeds] by task."""
@@ -59,13 +58,12 @@ class RunComparison:
         """All tasks."""
         return sorted({curve.run.task for each in self.groups for curve in each.curves})
 
-    def middles(self, task: str) -> dict[str, Middle]:
-        """Return the middle curves on a task by the label of the group; none of held-out scores."""
-        if curves.is_held_out(self.metric):
-            return {}
+    def curves_on(self, task: str) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Return positions [points] and curves [seeds, points] on a task by the group's label."""
         own = {each.label: found for each in self.groups if (found := each.on(task))}
-        points = curves.grid([curve for members in own.values() for curve in members])
-        return {label: curves.middle(members, points) for label, members in own.items()}
+        points = selection.grid([curve for members in own.values() for curve in members])
+        curves = {label: selection.aligned(members, points) for label, members in own.items()}
+        return {label: each for label, each in curves.items() if each[1].size}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:
         """Return a table as records, such as `pandas.DataFrame` reads.
@@ -124,9 +122,8 @@ def compare_runs(
         >>> records = found.table()
 
     Args:
-        runs: one or several run directories, parent folders, globs,
-            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`. The group of the first run is the
-            baseline.
+        runs: one or several run directories, parent folders, globs. The group of the first run is
+            the baseline.
         metric: a name in the records, or `evaluation[:NAME]` for held-out scores; by default the
             mean return, the held-out scores or fitness of evolutions, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the
@@ -140,7 +137,7 @@ def compare_runs(
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
     notes: list[str] = []
     given = sources.read_all([str(run) for run in listed(runs)], notes)
-    metric, recorded = curves.select(given, metric, score, notes)
+    metric, recorded = selection.select(given, metric, score, notes)
     better = direction(metric)
     if better is None:
         notes.append(
@@ -167,8 +164,9 @@ def compare_runs(
         Group(label, own, statistics.estimate(strata[label]), compared.get(label))
         for label, own in groups.items()
     ]
+    axis = "" if metric in found[0].run.scores else AXES[found[0].run.axis]
     results.sort(key=lambda each: each.iqm.value, reverse=not lower)
-    return RunComparison(metric, AXES.get(found[0].run.axis, ""), score, results, baseline, notes)
+    return RunComparison(metric, axis, score, results, baseline, notes)
 
 
 def _ends(recorded: Sequence[Curve], metric: str, notes: list[str]) -> dict[str, Interval]:
@@ -209,27 +207,19 @@ def _compared(
     strata: Mapping[str, _Strata], baseline: str, *, lower: bool, is_decidable: bool
 ) -> dict[str, Comparison]:
     """Return comparisons with the baseline by group; `lower` if low scores are better."""
-    base = strata[baseline]
+    base, sign = strata[baseline], -1.0 if lower else 1.0
     found: dict[str, Comparison] = {}
     for label, own in strata.items():
         shared = [task for task in own if task in base]
         if shared and label != baseline:
-            both = ({task: each[task] for task in shared} for each in (own, base))
+            both = ({task: sign * each[task] for task in shared} for each in (own, base))
             found[label] = statistics.compare(*both)
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
         verdict = statistics.verdict(each, p) if is_decidable else "undecided"
-        each = each._replace(p=p, conclusion=verdict)
-        found[label] = _reversed(each) if lower else each
+        low, high = sorted(sign * end for end in each.difference_interval)
+        difference = sign * each.difference
+        found[label] = each._replace(
+            p=p, conclusion=verdict, difference=difference, difference_interval=(low, high)
+        )
     return found
-
-
-def _reversed(found: Comparison) -> Comparison:
-    """Return a comparison of scores of which low ones are better."""
-    low, high = found.probability_interval
-    opposite: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
-    return found._replace(
-        conclusion=opposite.get(found.conclusion, "undecided"),
-        probability_of_improvement=1 - found.probability_of_improvement,
-        probability_interval=(1 - high, 1 - low),
-    )

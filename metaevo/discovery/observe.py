@@ -194,7 +194,8 @@ def recorded_optimizer(part: Any, seen: list[np.ndarray]) -> Part:
             def direction(all_seen: Seen, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
                 scalars = jnp.stack([all_seen.by_name[name] for name in FEATURES], axis=1)
                 one = _write_down(scalars[np.asarray(places)], seen)
-                return one * part.direction(meta_params, all_seen), memory
+                found, memory = part.direction(meta_params, all_seen, memory)
+                return one * found, memory
 
             return optimizer_along(direction, context)
 

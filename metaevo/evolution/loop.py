@@ -24,13 +24,16 @@ from flax import struct
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import MetaParams, MetaProblem, Purpose, key_for, task_key
-from metaevo.evolution.rows import Layout, choose_chunk_size, map_rows
-from metaevo.evolution.strategy import (
-    Strategy,
-    across_tasks,
-    with_worst_for_failed,
+from metaevo.evolution.problem import (
+    MetaParams,
+    MetaProblem,
+    Purpose,
+    frames_per_generation,
+    key_for,
+    task_key,
 )
+from metaevo.evolution.rows import Layout, choose_chunk_size, map_rows
+from metaevo.evolution.strategy import Strategy, across_tasks, with_worst_for_failed
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
@@ -134,6 +137,12 @@ class Evolution:
             self.config.validation_seeds,
             stride=self.chunk_size * self.num_devices,
         )
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of the candidates of a generation, on average."""
+        agents = self.population_size * self.config.seeds_per_candidate
+        return agents * frames_per_generation(self.problem)
 
     @property
     def template(self) -> State:

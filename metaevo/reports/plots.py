@@ -175,7 +175,8 @@ def plot_fitness(
 
 def plain_text(text: str) -> str:
     """Text from configs, drawn as it is: matplotlib would read a formula between dollar signs."""
-    return text.replace("$", r"\$")
+    known = (each if each.isprintable() or each == "\n" else "?" for each in text)
+    return "".join(known).replace("$", r"\$")
 
 
 def new_figure(height: float, width: float = WIDTH) -> "Figure":

@@ -187,7 +187,8 @@ class ProblemSettings(EvolutionSettings):
 
     def free(self) -> tuple[str, ...]:
         """Return the fields of the class."""
-        return tuple(each.key for each in _fields_of(find(PROBLEM, self.problem)))
+        own = _fields_of(find(PROBLEM, self.problem))
+        return tuple(each.key for each in own if "." not in each.key)
 
     def judged_on(self) -> PlainDict:
         """Return the class and its fields, and the strategy, which has found the result."""

@@ -13,9 +13,8 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import Purpose, frames_per_generation, key_for, keys_for
+from metaevo.evolution.problem import Purpose, key_for, keys_for
 from metaevo.runs.settings import RecordConfig
-from metaevo.runs.terminal import Progress
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.population import Population
@@ -30,10 +29,9 @@ from metaevo.tuning.objective import (
     function_objective,
     settings_objective,
 )
-from metaevo.tuning.results import SweepResult, importance
-from metaevo.tuning.run import run_sweep, search
+from metaevo.tuning.results import SweepResult
+from metaevo.tuning.run import result_of, run_sweep
 from metaevo.tuning.samplers import rungs
-from metaevo.tuning.study import Study, best_of
 
 
 class Trainings(Program[Any]):
@@ -99,8 +97,7 @@ class Evolutions(Program[Any]):
             raise ConfigError(f"tasks: {', '.join(problem.tasks)}: a sweep takes a single one")
         study.check()
         self.evolution = Evolution(problem, settings.strategy.build(), config)
-        agents = self.evolution.population_size * config.seeds_per_candidate
-        self.frames = config.generations * agents * frames_per_generation(problem)
+        self.frames = config.generations * self.evolution.frames
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""
@@ -143,7 +140,7 @@ def sweep(
         >>> result = metaevo.sweep(
         ...     lambda params: -((params["x"] - 1) ** 2), {"x": {"uniform": [0, 3]}}, trials=20
         ... )
-        >>> result.best.params
+        >>> result.value, result.best.params
         >>> ppo = {"learner": "ppo", "env": "CartPole-v1"}
         >>> rates = {"hyperparams.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
         >>> result = metaevo.sweep(ppo, rates, trials=32, run_dir="runs/sweep/ppo")
@@ -182,11 +179,7 @@ def sweep(
     path = None if run_dir is None else Path(run_dir)
     if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
-    study = Study(path, chosen, this.space, seed=seed)
-    if path is None:
-        search(this, study, Progress(disable=True))
-    found, shares = study.trials(), importance(study.optuna_study)
-    return SweepResult(tuple(found), best_of(found), shares, this.space, path)
+    return result_of(this, seed, path)
 
 
 def sweep_class(raw: PlainDict) -> type[SweepSettings]:

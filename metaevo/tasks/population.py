@@ -21,6 +21,7 @@ from flax import struct
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
+from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap, choose_chunk_size, collect, deal
 from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
 from metaevo.tasks.task import Bound
@@ -151,6 +152,10 @@ class Population:
         return row.replace(agent=jax.eval_shape(self._unpacked, row.agent))
 
     # --- On the host ----------------------------------------------------------------------------
+
+    def keys(self, seed: int) -> jax.Array:
+        """Return the keys [agents] of the agents of `metaevo train` with this seed."""
+        return keys_for(seed, Purpose.TRAINING, self.agents or 1)
 
     def init(
         self,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
@@ -18,6 +18,9 @@ from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sec
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
+
+if TYPE_CHECKING:
+    from metaevo.tasks.population import Population
 
 DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 """Hand-written functions that are the default although they are not the first of their slot."""
@@ -71,6 +74,21 @@ class TrainSettings(HasRun):
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    def population(self, **options: Any) -> "Population":
+        """Return agents of these settings, to train in steps of one's own.
+
+        The options are those of `metaevo.Population`; by default it has `seeds` agents.
+
+        Raises:
+            ConfigError: if the learner cannot be built.
+        """
+        from metaevo.tasks.population import Population  # it starts JAX
+
+        task, meta_params = make_task(self)
+        layout = {"chunk_size": self.run.chunk_size, "num_devices": self.run.num_devices}
+        options = {"agents": self.seeds, **layout, **options}
+        return Population(task, meta_params, self.fitness, **options)
 
 
 def with_task(settings: PlainMapping) -> PlainDict:

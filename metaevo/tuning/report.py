@@ -1,18 +1,37 @@
-"""The report of a sweep: the winner, its scores on fresh seeds, and all figures."""
+"""The report of a sweep: the winner, its scores on fresh seeds, and Optuna's figures."""
 
+import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from metaevo.config.plain import PlainDict
-from metaevo.reports import page
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+from metaevo.config import files
+from metaevo.config.plain import PlainDict, short_names
+from metaevo.reports import page, plots
 from metaevo.reports.page import cell, estimate
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tuning import figures
 from metaevo.tuning.objective import Objective
+from metaevo.tuning.results import importance
 from metaevo.tuning.study import Study, Trial
 
 SHOWN_TRIALS = 10
+CAPTIONS = {
+    "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
+    "them so far: the best of many noisy trials is always too good.",
+    "parameter_importance.png": "How much of the objective's variance each setting explains "
+    "(fANOVA, Hutter et al. 2014): mostly chance if there are few trials.",
+    "slice.png": "The objective against each setting alone.",
+    "contour.png": "The objective over pairs of the most important settings.",
+    "rungs.png": "The objective of every trial at the rungs of its bracket.",
+}
+MOST_SETTINGS = 4
+"""Most important settings that a contour plot shows against each other."""
+WIDTH = 9.0  # inches
 
 
 def write_sweep_report(
@@ -24,7 +43,7 @@ def write_sweep_report(
     """
     trials, saved = study.trials(), run.read_config()
     config = saved["config"]
-    figures.draw(study.optuna_study, run.figures)
+    draw(study.optuna_study, run.figures)
     sections: list[page.Section] = []
     if is_quick(config):
         sections.append(page.Text("Quick look", [NOTE], "quick"))
@@ -32,7 +51,7 @@ def write_sweep_report(
         sections.append(_conclusion(confirmed))
     if confirmed is not None:
         sections.append(_confirmation(confirmed))
-    images = page.images(run.figures, figures.CAPTIONS, wide=figures.CAPTIONS)
+    images = page.images(run.figures, CAPTIONS, wide=CAPTIONS)
     sections += [_best_trials(trials, objective), *images]
     where = [str(config["task"]["env"])] if "task" in config else []
     what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
@@ -58,12 +77,10 @@ def _conclusion(result: PlainDict) -> page.Text:
 
 def _confirmation(result: PlainDict) -> page.Table:
     rows = []
-    for row in result["variants"]:
+    for row, found in zip(result["variants"], (result["search_value"], None), strict=True):
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
-        numbers = [row[key] for key in ("name", "iqm", "interval", "mean", "diverged")]
-        rows.append([*numbers, settings])
-    rows[0].insert(4, result["search_value"])
-    rows[1].insert(4, None)
+        numbers = [row[key] for key in ("name", "iqm", "interval", "mean")]
+        rows.append([*numbers, found, row["diverged"], settings])
     columns = ["fresh seeds", "IQM", "95% interval", "mean", "in the search", "diverged"]
     note = (
         "IQM: interquartile mean. The best of many noisy trials tends to look better in the search "
@@ -90,3 +107,48 @@ def _best_trials(trials: list[Trial], objective: Objective[Any]) -> page.Table:
     )
     columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
     return page.Table("Best trials of the search", columns, rows, note=note)
+
+
+def draw(study: optuna.Study, directory: Path) -> None:
+    """Draw the figures that the finished trials allow into a directory."""
+    import matplotlib as mpl
+    from matplotlib import pyplot
+
+    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))  # copies
+    short = short_names({name for trial in trials for name in trial.params})
+    for trial in trials:  # short names fit on an axis
+        trial.params = {short[name]: value for name, value in trial.params.items()}
+        trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
+    study = optuna.create_study(direction="maximize")
+    study.add_trials(trials)
+    complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
+    important = list(importance(study))[:MOST_SETTINGS]
+    visual = optuna.visualization.matplotlib
+    mpl.use("agg")  # no window, whatever the display
+    # Optuna changes pyplot's style for good, warns that it is experimental, and about layouts.
+    with mpl.rc_context({}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        drawn: dict[str, Any] = {}
+        if complete:
+            drawn["optimisation_history"] = visual.plot_optimization_history(study)
+        if complete > 1:
+            drawn["slice"] = visual.plot_slice(study)
+        if len(important) > 1:
+            drawn["parameter_importance"] = visual.plot_param_importances(study)
+            drawn["contour"] = visual.plot_contour(study, params=important)
+        if any(len(trial.intermediate_values) > 1 for trial in trials):
+            drawn["rungs"] = visual.plot_intermediate_values(study)
+        for name, axes in drawn.items():
+            shape = np.shape(axes)
+            first = np.ravel(np.asarray(axes, dtype=object))[0]
+            figure = first.figure
+            figure.suptitle("")  # a report has its own heading
+            if shape:
+                figure.set_layout_engine("constrained")
+            figure.set_size_inches(WIDTH, max(4.5, 2.4 * shape[0] if len(shape) > 1 else 0.0))
+            if first.get_legend() is not None and name == "rungs":
+                first.get_legend().remove()  # one line per trial
+            directory.mkdir(parents=True, exist_ok=True)
+            with files.replacing(directory / f"{name}.png") as file:
+                figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
+            pyplot.close(figure)

@@ -28,13 +28,18 @@ class SweepResult:
     """The result of `metaevo.sweep`.
 
     Example:
+        >>> result.value, result.best.params
         >>> records = result.table()
     """
 
+    value: float | None
+    """the objective of the best trial's settings: on fresh seeds, unless `confirm_seeds` is 0 or
+    the objective is a function"""
+    best: Trial | None
+    """the complete trial with the highest value, which is the luckiest of many: `best.value` is too
+    high where scores are noisy"""
     trials: tuple[Trial, ...]
     """all trials that are decided, in the order of their numbers"""
-    best: Trial | None
-    """the complete trial with the highest value"""
     importance: dict[str, float]
     """share of the objective's variance that each setting explains; empty for few trials"""
     space: Space
@@ -69,16 +74,16 @@ def rows_of(trials: Sequence[Trial], space: Space) -> list[Params]:
     ]
 
 
-def csv_of(rows: Sequence[Params]) -> str:
-    """Return a table as CSV; lists become JSON."""
-    text = io.StringIO()
+def write_table(path: Path, trials: Sequence[Trial], space: Space) -> None:
+    """Write all trials as CSV; lists become JSON."""
+    text, rows = io.StringIO(), rows_of(trials, space)
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         lists = {key: json.dumps(each) for key, each in row.items() if isinstance(each, list)}
         writer.writerow(row | lists)
-    return text.getvalue()
+    files.write_text_atomic(path, text.getvalue())
 
 
 def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainDict:
@@ -103,6 +108,7 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
         for name, rung in rungs.items()
     ]
     compared = statistics.compare(scores[WINNER], scores[BEFORE], shared_seeds=True)
-    found = {"variants": variants, "best_trial": best.number, "search_value": best.value}
-    plain: PlainDict = files.plain(found | compared._asdict())
+    value = variants[0][objective.config.statistic]
+    found = {"value": value, "search_value": best.value, "best_trial": best.number}
+    plain: PlainDict = files.plain({**found, "variants": variants, **compared._asdict()})
     return plain

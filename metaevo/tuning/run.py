@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, dump_yaml, to_dict
-from metaevo.config.files import write_json_atomic, write_text_atomic
+from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
 from metaevo.tuning import results
 from metaevo.tuning.config import SweepSettings
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.report import write_sweep_report
+from metaevo.tuning.results import SweepResult
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
@@ -105,6 +107,20 @@ def run_sweep(
     return run.exit_code
 
 
+def result_of(objective: Objective[Any], seed: int, path: Path | None) -> SweepResult:
+    """Return the result of the sweep in a directory; without one, search in memory."""
+    study = Study(path, objective.config, objective.space, seed=seed)
+    if path is None:
+        search(objective, study, Progress(disable=True))
+    trials, shares = tuple(study.trials()), results.importance(study.optuna_study)
+    best = best_of(list(trials))
+    value = best.value if best else None
+    if best and objective.config.confirm_seeds:
+        saved = path and read_json(RunDirectory(path).evaluation_path, dict)
+        value = (saved or results.confirmation(objective, best, lambda _: None))["value"]
+    return SweepResult(value, best, trials, shares, objective.space, path)
+
+
 def _log(run: Run[SweepSettings], study: Study, started: float) -> int:
     """Log the trials that any process has decided since the last time.
 
@@ -128,36 +144,37 @@ def _log(run: Run[SweepSettings], study: Study, started: float) -> int:
         record = {"kind": "trial", "trial": number, "value": trial.value, "frames": frames}
         record |= {"seconds": round(time.monotonic() - started, 3), "outcome": trial.outcome}
         run.log(record | {"params": trial.params, "scores": trial.scores})
+    if len(trials) > len(logged):
+        path = run.directory.path / results.TRIALS
+        results.write_table(path, list(trials.values()), study.space)
     return frames
 
 
 def _confirm(
     run: Run[SweepSettings], objective: Objective[Any], study: Study, started: float, bar: Progress
 ) -> PlainDict | None:
-    """Write all trials and the winner, and confirm it on fresh seeds.
+    """Confirm the winner on fresh seeds, and write its settings.
 
     Returns:
         the content of evaluation.json, if there are fresh seeds.
     """
     frames, trials = _log(run, study, started), study.trials()
     directory, config = run.directory, objective.config
-    table = directory.path / results.TRIALS
-    write_text_atomic(table, results.csv_of(results.rows_of(trials, objective.space)))
-    best = best_of(trials)
+    best, confirmed = best_of(trials), None
     if best is None:
+        table = directory.path / results.TRIALS
         raise ConfigError(f"no trial of {len(trials)} ended with a score: see {table}")
-    comment = (
-        f"Trial {best.number}, the best of a sweep over {', '.join(objective.space.entries)}. "
-        f"Its objective: {best.value:.6g} ({config.statistic} of {config.seeds} seeds' fitness)."
-    )
+    found = f"{best.value:.6g} ({config.statistic} of {config.seeds} seeds' fitness) in the search"
+    if config.confirm_seeds:
+        bar.stage("confirming")
+        confirmed = results.confirmation(objective, best, bar.update)
+        write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
+        rows = confirmed["variants"]
+        spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
+        run.log_evaluation(rows, spent, time.monotonic() - started)
+        found = f"{confirmed['value']:.6g} on {config.confirm_seeds} fresh seeds, {found}"
+    names = ", ".join(objective.space.entries)
+    comment = f"Trial {best.number}, the best of a sweep over {names}. Its objective: {found}."
     settings = dump_yaml(objective.config_of(best.params))
     write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
-    if not config.confirm_seeds:
-        return None
-    bar.stage("confirming")
-    confirmed = results.confirmation(objective, best, bar.update)
-    write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
-    rows = confirmed["variants"]
-    spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
-    run.log_evaluation(rows, spent, time.monotonic() - started)
     return confirmed

@@ -74,7 +74,7 @@ class Study:
             ConfigError: if the study cannot be opened, or belongs to another sweep.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._config, self._space, self._seed = config, space, seed
+        self._config, self.space, self._seed = config, space, seed
         self._num_trials = num_trials(config, space)
         self._storage = open_storage(path, config.storage)
         self._is_shared = config.storage is not None
@@ -98,7 +98,7 @@ class Study:
         """Begin to work; a resumed run queues the trials of the process that was killed."""
         for trial in self.optuna_study.get_trials(states=(TrialState.RUNNING,)):
             if not self._is_shared:
-                if len(trial.params) < len(self._space.entries):  # it is drawn again
+                if len(trial.params) < len(self.space.entries):  # it is drawn again
                     trial.params, trial.distributions = {}, {}
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
                 queue_again(self.optuna_study, trial)
@@ -129,10 +129,10 @@ class Study:
                 beat = get_heartbeat_thread(trial._trial_id, self._storage)
                 beat.start()
                 self._own[trial.number] = trial, beat
-                for key, each in self._space.entries.items():
+                for key, each in self.space.entries.items():
                     trial._suggest(key, each)
                 study.sampler = RandomSampler()  # a grid's would stop an `optimize`, and fail
-                taken.append(Trial(trial.number, self._space.decode(trial.params)))
+                taken.append(Trial(trial.number, self.space.decode(trial.params)))
         return taken
 
     def should_prune(self, trial: Trial, step: int, value: float) -> bool:
@@ -167,7 +167,7 @@ class Study:
         return [
             Trial(
                 each.number,
-                self._space.decode(each.params),
+                self.space.decode(each.params),
                 value=each.value,
                 **{name: each.user_attrs[_RESULT][name] for name in _KEPT},
             )
@@ -201,9 +201,7 @@ class Study:
             if not self._is_shared:  # a seed for every trial, so that a resumed study goes on alike
                 number = sum(each.state != TrialState.WAITING for each in trials)
                 own_seed = int(np.random.default_rng([self._seed, number]).integers(2**31))
-            self.optuna_study.sampler = make_sampler(
-                self._config, self._space, self._seed, own_seed
-            )
+            self.optuna_study.sampler = make_sampler(self._config, self.space, self._seed, own_seed)
         return True
 
     def _check(self) -> None:
@@ -213,7 +211,7 @@ class Study:
             "trials": config.trials,
             "sampler": config.sampler,
             "seed": self._seed,
-            "space": {k: distribution_to_json(d) for k, d in self._space.entries.items()},
+            "space": {k: distribution_to_json(d) for k, d in self.space.entries.items()},
         }
         found, where = study.user_attrs.get(_IDENTITY), f"study {study.study_name!r}"
         if found is None and study.trials:

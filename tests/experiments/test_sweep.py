@@ -10,9 +10,8 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
-from metaevo.tuning import figures
+from metaevo.tuning import report
 from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
@@ -35,7 +34,7 @@ RATE = "hyperparams.learning_rate"
 def fewer_figures(request, monkeypatch):
     """Draw figures in one test only; the others take seconds."""
     if "schedule" not in request.fixturenames:
-        monkeypatch.setattr(figures, "draw", lambda study, directory: [])
+        monkeypatch.setattr(report, "draw", lambda study, directory: [])
 
 
 @pytest.fixture(scope="module")
@@ -160,22 +159,3 @@ def test_a_sweep_over_evolutions(sweep, tmp_path, caplog):
     best = load_yaml(path / "best.yaml")
     assert best["strategy"]["sigma"] in (0.01, 0.3)
     assert settings_of(best).evolve == "value_loss"
-
-
-def test_a_resumed_sweep_refuses_changes_and_damage(sweep, tmp_path, refused, killed_at):
-    path = tmp_path / "begun"
-    with killed_at(Population, "init", 2):
-        sweep(path)
-
-    def error(*argv):
-        return refused(main, ["--resume", "--run-dir", str(path), *argv])
-
-    space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
-    assert "cannot resume with other settings" in error("--space", space)
-    assert "sweep.trials: 6 -> 8" in error("--sweep.trials", "8")
-    journal = path / "study.journal"
-    kept = journal.read_text()
-    journal.write_text("nonsense\n" + kept)
-    assert "is not the journal of a study" in error()
-    journal.unlink()
-    assert "the study has no trial 0" in error()

@@ -8,6 +8,7 @@ import pytest
 
 from metaevo.commands import train as training
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.training.report import FILM, VALUE_MAP
 
 pytestmark = pytest.mark.long
 
@@ -71,3 +72,17 @@ def test_a_resumed_run_keeps_its_settings(finished, tmp_path, refused):
     (copy / "report.html").unlink()
     shutil.rmtree(copy / "checkpoints")
     assert "there is no checkpoint" in refused(train, *again)
+
+
+def test_a_table_is_drawn_and_filmed(tmp_path):
+    path = tmp_path / "run"
+    line = (
+        "--learner q_learning --seeds 2 --task.env GridWorld --task.env_params.size 3 "
+        "--train.total_timesteps 2000 --train.num_steps 100 --hyperparams.epsilon_start 0.5 "
+        "--run.num_devices 1 --evaluation.episodes 2 --evaluation.film true"
+    )
+    assert training.main([*line.split(), "--run-dir", str(path)]) == 0
+    rows = json.loads((path / "evaluation.json").read_text())["variants"]
+    assert (path / "figures" / VALUE_MAP).read_bytes()[:4] == b"\x89PNG"
+    assert (path / "figures" / FILM).read_bytes()[:4] == b"GIF8"
+    assert [(row["name"], row["mean"]) for row in rows[2:]] == [("greedy policy", 1.0)]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.runs.checkpoint import CheckpointError, load_tree, restore, save, save_tree
+from metaevo.runs.checkpoint import restore, save
 from tests.faults.damage import contents
 
 METADATA = {"run_id": "mine", "seconds": 12.5}
@@ -71,19 +71,3 @@ def test_a_foreign_checkpoint_is_detected(saved, source):
     origin = saved / "000001.npz" if source == "000001" else other / "000002.npz"
     shutil.copy(origin, saved / "000002.npz")
     assert_detected(saved, source)
-
-
-def test_damaged_trees_are_refused_and_overwritten(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tree.npz"
-    save_tree(path, [np.ones(3)])
-    for _, damaged in contents(path.read_bytes()):
-        path.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match="is not usable: "):
-            load_tree(path)
-    path.unlink()
-    with pytest.raises(CheckpointError, match="is not usable: No such file"):
-        load_tree(path)
-    save_tree(path, [np.ones(3)])
-    np.testing.assert_array_equal(load_tree(path)[0], [np.ones(3)])
-    assert [each.name for each in tmp_path.iterdir()] == ["tree.npz"]

@@ -74,7 +74,7 @@ def test_an_environment_that_raises_when_it_is_traced_is_named(where, error, mon
 GRID = {
     "learner": "q_learning",
     "task": {"env": "GridWorld", "env_params": {"size": 4}},
-    "train": {"total_timesteps": 200, "num_steps": 20},
+    "train": {"total_timesteps": 100, "num_steps": 20},
 }
 EVOLUTION = {
     **GRID,
@@ -82,7 +82,7 @@ EVOLUTION = {
     "component": {"form": "additive", "hidden_sizes": [4], "start": "squared"},
     "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
     "strategy": {"population_size": 4},
-    "evolution": {"generations": 12, "validation_seeds": 0, "num_devices": 1},
+    "evolution": {"generations": 8, "seeds_per_candidate": 1, "validation_seeds": 0},
     "evaluation": {"seeds": 0},
 }
 
@@ -155,13 +155,13 @@ def test_a_run_resumes_after_an_environment_raises(call, tmp_path, monkeypatch):
     monkeypatch.setitem(registry.OWN, "Raising", Raising)
     config = {**EVOLUTION, "task": {"env": "Raising", "env_params": {"size": 4}}}
     call("evolve", config, "whole")
-    limit[0] = len(steps) + 4000
+    limit[0] = len(steps) * 3 // 2
     error = call("evolve", config, "broken", code=1)
     assert "the simulator has crashed" in (tmp_path / "broken" / "error.txt").read_text()
     lines = [each for each in error.splitlines() if each.startswith("error: the run has failed")]
     assert len(lines) == 1
     assert "--resume --run-dir" in lines[0]
-    assert len(records(tmp_path / "broken")) < 12
+    assert len(records(tmp_path / "broken")) < 8
     limit[0] = 10**9
     call("evolve", config, "broken")
     assert records(tmp_path / "broken") == records(tmp_path / "whole")

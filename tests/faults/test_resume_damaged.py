@@ -41,7 +41,8 @@ def test_a_run_resumes_from_the_last_valid_checkpoint(name, tmp_path, cache, und
     shutil.copy(found[0], run_dir / "checkpoints" / "000001.npz")
     cut_off(run_dir / "metrics.jsonl")
     error = WORKS[name].run(run_dir, cache)
-    assert error.count(" is not usable: ") == 8
+    foreign = name == "train"  # of another run; an evolution has no records before its index
+    assert error.count(" is not usable: ") == 8 + foreign
     assert WORKS[name].result(run_dir) == expected
 
     (run_dir / "report.html").unlink()

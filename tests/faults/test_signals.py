@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM, sent to the real scripts at every stage of a run."""
 
-import dataclasses
 import signal
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from metaevo.runs.terminal import StopOnSignal
 from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
-ENDING = dataclasses.replace(WORKS["evolution"], overrides=("--evolution.generations=20",))
-FIRST_AT_THE_END = {"short": "scores.npz", "train": "training.npz", "sweep": "best.yaml"}
+FIRST_AT_THE_END = {"short": "meta_params.npz", "train": "training.npz", "sweep": "best.yaml"}
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -62,7 +60,7 @@ def test_a_signal_before_a_run_prints_no_message(moment, number, tmp_path, cache
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-@pytest.mark.parametrize("moment", ["compiling", "working", "saving"])
+@pytest.mark.parametrize("moment", ["compiling", "working", "saving", "finishing"])
 @pytest.mark.parametrize("name", ["short", "train", "sweep"])
 def test_a_signal_saves_and_stops(name, moment, tmp_path, cache, undisturbed):
     work, run_dir = WORKS[name], tmp_path / "run"
@@ -74,10 +72,14 @@ def test_a_signal_saves_and_stops(name, moment, tmp_path, cache, undisturbed):
             wait_for(lambda: count_records(run_dir) >= before + 8, process)  # noqa: B023
         elif moment == "saving":
             wait_for(lambda: is_saving(run_dir, name), process)
+        elif moment == "finishing":
+            wait_for(lambda: any(run_dir.glob(FIRST_AT_THE_END[name])), process)
         process.send_signal(number)
         error = process.ended()
         assert process.returncode == code, error
         assert "Traceback" not in error
+        if (run_dir / "report.html").exists():  # nothing was left to do
+            break
         assert f"stopped; continue with: --resume --run-dir {run_dir}" in error
         if name != "sweep" and count_records(run_dir):
             assert int(checkpoints_in(run_dir)[-1].stem) == count_records(run_dir)
@@ -113,20 +115,3 @@ def test_a_signal_at_any_moment_saves_everything(name, looks, tmp_path, monkeypa
         code = training.main(argv)
     assert code == 143
     assert int(checkpoints_in(run_dir)[-1].stem) == count_records(run_dir)
-
-
-@pytest.mark.parametrize("name", ["short", "train", "sweep"])
-def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
-    """It stops between two chunks of agents; one that has nothing left to do ends."""
-    work, run_dir = ENDING if name == "short" else WORKS[name], tmp_path / "run"
-    process = work.start(run_dir, cache)
-    wait_for(lambda: any(run_dir.glob(FIRST_AT_THE_END[name])), process)
-    process.terminate()
-    error = process.ended()
-    assert process.returncode == 143, error
-    assert "Traceback" not in error
-    finished = (run_dir / "report.html").exists()
-    assert finished or "stopped; continue with" in error
-    work.run(run_dir, cache)
-    assert (run_dir / "report.html").exists()
-    assert any((run_dir / each).exists() for each in ("evaluation.json", "scores.npz"))

@@ -174,21 +174,6 @@ def test_a_traced_length(case):
         np.testing.assert_array_equal(field[2:], 0.0)
 
 
-@pytest.mark.parametrize("length", [None, 3])
-def test_progress_is_the_share_of_the_updates_that_are_done(case, length):
-    learner = case.make(dataclasses.replace(case.config, total_timesteps=4 * 32 + 7))
-    state = case.init(KEYS[0], *case.arguments)
-    contexts, whole = [], length or 4
-    for _ in range(whole + 1):
-        given = None if length is None else jnp.int32(length)
-        contexts.append(learner.context(state.replace(num_updates=given), case.hyperparams))
-        state, *_ = case.update(state, *case.arguments)
-    found = np.array([(each.progress, each.frames, each.num_updates) for each in contexts])
-    done = np.arange(whole + 1)
-    expected = np.stack([done / whole, 32 * done, np.full(whole + 1, whole)], axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_stopped_and_continued_is_running_through(case):
     start = case.init(KEYS[0], *case.arguments)
     straight, outputs = case.run_updates(start, 4)

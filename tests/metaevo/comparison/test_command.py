@@ -8,26 +8,26 @@ import pytest
 from metaevo import compare_runs
 from metaevo.commands.compare import main
 from metaevo.comparison import page
+from metaevo.reports import plots
 
 
-def test_the_figures_show_the_table(make_run):
+def test_the_figures_show_the_table(make_run, tmp_path):
     result = compare_runs([make_run("a", 100.0), make_run("b", 140.0, rate=0.5)])
-    traces = page.draw_curves(result, "CartPole-v1").data
-    lines = {trace.name: trace for trace in traces if trace.hoverinfo != "skip"}
-    for label, part in result.middles("CartPole-v1").items():
-        np.testing.assert_array_equal(lines[label].x, part.x)
-        np.testing.assert_array_equal(lines[label].y, part.mean)
-    bands = [trace for trace in traces if trace.fill == "toself"]
-    assert all(min(band.y) < min(lines[band.name].y) for band in bands)
-    shown = {(trace.y[0], trace.xaxis): trace for trace in page.draw_scores(result).data}
-    best, base = result.groups
-    assert shown[best.label, "x"].x == (best.iqm.value,)
-    assert shown[base.label, "x"].x == (base.iqm.value,)
-    difference = shown[best.label, "x2"]
-    assert difference.x == (best.comparison.difference,)
-    high = difference.x[0] + difference.error_x.array[0]
-    assert high == pytest.approx(best.comparison.difference_interval[1])
-    assert (base.label, "x2") not in shown
+    with plots.collected() as figures:
+        page.draw_curves(result, tmp_path / "curves.png")
+        page.draw_scores(result, tmp_path / "scores.png")
+    lines = {line.get_label(): line for line in figures["curves.png"].axes[0].lines}
+    for label, (x, y) in result.curves_on("CartPole-v1").items():
+        line = lines[f"{label} (6 seeds)"]
+        np.testing.assert_array_equal(line.get_xdata(), x)
+        np.testing.assert_allclose(line.get_ydata(), y.mean(axis=0))
+    scores, differences = figures["scores.png"].axes
+    points = [line.get_xdata() for line in scores.lines[1::2]]
+    assert np.ravel(points).tolist() == [each.iqm.value for each in result.groups]
+    interval, point, _ = differences.lines
+    best = result.groups[0].comparison
+    assert tuple(interval.get_xdata()) == best.difference_interval
+    assert point.get_xdata()[0] == best.difference
 
 
 def test_the_page_is_one_file_with_hostile_names_escaped(make_run, tmp_path, capsys):
@@ -43,11 +43,12 @@ def test_the_page_is_one_file_with_hostile_names_escaped(make_run, tmp_path, cap
     assert str(output / "index.html") in printed
     assert "better" in printed
     assert "\x1b" not in printed
-    assert [path.name for path in output.iterdir()] == ["index.html"]
+    names = {path.name for path in output.iterdir()}
+    assert names == {"index.html", "curves.png", "scores.png"}
     html = (output / "index.html").read_text()
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="?http', html)
     assert "alert(1)</script>" not in html
-    assert re.findall("<h2>(Curves .*)</h2>", html) == ["Curves CartPole-v1", "Curves Pendulum-v1"]
+    assert re.findall("<h2>(.*)</h2>", html)[1:3] == ["Curves", "Groups"]
 
 
 @pytest.mark.parametrize(

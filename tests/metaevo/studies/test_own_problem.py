@@ -37,7 +37,7 @@ def test_the_command_evolves_and_judges_it(tmp_path):
         ("class Own(metaevo.MetaProblem):\n  def __init__(self, wind): pass", [], ["wind"]),
         ("@dataclass\nclass Own(metaevo.MetaProblem):\n  run: int = 1", [], ["field run"]),
         ("@dataclass\nclass Own(metaevo.MetaProblem):\n  wind: int", [], ["missing", "wind"]),
-        ("", ["--problem", NAME, "--wnid", "3"], ["--wnid"]),
+        ("", ["--problem", NAME, "--wnid", "3"], ["wnid", "did you mean", "wind"]),
     ],
 )
 def test_what_is_no_problem_is_refused(text, flags, words, tmp_path, refused):

@@ -93,13 +93,13 @@ def test_a_death_that_several_notice_at_once_queues_a_trial_once(
     tmp_path, make_config, space, monkeypatch
 ):
     monkeypatch.setattr(storages, "BEAT_SECONDS", 1)
-    monkeypatch.setattr(storages, "DEAD_SECONDS", 2)
+    monkeypatch.setattr(storages, "DEAD_SECONDS", 8)  # longer than a busy machine delays a beat
     config = make_config(trials=32, storage=f"sqlite:///{tmp_path}/study.db")
     lost, *others = (Study(tmp_path, config, space, seed=0) for _ in range(9))
     asked, taken = lost.ask(16), []
     for _, beat in lost._own.values():
         beat.join()
-    threading.Event().wait(3.0)  # until they count as dead
+    threading.Event().wait(9.0)  # until they count as dead
     together = threading.Barrier(len(others))
 
     def look(study):

@@ -8,7 +8,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.tuning import figures
+from metaevo.tuning import report
 
 SPACE = {"x": {"uniform": [0, 3]}, "n": {"integer": [1, 8]}, "kind": ["good", "bad"]}
 
@@ -19,7 +19,7 @@ def value_of(params):
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
-    monkeypatch.setattr(figures, "draw", lambda study, directory: [])
+    monkeypatch.setattr(report, "draw", lambda study, directory: [])
 
 
 def test_a_function_without_a_directory(tmp_path, monkeypatch):
@@ -27,7 +27,7 @@ def test_a_function_without_a_directory(tmp_path, monkeypatch):
     result = metaevo.sweep(value_of, SPACE, trials=48, seed=1)
     assert [trial.number for trial in result.trials] == list(range(48))
     assert all(trial.value == value_of(trial.params) for trial in result.trials)
-    assert result.best.value == max(trial.value for trial in result.trials)
+    assert result.value == result.best.value == max(trial.value for trial in result.trials)
     assert result.best.params["kind"] == "good"
     assert abs(result.best.params["x"] - 1) < 0.5
     assert sum(result.importance.values()) == pytest.approx(1)
@@ -51,6 +51,7 @@ def test_a_function_with_a_directory_is_resumed(tmp_path):
     numpy = {"trials": np.int64(6), "seed": np.int64(0)}  # scalars of NumPy are numbers
     with pytest.raises(RuntimeError, match="broken"):
         metaevo.sweep(interrupted, SPACE, **numpy, sampler="sobol", run_dir=path)
+    assert len((path / "trials.csv").read_text().splitlines()) == 4  # as far as it came
     result = metaevo.sweep(interrupted, SPACE, trials=6, sampler="sobol", run_dir=path, resume=True)
     assert len(calls) == 7
     whole = metaevo.sweep(value_of, SPACE, trials=6, sampler="sobol")
@@ -65,7 +66,7 @@ def test_a_function_with_a_directory_is_resumed(tmp_path):
 def test_settings_that_diverge_and_spaces_that_are_wrong():
     result = metaevo.sweep(lambda params: math.nan, {"x": [1, 2]}, trials=2, sampler="grid")
     assert [trial.outcome for trial in result.trials] == ["pruned"] * 2
-    assert result.best is None
+    assert result.best is result.value is None
     assert result.importance == {}
     with pytest.raises(ConfigError, match="nothing to try"):
         metaevo.sweep(value_of, {})
@@ -95,3 +96,6 @@ def test_a_learner_gives_the_same_with_and_without_a_directory(tmp_path):
         assert ours.value == pytest.approx(sum(ours.scores) / 2)
     result = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert len(result["variants"][0]["scores"]) == 2
+    # the value is that of the winner on fresh seeds, not the lucky one of the search
+    assert alone.value == kept.value == np.mean(result["variants"][0]["scores"])
+    assert alone.value != alone.best.value == result["search_value"]

@@ -41,12 +41,6 @@ def test_derivatives(derive):
         np.testing.assert_allclose(jax.vmap(function)(x), expected, rtol=2e-5, atol=2e-6)
 
 
-def test_tanh_is_jaxs_by_default(plain_arithmetic):
-    x = jnp.logspace(-6, 1, 1001)
-    np.testing.assert_array_equal(tanh(x), jnp.tanh(x))
-    np.testing.assert_array_equal(jax.vmap(jax.grad(tanh))(x), jax.vmap(jax.grad(jnp.tanh))(x))
-
-
 def test_the_others_by_their_formulas():
     x = np.linspace(-3, 3, 61)
     expected = {

@@ -183,13 +183,6 @@ def test_networks_that_no_kernel_computes(sizes, shape, activation, dtype):
     assert not perceptrons.is_fused(layers, jnp.zeros(shape, dtype), activation)
 
 
-def test_full_precision_is_xlas():
-    layers = of_agent(network(4, 8, 2), 0)
-    assert perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
-    with jax.default_matmul_precision("highest"):
-        assert not perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
-
-
 @pytest.mark.parametrize(
     ("capability", "expected"), [("9.0", True), ("8.0", True), ("7.5", False), ("gfx942", False)]
 )

@@ -1,27 +1,23 @@
-"""Curves of one metric, their scores, and the middle of a group's curves."""
+"""One metric of the recorded runs: the scores of its curves, and groups of seeds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from metaevo.comparison.recorded import AXES, EVALUATION, MEAN, Curve, RecordedRun
 from metaevo.config import ConfigError
-from metaevo.statistics import FloatArray, mean_curve
+from metaevo.config.plain import of_value, short_names
+from metaevo.statistics import FloatArray
 
 Score = Literal["final", "area"]
 FINAL_FRACTION = 0.1
 POINTS = 120
-"""maximum number of points of a curve"""
-
-
-def is_held_out(metric: str) -> bool:
-    """Return whether a metric is `evaluation` or `evaluation:NAME`."""
-    return metric.partition(":")[0] == EVALUATION
-
-
-# --- Choice -------------------------------------------------------------------------------------
+"""maximum number of points of a drawn curve"""
+ABSENT = "(not set)"
+Values = tuple[str, ...]
+"""Values of the settings that form the groups."""
 
 
 def select(
@@ -42,7 +38,7 @@ def select(
             known = ", ".join(run.metrics)
             raise ConfigError(f"{run.name}: has no metric {metric!r}; it has: {known}")
     curves = [curve for run in runs for curve in run.curves(metric)]
-    if is_held_out(metric):
+    if metric.partition(":")[0] == EVALUATION:
         return metric, curves
     axes = {AXES[run.axis]: run.name for run in runs}
     if len(axes) > 1:
@@ -117,16 +113,15 @@ def score(x: FloatArray, y: FloatArray, end: float, how: Score) -> float:
     return float(y[late].mean() if late.any() else y[-1])
 
 
-# --- Middle -------------------------------------------------------------------------------------
+def aligned(curves: Sequence[Curve], points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return curves [seeds, points] at the points where all seeds have values, linearly between.
 
-
-class Middle(NamedTuple):
-    """Mean of a group's curves [points] with its 95% interval, where all its seeds have values."""
-
-    x: FloatArray
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
+    Seeds without any value are ignored.
+    """
+    known = [curve for curve in curves if len(curve.x)]
+    for curve in known:
+        points = points[(points >= curve.x[0]) & (points <= curve.x[-1])]
+    return points, np.array([np.interp(points, each.x, each.y) for each in known])
 
 
 def grid(curves: Sequence[Curve]) -> FloatArray:
@@ -135,15 +130,71 @@ def grid(curves: Sequence[Curve]) -> FloatArray:
     return points if len(points) <= POINTS else np.linspace(points[0], points[-1], POINTS)
 
 
-def middle(curves: Sequence[Curve], points: FloatArray) -> Middle:
-    """Return the mean over seeds of linearly interpolated curves.
+# --- Groups -------------------------------------------------------------------------------------
 
-    Points before the last seed starts or after the first one ends are left out; seeds without any
-    value are ignored.
+
+def group(
+    curves: Sequence[Curve], by: Sequence[str] | None, notes: list[str]
+) -> dict[str, list[Curve]]:
+    """Return the groups by label: seeds with equal values of the keys, or of all settings.
+
+    The groups are in the order of their first curves. Of settings that change together only one is
+    in the labels, and a note lists the others.
+
+    Raises:
+        ConfigError: no run has such a key; the message suggests similar ones.
     """
-    known = [curve for curve in curves if len(curve.x)]
-    for curve in known:
-        points = points[(points >= curve.x[0]) & (points <= curve.x[-1])]
-    if not known or not len(points):
-        return Middle(*np.empty((4, 0)))
-    return Middle(points, *mean_curve([np.interp(points, each.x, each.y) for each in known]))
+    runs = list(dict.fromkeys(curve.run for curve in curves))
+    keys = _differing(runs) if by is None else [_known_key(key, runs) for key in by]
+    groups: dict[Values, list[Curve]] = {}
+    for curve in curves:
+        values = tuple(_value(curve.run, key) for key in keys)
+        groups.setdefault(values, []).append(curve)
+    if not keys:
+        return {runs[0].name if len(runs) == 1 else "all": list(curves)}
+    shown = _sufficient(list(groups), keys) if by is None else list(range(len(keys)))
+    if others := [key for at, key in enumerate(keys) if at not in shown]:
+        notes.append(f"the groups differ in other settings, too: {', '.join(others)}")
+    names = list(zip(short_names(keys[at] for at in shown).values(), shown, strict=True))
+    return {
+        ", ".join(f"{name}={values[at]}" for name, at in names): own
+        for values, own in groups.items()
+    }
+
+
+def _differing(runs: Sequence[RecordedRun]) -> list[str]:
+    keys = sorted({key for run in runs for key in run.settings})
+    return [key for key in keys if len({run.settings.get(key) for run in runs}) > 1]
+
+
+def _sufficient(rows: Sequence[Values], keys: Sequence[str]) -> list[int]:
+    """Return places of settings that distinguish all groups; common ones with short paths first."""
+
+    def rank(at: int) -> tuple[bool, int]:
+        return any(row[at] == ABSENT for row in rows), keys[at].count(".")
+
+    def groups(places: Sequence[int]) -> int:
+        return len({tuple(row[at] for at in places) for row in rows})
+
+    chosen: list[int] = []
+    for at in sorted(range(len(keys)), key=rank):
+        if groups([*chosen, at]) > groups(chosen):
+            chosen.append(at)
+    return sorted(chosen)
+
+
+def _known_key(key: str, runs: Sequence[RecordedRun]) -> str:
+    """Return the full key of a setting, which may be given by its last part."""
+    known = sorted({each for run in runs for each in run.config} | {"run"})
+    found = [key] if key in known else [each for each in known if each.endswith(f".{key}")]
+    if len(found) != 1:
+        hint = of_value(key, [*known, *(each.rpartition(".")[2] for each in known)])
+        shown = ", ".join((found or _differing(runs) or known)[:12])
+        raise ConfigError(f"--group-by {key}: must be the name of one setting{hint}: {shown}")
+    return found[0]
+
+
+def _value(run: RecordedRun, key: str) -> str:
+    if key == "run":
+        return run.name
+    return run.settings.get(key, str(run.config.get(key, ABSENT)))
