@@ -8,7 +8,7 @@ from typing import Any
 
 from metaevo.config import ConfigError, show
 from metaevo.config.code import Kind, give, reference_of, resolve, short_name
-from metaevo.parts.part import Part
+from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot
 
 # --- Learners -----------------------------------------------------------------------------------
@@ -155,3 +155,24 @@ def classes_to_evolve(
                 )
         found[short] = slot, cls
     return found
+
+
+def parts_of(learner: str, given: Any) -> Parts:
+    """Return parts in the slots of a learner."""
+    by_slot: dict[str, Part] = {}
+    for each in [given] if isinstance(given, Part | str) else given:
+        part = part_class(each)() if isinstance(each, str) else each
+        if not isinstance(part, Part):
+            hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
+            raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")
+        name, slot = type(part).__name__, getattr(part, "slot", "")
+        if slot in by_slot:
+            names = f"{type(by_slot[slot]).__name__} and {name}"
+            raise ConfigError(f"parts: {names} both fill the slot {slot}; evolve one of them")
+        try:
+            by_slot[slot] = part.in_slot(slot_of(learner, slot))
+        except ValueError as error:
+            raise ConfigError(f"parts: {name}: {error}") from None
+    if not by_slot:
+        raise ConfigError("parts: must have at least one part to evolve")
+    return Parts(by_slot)

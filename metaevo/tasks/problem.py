@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, show, to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.code import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
@@ -99,7 +99,7 @@ class LearnerProblem(MetaProblem):
         self._train = changed_settings(entry.config, train, "train")
         self._hyperparams = changed_settings(entry.hyperparams, hyperparams, "hyperparams")
         self.weights = changed_settings(FitnessConfig, fitness, "fitness")
-        self.parts = _parts_of(self.learner, parts)
+        self.parts = learners.parts_of(self.learner, parts)
         others = {slot.name: slot for slot in entry.slots if slot.name not in self.parts.by_slot}
         given = {name: slot.compared[0] for name, slot in others.items()} | dict(fixed or {})
         if unknown := sorted(set(given) - set(others)):
@@ -401,24 +401,3 @@ def _described(slot: Slot, part: Part, meta_params: Any = None) -> Any:
         names = [name for name, each in slot.functions.items() if each is part.function]
         return names[0] if names else getattr(part.function, "__qualname__", "function")
     return type(part).__qualname__, to_dict(part), digest(meta_params)
-
-
-def _parts_of(learner: str, given: Any) -> Parts:
-    """Return parts in the slots of a learner."""
-    by_slot: dict[str, Part] = {}
-    for each in [given] if isinstance(given, Part | str) else given:
-        part = learners.part_class(each)() if isinstance(each, str) else each
-        if not isinstance(part, Part):
-            hint = f", such as {part.__name__}()" if isinstance(part, type) else ""
-            raise ConfigError(f"parts: {show(part)} must be an object of metaevo.Part{hint}")
-        name, slot = type(part).__name__, getattr(part, "slot", "")
-        if slot in by_slot:
-            names = f"{type(by_slot[slot]).__name__} and {name}"
-            raise ConfigError(f"parts: {names} both fill the slot {slot}; evolve one of them")
-        try:
-            by_slot[slot] = part.in_slot(learners.slot_of(learner, slot))
-        except ValueError as error:
-            raise ConfigError(f"parts: {name}: {error}") from None
-    if not by_slot:
-        raise ConfigError("parts: must have at least one part to evolve")
-    return Parts(by_slot)
