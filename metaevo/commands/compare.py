@@ -12,7 +12,8 @@ def main(argv: list[str]) -> int:
     parser = Parser("compare")
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
-        help="a run directory, a folder of them, a glob, latest; the first one is the baseline",
+        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
+        "wandb:DIRECTORY (offline); the first one is the baseline",
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",

@@ -122,8 +122,9 @@ def compare_runs(
         >>> records = found.table()
 
     Args:
-        runs: one or several run directories, parent folders, globs. The group of the first run is
-            the baseline.
+        runs: one or several run directories, parent folders, globs,
+            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`. The group of the first run is the
+            baseline.
         metric: a name in the records, or `evaluation[:NAME]` for held-out scores; by default the
             mean return, the held-out scores or fitness of evolutions, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the

@@ -1,4 +1,4 @@
-"""A run as it was recorded, and the curves of its seeds."""
+"""A run as it was recorded, in a directory or in wandb, and the curves of its seeds."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,20 +19,28 @@ MEAN = "mean_return"
 _EMPTY = np.empty(0)
 KINDS = "update", "generation", "trial"
 """Kinds of records that are compared; a run has one of them."""
-AXES = {"generation": "generations", "trial": "trials", "frames": "environment steps"}
+_STEPS = "environment steps"
+AXES = {
+    "generation": "generations", "trial": "trials", "frames": _STEPS, "global_step": _STEPS,
+    "env_steps": _STEPS, "timesteps": _STEPS, "total_timesteps": _STEPS, "_step": "logged steps",
+}  # fmt: skip
 """Columns that hold positions, the first of which is used, and what they count."""
-_DEFAULTS = "fitness_of_mean", "fitness_mean", "best_value", MEAN
+_DEFAULTS = (
+    "fitness_of_mean", "fitness_mean", "best_value", MEAN, "episodic_return", "episode_return",
+    "charts/episodic_return", "return", "reward", "rollout/ep_rew_mean",
+)  # fmt: skip
 """Metrics that are compared by default, the first of which is used."""
 _HIGHER = re.compile(
-    r"(^|_)(returns?|rewards?|fitness)$|^reward_per_step$"
+    r"(^|_)(returns?|rewards?|fitness|score|success)$|^ep_rew_mean$|^reward_per_step$"
     r"|^(evaluation|low|high|(best_)?value|fitness_(of_mean|mean|best|low|high))$"
 )
 """Metrics that are better if high."""
 _LOWER = "value_loss", "value_error", "diverged"
 _WITHOUT_EFFECT = "run.", "evolution.chunk_size", "evolution.num_devices", "evolution.block_size"
 """Prefixes of settings without an effect on the result."""
-_TASK = "task.env"
-"""Prefix of the settings that define the task; scores on different tasks are never pooled."""
+_ENVIRONMENT = "task.env", "env", "env_id", "env_name", "environment"
+_ENV_PARAMS = "task.env_params", "env_params"
+"""Prefixes of the settings that define the task; scores on different tasks are never pooled."""
 _OF_EVOLUTION = "strategy.", "evolution.", "evaluation.", "run."
 """Prefixes of the settings of a user's problem that are not its own; its own define the task."""
 _NOT_METRICS = {*KINDS, "kind", "index", "frames", "seconds"}
@@ -51,7 +59,7 @@ def numbers(values: Iterable[Any]) -> FloatArray:
 
 def direction(metric: str) -> Direction | None:
     """Return whether higher or lower values of a metric are better; None if unknown."""
-    name = metric.partition(":")[0]
+    name = metric.rpartition("/")[2].partition(":")[0]
     if name in _LOWER:
         return "lower"
     return "higher" if _HIGHER.search(name) else None
@@ -67,21 +75,25 @@ class RecordedRun:
     rows: Sequence[PlainMapping]
     """records, of one kind"""
     kind: str = ""
-    """one of `KINDS`; empty without records"""
+    """one of `KINDS`; empty without records, and for a run of another program"""
     is_finished: bool = True
     held_out: Mapping[str, FloatArray] = field(default_factory=dict)
     """scores [seeds] by contender, or by the way in which policies were played"""
+    identity: str = "0"
+    """name of its random seed if the settings have none"""
 
-    @property
+    @cached_property
     def seed(self) -> str:
-        """Name of the random seed."""
-        return str(self.config.get("run.seed", 0))
+        """Name of the random seed, the same in a run directory and in wandb."""
+        own = ["run.seed"] if "run.seed" in self.config else sorted(self.config)
+        seeds = [self.config[key] for key in own if key.rpartition(".")[2] == "seed"]
+        return "/".join(map(str, seeds)) or self.identity
 
     @cached_property
     def task(self) -> str:
         """Environment and its parameters, or a problem and its fields."""
         return " ".join(
-            str(value) if key == "task.env" else f"{key.rpartition('.')[2]}={value}"
+            str(value) if key in _ENVIRONMENT else f"{key.rpartition('.')[2]}={value}"
             for key, value in sorted(self.config.items())
             if self._defines_task(key) and value not in (None, {})
         )
@@ -92,7 +104,7 @@ class RecordedRun:
         return {
             key: _text(value)
             for key, value in self.config.items()
-            if key != "seeds"
+            if key.rpartition(".")[2] not in ("seed", "seeds")
             and not key.startswith(_WITHOUT_EFFECT)
             and not self._defines_task(key)
         }
@@ -100,7 +112,7 @@ class RecordedRun:
     def _defines_task(self, key: str) -> bool:
         if "problem" in self.config:
             return not key.startswith(_OF_EVOLUTION)
-        return key.startswith(_TASK)
+        return key in _ENVIRONMENT or key.startswith(_ENV_PARAMS)
 
     @property
     def agents(self) -> int:
@@ -145,7 +157,8 @@ class RecordedRun:
         """Names of the metrics."""
         keys = set().union(*self.rows) if self.diverged else set(self.columns)
         keys |= {MEAN} if self.kind == "update" else set()
-        return sorted((keys - _NOT_METRICS if self.axis else set()) | self.scores.keys())
+        keys = {key for key in keys - _NOT_METRICS if self.axis and not key.startswith("_")}
+        return sorted(keys | self.scores.keys())
 
     @property
     def default(self) -> str | None:

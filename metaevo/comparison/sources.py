@@ -1,4 +1,4 @@
-"""Read runs from directories and globs."""
+"""Read runs from directories, globs and wandb, in any mixture."""
 
 import glob
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
+from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.checks import Measure, Text
@@ -36,7 +37,10 @@ def read_all(names: Sequence[str], notes: list[str]) -> list[RecordedRun]:
     """
     runs: dict[str, RecordedRun] = {}
     for name in names:
-        runs |= {str(path): read(path) for path in directories(name) if str(path) not in runs}
+        if name.startswith(wandb_runs.WANDB):
+            runs |= {run.name: run for run in wandb_runs.read(name)}
+        else:
+            runs |= {str(path): read(path) for path in directories(name) if str(path) not in runs}
     longest: dict[object, RecordedRun] = {}
     for run in runs.values():
         key = run.seed, run.task, *sorted(run.settings.items())

@@ -1,11 +1,15 @@
-"""Runs read from directories, finished or not."""
+"""Runs read from directories, finished or not, and from wandb."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from metaevo.comparison import sources
 from metaevo.comparison.recorded import RecordedRun
+from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from tests.metaevo.comparison.conftest import write_records
 
@@ -80,3 +84,58 @@ def test_repeated_seeds_count_once(make_run):
     paths, notes = [make_run("a", points=5), make_run("b"), make_run("c", seed=1)], []
     assert names(*paths, notes=notes) == ["b", "c"]
     assert any(f"{paths[0]}: left out" in note for note in notes)
+
+
+# --- wandb --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch):
+    """`online(*runs)` replaces the used part of wandb.Api, as documented."""
+
+    def replace_api(*runs: tuple[str, str, dict[str, Any], list[dict[str, Any]]]) -> None:
+        found = {
+            f"me/project/{name}": SimpleNamespace(
+                id=name, state=state, config=config, scan_history=lambda rows=rows: iter(rows)
+            )
+            for name, state, config, rows in runs
+        }
+        api = SimpleNamespace(runs=lambda path: iter(found.values()), run=found.__getitem__)
+        monkeypatch.setattr("wandb.Api", lambda timeout: api)
+
+    return replace_api
+
+
+def test_online_runs_are_read_through_the_api(online):
+    rows = [{"_step": i, "_runtime": 2.0 * i, "global_step": 10 * i, "charts/episodic_return": i}
+            for i in range(3)]  # fmt: skip
+    online(
+        ("r1", "finished", {"seed": 1, "lr": 0.1, "agent": "dqn", "_wandb": {}}, rows),
+        ("r2", "running", {"lr": 0.1}, rows[:2]),
+        ("r3", "crashed", {}, []),
+    )
+    notes: list[str] = []
+    run, running = read("wandb:me/project", notes=notes)
+    prefix = "wandb:me/project"
+    assert notes == [
+        f"{prefix}/r2: is not finished", f"{prefix}/r3: left out, because it has no records yet",
+    ]  # fmt: skip
+    assert (run.seed, run.default, run.axis) == ("1", "charts/episodic_return", "global_step")
+    assert run.settings == {"lr": "0.1", "agent": "dqn"}
+    assert running.seed == "r2"
+    np.testing.assert_array_equal(run.curves("charts/episodic_return")[0].x, [0, 10, 20])
+    assert [each.name for each in read(f"{prefix}/r2")] == [f"{prefix}/r2"]
+    online()
+    with pytest.raises(ConfigError, match="there is no wandb run"):
+        read(prefix)
+
+
+def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    def refuse(timeout: int) -> Any:
+        raise OSError("no\nroute")
+
+    monkeypatch.setattr("wandb.Api", refuse)
+    with pytest.raises(ConfigError, match=r"project: cannot be read: no$"):
+        read("wandb:me/project")
+    with pytest.raises(ConfigError, match="neither a directory nor wandb:ENTITY/PROJECT"):
+        read("wandb:nowhere")

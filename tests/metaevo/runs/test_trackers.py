@@ -5,17 +5,14 @@ import subprocess
 import sys
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import wandb
 
+from metaevo.comparison import sources, wandb_runs
+from metaevo.config import ConfigError
 from metaevo.runs import trackers
-from tests.metaevo.runs.tracked import (
-    RUN_ID,
-    TrackedRun,
-    environment,
-    read_mlflow,
-    read_wandb,
-)
+from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, environment, read_mlflow
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy
 
@@ -50,23 +47,33 @@ def sent(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_wandb_has_one_run_with_the_records_of_the_directory(sent):
+def test_wandb_has_one_run_with_the_records_of_the_directory(sent, tmp_path):
     path, _ = sent
     (file,) = path.glob("wandb/offline-run-*/*.wandb")
-    entries = read_wandb(file)
+    (found,), stored = wandb_runs.read(f"wandb:{path}"), sources.read(path)
+    assert found.is_finished
+    for run in (found, stored):
+        assert (run.seed, run.settings) == ("5", {"hyperparams.lr": "0.1"})
+        np.testing.assert_array_equal(run.x, [0, 4, 8, 12])  # of each agent
+        assert [curve.seed for curve in run.curves("mean_return")] == ["5/0", "5/1"]
+        assert [curve.y.tolist() for curve in run.curves("mean_return")] == [[1] * 4, [0, 3, 4.5]]
+    entries = wandb_runs.entries(file)
     (head,) = entries["run"]
     assert [head[key] for key in ("run_id", "job_type", "display_name", "project")] == [
         RUN_ID, "train", "run", "p",
     ]  # fmt: skip
     assert {"commit", "command_line", "jax"} <= set(head["config"]["update"]["environment"])
     rows = [each["item"] for each in entries["history"]]
-    assert [row["update/frames"] for row in rows[:4]] == [0, 8, 16, 24]
-    assert [row["update/mean_return"] for row in rows[:4]] == [0, 1.5, 3, 4.5]
-    assert [row.get("update/returns.1") for row in rows[:4]] == [0, None, 3, 4.5]
     assert [row["evaluation/iqm"] for row in rows[4:]] == [3.0, 2.0]
     assert rows[0]["update/params.rate"] == 0.5
     assert len(entries["artifact"]) == 2
-    assert [each.get("exit_code", 0) for each in entries["exit"]] == [0]
+    # A killed run lacks its end.
+    cut = tmp_path / "run-cut.wandb"
+    cut.write_bytes(file.read_bytes()[:-200])
+    assert [run.is_finished for run in wandb_runs.read(f"wandb:{tmp_path}")] == [False]
+    cut.write_bytes(b"no log of wandb")
+    with pytest.raises(ConfigError, match=r"run-cut\.wandb"):
+        wandb_runs.read(f"wandb:{cut}")
 
 
 @pytest.mark.long

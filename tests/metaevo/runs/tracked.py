@@ -1,11 +1,8 @@
 """A run without work, and the records of it that MLflow has."""
 
 import contextlib
-import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from metaevo.runs.run_directory import RunDirectory
@@ -77,13 +74,3 @@ def read_mlflow(uri):
         for name in run.data.metrics
     }
     return run, artifacts, metrics
-
-
-def read_wandb(path):
-    """The entries of an offline run's file by type, read by wandb: the format is undocumented."""
-    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    found = {}
-    for entry in map(json.loads, done.stdout.splitlines()):
-        found.setdefault(entry["type"], []).append(entry.get(entry["type"]))
-    return found
