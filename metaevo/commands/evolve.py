@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from metaevo.commands import processes
+from metaevo.commands import run_options
 from metaevo.commands.run_options import parse_run, run_parser, start_jax
 from metaevo.config import (
     code,
@@ -51,12 +51,12 @@ def main(argv: list[str], *, component: str | None = None) -> int:
         component: the part to evolve unless the settings name another (`evolve:`). Without
             settings, a run uses a preset for its part.
     """
-    several = processes.wanted(argv)
+    several = run_options.wanted(argv)
     parsed = _parse(argv, component) if several is None else None
     start_jax(several)
     from metaevo.evolution import devices
 
-    with processes.multi_process():
+    with run_options.multi_process():
         given = parsed or devices.broadcast_from_first(lambda: _parse(argv, component))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
@@ -110,7 +110,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         "--comparison", choices=("none", "quick", "full"), default="full", metavar="SIZE",
         help="size of the comparison at the end: none, quick, full (default)",
     )  # fmt: skip
-    processes.add_flags(parser)
+    run_options.add_process_flags(parser)
     settings, args = parse_run(parser, argv, make_class, defaults, component)
     from metaevo.studies.settings import resized
 

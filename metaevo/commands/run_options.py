@@ -1,19 +1,22 @@
-"""What commands share: flags, settings that are checked before JAX is imported, and its start."""
+"""What commands share: flags, checks of settings before JAX is imported, several processes."""
 
 import argparse
+import contextlib
+import os
 import re
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from metaevo.config import code, merge
+from metaevo.config import ConfigError, DiskError, code, merge
 from metaevo.config.code import check_name
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.config.sources import fields_of, source, stub
-from metaevo.runs.quick import quickened
 from metaevo.runs.run_directory import RunDirectory, run_argument
+from metaevo.runs.settings import quickened
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
@@ -181,3 +184,97 @@ def start_jax(several: PlainDict | None = None) -> None:
         if not devices.is_first():
             warnings.simplefilter("ignore")  # the first process shows them
     devices.check()
+
+
+# --- Several processes ----------------------------------------------------------------------------
+
+FLAGS: dict[str, tuple[Any, str, str]] = {
+    "coordinator": (str, "HOST:PORT", "where the first process listens"),
+    "processes": (int, "N", "how many there are; 1 keeps the tasks of a cluster apart"),
+    "process": (int, "I", "which one this is, from 0"),
+}
+"""Type, value and meaning of the flags that describe the processes."""
+VARIABLES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+"""Environment variables that stand for the flags."""
+
+
+def add_process_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of several processes to a script's parser."""
+    group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
+    for (name, (kind, value, text)), variable in zip(FLAGS.items(), VARIABLES, strict=True):
+        given = os.environ.get(variable) or None
+        group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
+    text = "let JAX find all that out; SLURM and Open MPI need no flag"
+    group.add_argument("--distributed", action="store_true", help=text)
+
+
+def wanted(argv: Sequence[str]) -> PlainDict | None:
+    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_process_flags(parser)
+    try:
+        args, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise ConfigError(str(error)) from None
+    if {"-h", "--help"} & set(rest) or args.processes == 1:
+        return None
+    missing = [f"--{name}" for name in FLAGS if getattr(args, name) is None]
+    if len(missing) == len(FLAGS):
+        return {} if args.distributed or _tasks() > 1 else None
+    if missing:
+        raise ConfigError(f"several processes also need {', '.join(missing)}")
+    host, _, port = args.coordinator.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
+    if not 0 <= args.process < args.processes:
+        raise ConfigError(f"--process {args.process}: must be from 0 to {args.processes - 1}")
+    names = "coordinator_address", "num_processes", "process_id"
+    values = args.coordinator, args.processes, args.process
+    return {**dict(zip(names, values, strict=True)), "cluster_detection_method": "deactivate"}
+
+
+def _tasks() -> int:
+    """Return how many tasks SLURM or Open MPI started together with this process.
+
+    A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
+    """
+    environ = os.environ
+    if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
+        return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
+    return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
+
+
+@contextlib.contextmanager
+def multi_process() -> Iterator[None]:
+    """End this process at once if it fails, so that the processes waiting for it end too.
+
+    An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
+    """
+    import jax
+
+    from metaevo.evolution import devices
+
+    try:
+        yield
+        devices.disconnect()
+    except (ConfigError, SystemExit) as error:
+        # Only the first process writes to a disk.
+        if isinstance(error, DiskError) and jax.distributed.is_initialized():
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+        devices.disconnect()  # all processes raise the others
+        raise
+    except BaseException as error:
+        if not jax.distributed.is_initialized():
+            raise
+        from metaevo.evolution.hosts import LostError
+
+        reason = str(error).strip().partition("\n")[0]
+        # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
+        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
+        if not lost and not re.match("[A-Z_]+: ", reason):
+            traceback.print_exc()
+        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
+        text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
+        print(text, file=sys.stderr, flush=True)
+        os._exit(1)

@@ -332,9 +332,9 @@ class Scores:
 
     def plot(self, path: str | os.PathLike, task: str | None = None) -> Path:
         """Draw the scores, and how they depend on the number of settings; returns `path`."""
-        from metaevo.reports import judgement
+        from metaevo.judging import tables
 
-        return judgement.plot_scores(self, Path(path), task)
+        return tables.plot_scores(self, Path(path), task)
 
     # --- Resamples ------------------------------------------------------------------------------
 

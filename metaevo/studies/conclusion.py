@@ -13,11 +13,11 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.parts.resolve import is_loadable
-from metaevo.reports import judgement, page, plots
+from metaevo.reports import page, plots
 from metaevo.runs import checkpoint
-from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
+from metaevo.runs.settings import NOTE, is_quick
 from metaevo.studies.evolutions import trouble
 from metaevo.studies.study import Study, evolved_numbers
 
@@ -177,7 +177,7 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        judgement.plot_curves(own, figures / CURVES)
+        tables.plot_curves(own, figures / CURVES)
 
 
 def _findings(

@@ -264,7 +264,7 @@ class EvolveSettings(EvolutionSettings):
             shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
             raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
-            from metaevo.studies.unseen import check_unseen
+            from metaevo.tasks.sampling import check_unseen
 
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
