@@ -85,6 +85,9 @@ def where_of(name: str) -> str:
 def load(key: str, name: str) -> Any:
     """Return the object that a setting `key` names, or the module of a file; it is executed once.
 
+    Examples:
+        >>> sqrt = metaevo.load_code("my_setting", "math:sqrt")
+
     Raises:
         ConfigError: if there is no such file, module or object, or if its module raises.
     """

@@ -100,7 +100,12 @@ class Block(NamedTuple):
 
 
 class Evolution:
-    """The compiled generations of a problem, for any seed and any traced setting of a strategy."""
+    """The compiled generations of a problem, for any seed and any traced setting of a strategy.
+
+    Examples:
+        >>> evolution = metaevo.Evolution(problem, metaevo.OpenES(), metaevo.EvolutionConfig())
+        >>> first = next(evolution.blocks(evolution.start(seed=0)))
+    """
 
     def __init__(
         self,
@@ -276,8 +281,8 @@ class Evolution:
 
     def others(self, state: State) -> list[PlainDict]:
         """Return other results of the strategy for the report, as rows of a table."""
-        one = jax.device_get(devices.first(state))
-        return self.strategy.bind(self.problem).others(one.search)
+        search = jax.device_get(devices.first(state)).search
+        return self.strategy.bind(self.problem).others(search)
 
     # --- Inside of the program ------------------------------------------------------------------
 
@@ -298,9 +303,7 @@ class Evolution:
         generation = jax.jit(self._generation)  # traced once, although `eval_shape` comes first
         shapes = jax.eval_shape(generation, state, last)[1]
         size = self.config.block_size
-        buffers = {
-            name: jnp.zeros((size, *leaf.shape), leaf.dtype) for name, leaf in shapes.items()
-        }
+        buffers = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
 
         def body(index, carry):
             state, buffers = carry
@@ -368,7 +371,7 @@ class Evolution:
         }
         for name, values in evaluation.metrics.items():
             values = layout.of_tasks(values)
-            metrics[name] = _mean(values, jnp.isfinite(values))
+            metrics[name] = jnp.mean(values, where=jnp.isfinite(values))
         state = state.replace(
             search=search,
             generation=state.generation + 1,
@@ -402,18 +405,13 @@ def _summary(scores: jax.Array) -> dict[str, jax.Array]:
     """Return metrics of the candidates' fitness [candidates], not finite where one failed."""
     finite = jnp.isfinite(scores)
     low, high = jnp.nanquantile(jnp.where(finite, scores, jnp.nan), jnp.array(MIDDLE))
-    mean = _mean(scores, finite)
+    mean = jnp.mean(scores, where=finite)
     return {
         "fitness_mean": mean,
-        "fitness_std": jnp.sqrt(_mean(jnp.square(scores - mean), finite)),
+        "fitness_std": jnp.sqrt(jnp.mean(jnp.square(scores - mean), where=finite)),
         "fitness_best": jnp.max(jnp.where(finite, scores, -jnp.inf)),
         "fitness_low": low,
         "fitness_high": high,
         "diverged": jnp.sum(~finite),
         "tied": jnp.max(scores) == jnp.min(scores),
     }
-
-
-def _mean(values: jax.Array, where: jax.Array) -> jax.Array:
-    """Mean over the chosen entries, NaN if there are none."""
-    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)

@@ -40,6 +40,10 @@ class FitnessConfig:
 def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dict[str, jax.Array]:
     """Return the measures of one training run, by the names of `FitnessConfig`.
 
+    Examples:
+        >>> result = ppo.make_train(ppo.Config(), env)(key, ppo.Hyperparams(), None, env_params)
+        >>> print(metaevo.measures(result.episodes)["mean_return"])
+
     Args:
         episodes: each field [U], sums per update. Means are over finished episodes only, and NaN
             where none finished.

@@ -89,6 +89,11 @@ class Population:
 
     Hyperparams and meta-parameters are inputs of the compiled program, of each agent or shared,
     because XLA makes slower programs around constants.
+
+    Examples:
+        >>> settings = metaevo.read_settings("train", "train/q_learning_grid_world", {"seeds": 4})
+        >>> population: metaevo.Population = settings.population()
+        >>> agents = population.train(population.keys(seed=0))
     """
 
     def __init__(

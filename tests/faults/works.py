@@ -47,27 +47,6 @@ space:
   hyperparams.epsilon_start: {uniform: [0.1, 1.0]}
 sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
-SHAPING = """
-problem: experiments.shaping.matrix_games:MatrixGame
-opponent: {names: [lola, naive]}
-game: {steps: 50}
-hidden: 8
-strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
-evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8}
-evaluation: {seeds: 0}
-"""
-CHEAP_TALK = """
-problem: experiments.cheap_talk.problem:CheapTalk
-channel: {hidden_sizes: [8]}
-victims:
-  PPO:
-    train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
-            hidden_sizes: [8]}
-strategy: {population_size: 16, sigma: 0.1}
-evolution: {generations: 60, validation_every: 10, validation_seeds: 4}
-evaluation: {seeds: 0}
-"""
-
 PROGRAMS = """
 evolve: program
 train: {total_timesteps: 400, num_steps: 50}
@@ -87,10 +66,6 @@ class Process(subprocess.Popen[str]):
         super().__init__(
             command, text=True, stdout=subprocess.DEVNULL, stderr=self._errors, **options
         )
-
-    def said(self) -> str:
-        """Return what it has said on stderr so far."""
-        return os.pread(self._errors.fileno(), 2**20, 0).decode()
 
     def ended(self) -> str:
         """Wait for its end; what it has said on stderr."""
@@ -113,23 +88,14 @@ class Work:
     total: int
     """of these records at the end"""
     overrides: tuple[str, ...] = ()
-    agent: str = AGENT
-    """of the settings, those that several runs share"""
-    code: str = ""
-    """that the settings name, and the command that continues the run names again"""
 
     def command(self, run_dir: Path) -> list[str]:
         """Begin the run, or continue it: what a scheduler's script would do."""
         script = [sys.executable, "-m", "metaevo", self.what, "--run-dir"]
         if (run_dir / "config.yaml").exists():
-            return [
-                *script,
-                str(run_dir),
-                "--resume",
-                *(["--code", self.code] if self.code else []),
-            ]
+            return [*script, str(run_dir), "--resume"]
         settings = run_dir.with_name(f"{self.name}.yaml")
-        settings.write_text(self.agent + self.settings)
+        settings.write_text(AGENT + self.settings)
         return [*script, str(run_dir), "--config", str(settings), *self.overrides]
 
     def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "Process":
@@ -190,15 +156,7 @@ WORKS = {
     ),
     "train": Work("train", "train", TRAIN, "update", 300),
     "sweep": Work("sweep", "sweep", SWEEP, "trial", 60),
-    "shaping": Work(
-        "shaping", "evolve", SHAPING, "generation", 60, agent="",
-        code="experiments.shaping.matrix_games:MatrixGame",
-    ),
     "programs": Work("programs", "evolve", PROGRAMS, "generation", 60),
-    "cheap_talk": Work(
-        "cheap_talk", "evolve", CHEAP_TALK, "generation", 60, agent="",
-        code="experiments.cheap_talk.problem:CheapTalk",
-    ),
 }  # fmt: skip
 
 

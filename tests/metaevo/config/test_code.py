@@ -15,10 +15,17 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize(
-    "wrong", [f"{EXAMPLES}/sac.py:sa", "nowhere.py:sac", "no_such_package.a:sac", "pppo"]
+    ("wrong", "message"),
+    [
+        (f"{EXAMPLES}/sac.py:sa", "sac"),
+        (f"{EXAMPLES}/sac.py:SAC", "must be a purerl.types.LearnerEntry"),
+        ("nowhere.py:sac", "nowhere.py"),
+        ("no_such_package.a:sac", "no_such_package"),
+        ("pppo", "'pppo' is not known"),
+    ],
 )
-def test_names_that_cannot_be_loaded(wrong):
-    with pytest.raises(ConfigError) as error:
+def test_names_that_cannot_be_loaded(wrong, message):
+    with pytest.raises(ConfigError, match=message) as error:
         learners.find(wrong)
     assert "\n" not in str(error.value)
 

@@ -18,10 +18,7 @@ def command_line(*argv):
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--generations", type=int)
 
-    def quick(settings):
-        return {**settings, "train": {**settings["train"], "num_envs": 2, "every": 1}}
-
-    return parse_command_line(parser, argv, lambda _: Config, lambda *_: {"learner": "own"}, quick)
+    return parse_command_line(parser, argv, lambda _: Config, lambda *_: {"learner": "own"})
 
 
 @pytest.fixture
@@ -53,11 +50,6 @@ def test_settings_override_the_file_which_replaces_the_defaults(file):
     assert command_line()[0].learner == "own"
 
 
-def test_quick_does_not_change_settings_of_the_command_line(file):
-    train = command_line("--train.every", "7", "--quick", "--config", file)[0].train
-    assert (train.num_envs, train.every) == (2, 7)
-
-
 def test_presets_are_found_by_name_from_anywhere_after_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "train/ppo_cartpole"
@@ -83,10 +75,7 @@ def test_help_lists_all_settings_with_their_documentation_and_defaults(capsys, f
     [
         (["stray"], "'stray'"),
         (["train/ppo_cartpole"], "--config FILE"),
-        (["--quik"], "--quik"),
         (["--quik", "1"], "--quik (did you mean --quick?)"),
-        (["--generations", "many"], "--generations"),
-        (["--learning_rat", "3"], "(did you mean --hyperparams.learning_rate?)"),
         (["--config", "none.yaml"], "none.yaml"),
         (["--config", "train/ppo_cartpol"], "(did you mean train/ppo_cartpole?)"),
     ],

@@ -106,7 +106,8 @@ def test_a_formula_is_found():
     best = found[-1]
     assert best.error < 1e-4
     error = np.float32([-3.0, 0.0, 0.2, 3.0])
-    value = best.part.parsed.evaluate({"error": error, **best.part.constants})
+    (formula,) = best.part.factors.values()
+    value = formula.evaluate({"error": error, **best.part.constants})
     np.testing.assert_allclose(value, np.tanh(2 * error) + 0.3, atol=0.03)
 
 

@@ -24,24 +24,6 @@ from tests.metaevo.toy import (
 )
 
 
-# Every algorithm improves in test_strategy.py; here one with a mean and one without.
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "settings"), [("Open_ES", {}), ("SimpleGA", {"sigma_decay": 0.95})]
-)
-def test_finds_the_optimum(name, settings):
-    config = {"validation_seeds": 2, "validation_every": 10}
-    this = evolution(Quadratic(0.1), config, algorithm=name, **settings)
-    state, metrics = run(this, 60)
-    assert distance(this.result(state)) < 0.35
-    assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
-    of_mean = metrics["fitness_of_mean"]
-    due = np.arange(60) % 10 == 0
-    due[29] = True  # the last of as many as there are by default
-    due[0] &= this.strategy.has_mean  # the first population of the others has no best yet
-    np.testing.assert_array_equal(np.isfinite(of_mean), due)
-
-
 @pytest.fixture(scope="module")
 def validated():
     """An evolution whose mean is validated every third generation, compiled once."""
@@ -195,34 +177,12 @@ def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
     assert compilations() == compiled
 
 
-@pytest.mark.long
-def test_results_do_not_depend_on_the_number_of_generations():
-    schedules = {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
-    states = [run(evolution(Quadratic(0.1), {"generations": n}, **schedules), 5) for n in (5, 1000)]
-    assert_same(*jax.device_get(states))
-    np.testing.assert_allclose(states[0][1]["sigma"], 0.3 * 0.9 ** np.arange(5), rtol=1e-6)
-
-
 # --- Devices ------------------------------------------------------------------------------------
-
-
-def layout_evolution(num_devices, chunk_size):
-    """A population of 10, which most layouts have to pad."""
-    config = {"seeds_per_candidate": 3, "validation_seeds": 5, "validation_every": 2}
-    config |= {"chunk_size": chunk_size, "num_devices": num_devices}
-    return evolution(Quadratic(0.3), config, population_size=10)
 
 
 def assert_close(one, other):
     """Equal but for the last bits: XLA fuses the same arithmetic in different ways."""
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), one, other)
-
-
-def test_the_layout_does_not_matter():
-    state, metrics = run(layout_evolution(4, 2), 6)
-    expected_state, expected = run(layout_evolution(1, 64), 6)
-    assert_close(devices.first(state), devices.first(expected_state))
-    assert_close(metrics, expected)
 
 
 def moved(one, other, *blocks):
@@ -276,7 +236,8 @@ def test_other_step_sizes_and_seeds_do_not_recompile(name):
 
 @pytest.mark.parametrize(("num_devices", "agents"), [(1, 30), (4, 8)])
 def test_a_chunk_has_no_more_agents_than_a_device_evaluates(num_devices, agents):
-    this = layout_evolution(num_devices, 64)
+    config = {"seeds_per_candidate": 3, "num_devices": num_devices, "chunk_size": 64}
+    this = evolution(config=config, population_size=10)
     assert this.chunk_size == agents
     assert this.layout.candidate_rows == agents * num_devices
-    assert layout_evolution(num_devices, 2).chunk_size == 2
+    assert evolution(config=config | {"chunk_size": 2}, population_size=10).chunk_size == 2

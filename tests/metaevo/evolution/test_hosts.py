@@ -81,10 +81,11 @@ def test_incomplete_or_impossible_flags_are_refused(argv, reason):
         run_options.wanted(argv)
 
 
-def test_a_single_process_needs_no_communication():
-    def refuse():
-        raise ConfigError("no")
+def refuse():
+    raise ConfigError("no")
 
+
+def test_a_single_process_needs_no_communication():
     assert devices.is_first()
     assert devices.gather({"a": (1,)}) == [{"a": (1,)}]
     assert devices.broadcast_from_first(lambda: 3) == devices.raise_on_all(lambda: 3) == 3
@@ -135,10 +136,6 @@ def test_the_death_of_another_process_is_one_line(others, monkeypatch, capfd, er
 
 def test_an_error_in_one_process_is_raised_in_all(others):
     answers, told = others
-
-    def refuse():
-        raise ConfigError("no")
-
     assert devices.raise_on_all(lambda: 3) == 3
     with pytest.raises(ConfigError, match=r"^no$"):
         devices.raise_on_all(refuse)

@@ -11,13 +11,13 @@ from metaevo.config import ConfigError
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution
 from metaevo.evolution.strategy import check_evolution
-from tests.metaevo.toy import Quadratic, assert_same, begun, distance, run
+from tests.metaevo.toy import Quadratic, begun, distance, run
 
 FILE = Path(__file__).parents[3] / "examples" / "random_search.py"
 NAME = f"{FILE}:RandomSearch"
 
 
-def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
+def test_one_from_a_file_improves():
     config = metaevo.EvolutionConfig(
         validation_seeds=2, validation_every=2, generations=30, num_devices=1, block_size=30
     )
@@ -28,8 +28,6 @@ def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
     state, metrics = run(this, 30)
     assert distance(this.result(state)) < 0.5 < distance(this.result(begun(this)))
     assert np.isnan(metrics["fitness_of_mean"][0])  # without a mean, nothing to validate yet
-    divided, _ = run(this, 11, 19)
-    assert_same(divided, state)
 
 
 class Fixed(metaevo.Strategy):
@@ -54,11 +52,9 @@ class Fixed(metaevo.Strategy):
 
 
 @pytest.mark.long
-def test_an_object_evolves_in_memory_and_in_a_directory(tmp_path):
-    found = metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3)
+def test_an_object_evolves_and_resumes_with_the_same_settings_only(tmp_path):
     run_dir = tmp_path / "run"
-    durable = metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3, run_dir=run_dir)
-    assert_same(found.meta_params, durable.meta_params)
+    metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3, run_dir=run_dir)
     with pytest.raises(ConfigError, match=r"strategy\.settings\.shift"):
         metaevo.evolve(
             Quadratic(), strategy=Fixed(shift=2.0), generations=4, run_dir=run_dir, resume=True

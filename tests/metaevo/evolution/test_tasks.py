@@ -70,8 +70,6 @@ def test_candidates_share_the_tasks_of_a_generation():
     _, _, metrics = records(Targets(), generations=20)
     assert len(set(metrics["target"].tolist())) == 20  # another task in each generation
     assert ((metrics["target"] > 1.0) & (metrics["target"] < 3.0)).all()
-    _, _, several = records(Targets(8), generations=20)
-    assert np.std(several["target"]) < 0.6 * np.std(metrics["target"])  # a mean over eight tasks
 
 
 def test_results_do_not_depend_on_the_layout():
@@ -82,10 +80,11 @@ def test_results_do_not_depend_on_the_layout():
         "across_tasks": "rank",
     }
     problem = Targets(2, tasks=3)
-    _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
-    _, _, found = records(problem, **config, num_devices=1, chunk_size=5)
+    this, state, expected = records(problem, **config, num_devices=4, chunk_size=2)
+    other, other_state, found = records(problem, **config, num_devices=1, chunk_size=5)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(other.result(other_state), this.result(state), rtol=1e-4)
 
 
 def test_validation_has_fixed_tasks():
@@ -131,17 +130,9 @@ def test_frames_are_those_of_the_drawn_tasks():
         assert records[generation]["frames"] == expected
 
 
-class Plain(metaevo.MetaProblem):
-    def init(self, key):
-        return jnp.zeros(2)
-
-    def evaluate(self, key, meta_params, task):
-        return metaevo.Evaluation(jnp.sum(meta_params), {})
-
-
 def test_ranks_across_tasks_need_several():
     with pytest.raises(ConfigError, match=r"evolution\.across_tasks"):
-        check_evolution(Plain(), STRATEGY, metaevo.EvolutionConfig(across_tasks="rank"))
+        check_evolution(Targets(), STRATEGY, metaevo.EvolutionConfig(across_tasks="rank"))
 
 
 def test_scores_become_one_fitness():

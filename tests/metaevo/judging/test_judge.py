@@ -126,7 +126,7 @@ def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
         {"fitness": {"mean_return": 0.0, "reward_per_step": 2.0}},
         {"tasks": [metaevo.Task("GridWorld", {"size": 3, "slip_probability": 0.5})]},
         {"tasks": [metaevo.Task("GridWorld", {"size": 3}, hyperparams={"gamma": 0.5})]},
-        {"parts": ValueLossNetwork(hidden_sizes=(2,), temporal=True)},
+        {"parts": ValueLossNetwork(hidden_sizes=(2,), error_scale=2.0)},
         {"fixed": {"make_optimizer": "sgd"}},
     ],
 )

@@ -169,15 +169,6 @@ def test_metrics_are_valid_json_whatever_is_logged(run):
     assert list(run.read_metrics("something")) == [parsed]
 
 
-def test_records_are_read_by_kind(run):
-    rows = [generation(0, text="a", curve=[1.0, None]), generation(1, text=None)]
-    judged = {"kind": "evaluation", "evaluation": 0, "name": "n", "iqm": 1.0}
-    for row in (rows[0], judged, rows[1]):
-        run.append_metrics(row)
-    found = run.read_kinds(["update", "generation", "evaluation"])
-    assert found == {"update": [], "generation": rows, "evaluation": [judged]}
-
-
 def test_records_after_the_checkpoint_are_dropped(run):
     run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
@@ -221,15 +212,12 @@ def test_a_value_that_no_run_writes_is_refused_in_one_line(run, file, change):
         "config.yaml": run.read_config,
         "metrics.jsonl": lambda: run.read_metrics("generation"),
     }
-    (run.path / file).write_text(json.dumps(get(readers[file]()) | change) + "\n")
+    found = readers[file]()
+    content = found[0] if isinstance(found, list) else found
+    (run.path / file).write_text(json.dumps(content | change) + "\n")
     with pytest.raises(ConfigError, match=file) as refused:
         readers[file]()
     assert len(str(refused.value).splitlines()) == 1
-
-
-def get(found):
-    """The content of config.yaml, or the only record."""
-    return found[0] if isinstance(found, list) else found
 
 
 # --- Finding runs -------------------------------------------------------------------------------

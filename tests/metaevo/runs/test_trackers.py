@@ -1,5 +1,6 @@
 """Real wandb and MLflow: what they have of a run that was killed and resumed; and failures."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import wandb
 from metaevo.comparison import sources, wandb_runs
 from metaevo.config import ConfigError
 from metaevo.runs import trackers
-from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, environment, read_mlflow
+from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, read_mlflow
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy
 
@@ -31,9 +32,9 @@ def sent(tmp_path_factory):
     place = tmp_path_factory.mktemp("place")
     path, uri = place / "run", f"sqlite:///{place}/store.db"
     command = [sys.executable, "-c", KILLED, str(path), uri]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment(HOME=str(place)), check=False
-    )
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    kept |= {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(place)}
+    done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False)
     assert done.returncode == 9, done.stderr
     assert "warning: " not in done.stderr
     with pytest.MonkeyPatch.context() as patch:

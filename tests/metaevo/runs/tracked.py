@@ -1,15 +1,9 @@
 """A run without work, and the records of it that MLflow has."""
 
-import contextlib
-import os
-import socket
-from pathlib import Path
-
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig
 from metaevo.runs.trackers import Trackers
 
-ROOT = Path(__file__).resolve().parents[3]
 RUN_ID = "abc123"
 CONFIG = {"seeds": 2, "hyperparams": {"lr": 0.1}, "run": {"seed": 5}}
 
@@ -46,19 +40,6 @@ class TrackedRun:
         (self.directory.figures / "curves.png").write_bytes(b"png")
         self.directory.report_path.write_text("<html></html>")
         self.trackers.close()
-
-
-def environment(**changes):
-    """That of a process, without anything of the user's that wandb reads."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
-    return {**kept, "PYTHONPATH": str(ROOT), **changes}
-
-
-@contextlib.contextmanager
-def silence():
-    """The address of a server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def read_mlflow(uri):

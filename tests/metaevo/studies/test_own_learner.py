@@ -1,18 +1,14 @@
 """A custom learner, examples/sac.py, by its name and as an object."""
 
-from pathlib import Path
-
 import jax
 import pytest
 
 import metaevo
 from examples import sac
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.parts import learners
-from metaevo.training.settings import training_class
 from purerl.parts import losses
 
-FILE = Path(__file__).parents[3] / "examples" / "sac.py"
 TINY = {
     "total_timesteps": 64,
     "num_envs": 4,
@@ -37,20 +33,6 @@ def test_objects_of_purerl_keep_their_names():
     assert learners.name_of(learners.find("ppo")) == "ppo"
     assert learners.name_of(sac.sac) == "examples.sac:sac"
     assert learners.find("examples.sac:sac") is sac.sac
-
-
-@pytest.mark.parametrize(
-    ("learner", "message"),
-    [
-        ("poo", "learner = 'poo' is not known.*allowed: ppo, dqn"),
-        (f"{FILE}:SAC", "must be a purerl.types.LearnerEntry"),
-    ],
-)
-def test_bad_names_are_one_line(learner, message):
-    raw = {"learner": learner}
-    with pytest.raises(ConfigError, match=message) as raised:
-        from_dict(training_class(raw), raw)
-    assert "\n" not in str(raised.value)
 
 
 def test_an_entry_with_an_unknown_function_is_refused():

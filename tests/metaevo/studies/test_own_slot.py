@@ -1,13 +1,9 @@
 """A learner of one's own with a slot of its own: a formula, programs and a class evolve in it."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import pytest
 
-import metaevo
-from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import Formula, Program
 from metaevo.training.settings import make_task, training_class
@@ -110,7 +106,12 @@ def test_parts_of_all_kinds_fit(folder):
     assert found == 2.0
     outputs = part.programs().fingerprint({"codes": codes[None], "constants": constants[None]})
     assert jnp.ptp(outputs) > 0
-    assert study_of({**SETTINGS, "evolve": "my_rule.py"}).name == "evolve_my_rule"
+    study = study_of({**SETTINGS, "evolve": "my_rule.py"})
+    study.check()
+    assert study.name == "evolve_my_rule"
+    rivals = study.settings.evaluation.contenders_of(study.problem)
+    ranges = {each.name: dict(each.ranges) for each in rivals}
+    assert ranges == {"difference": {}, "clipped": {"huber_delta": [0.1, 0.5]}}
 
 
 @pytest.mark.parametrize(
@@ -154,24 +155,3 @@ def test_its_functions_are_settings(folder):
     study = study_of({**SETTINGS, "evolve": "my_rule.py", "evaluation": evaluation})
     with pytest.raises(ConfigError, match=r"evaluation\.contenders"):
         study.check()
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:all candidates had the same")
-def test_a_class_is_evolved_compared_and_used(folder):
-    (folder / "settings.yaml").write_text(json.dumps({**SETTINGS, "evolve": "my_rule.py"}))
-    assert main(["evolve", "--config", "settings.yaml", "--run-dir", "run"]) == 0
-    scores = metaevo.Scores.load(folder / "run" / "scores.npz")
-    assert scores.contenders == ("learned", "difference", "clipped")
-    assert scores.tried == 2
-    rule, meta_params = metaevo.load("run", code="my_rule.py")
-    assert set(meta_params) == {"up", "down"}
-    assert rule(meta_params, None, 1.0, 1.0) == 0.0
-    flags = ["--learner", "own_learner.py:own", "--task.env", "GridWorld", "--seeds", "2"]
-    flags += ["--train.total_timesteps", "200", "--train.num_steps", "100"]
-    argv = ["train", *flags, "--advantage_rule", "run", "--run-dir", "of_run"]
-    assert main([*argv, "--code", "my_rule.py"]) == 0
-    assert (folder / "of_run" / "losses" / "advantage_rule" / "code" / "my_rule.py").exists()
-    sweep = ["sweep", *flags[:4], "--space.advantage_rule", "{choice: [clipped, doubled]}"]
-    sweep += [*flags[6:], "--sweep.trials", "2", "--sweep.seeds", "2"]
-    assert main([*sweep, "--sweep.sampler", "random", "--run-dir", "swept"]) == 0

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import pytest
 
 import metaevo
-from metaevo.config import ConfigError, code, from_dict, to_dict
+from metaevo.config import ConfigError, code, from_dict
 from metaevo.config.code import reference_of
 from metaevo.parts import Part, resolve
 from metaevo.parts.learners import PART
 from metaevo.parts.part import Parts
-from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
@@ -31,15 +30,6 @@ def test_other_slots_are_filled_by_name():
     plain = settings_of({"evolve": "drift"}).build().fixed["value_loss"].function
     assert plain(None, *arguments) == losses.squared(None, *arguments) == 32.0
     assert problem.reference().learner.policy_loss is losses.clipped_surrogate
-
-
-def test_a_run_is_resumed_with_the_same_functions_only():
-    settings = settings_of({"evolve": "drift"})
-    saved = to_dict(settings)
-    assert check_same(saved, settings, ()).make_optimizer == "adam"
-    other = settings_of({"evolve": "drift", "make_optimizer": "sgd"})
-    with pytest.raises(ConfigError, match="make_optimizer: 'adam' -> 'sgd'"):
-        check_same(saved, other, ())
 
 
 def test_a_schedule_of_unknown_hyperparams_is_refused():

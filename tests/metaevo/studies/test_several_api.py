@@ -39,8 +39,28 @@ def evolve(path, *, count=3, first=5, problem=None, **options):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return evolve(tmp_path_factory.mktemp("several") / "run")
+def counted(tmp_path_factory):
+    """Three evolutions, and how often their problem had been traced after each of them."""
+    problem, traces, real = Quadratic(noise=1.0), [], running._evolve_one
+
+    def evolve_one(*arguments):
+        real(*arguments)
+        traces.append(problem.traces)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "_evolve_one", evolve_one)
+        return evolve(tmp_path_factory.mktemp("several") / "run", problem=problem), traces
+
+
+@pytest.fixture(scope="module")
+def found(counted):
+    return counted[0]
+
+
+def test_another_seed_does_not_recompile(counted):
+    first, *others = counted[1]
+    assert first > 0
+    assert others == [first, first]
 
 
 def records(path):
@@ -77,20 +97,6 @@ def test_the_best_on_validation_seeds_is_returned(found):
     assert_same(tree, load_tree(found.path / f"seed_{best}" / "meta_params.npz")[0])
     assert_same(found.meta_params, tree)
     assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
-
-
-def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
-    problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
-
-    def evolve_one(*arguments):
-        result = real(*arguments)
-        seen.append((compilations(), problem.traces))
-        return result
-
-    monkeypatch.setattr(running, "_evolve_one", evolve_one)
-    evolve(tmp_path / "run", problem=problem)
-    assert seen[0][0] > 0
-    assert seen[0] == seen[1] == seen[2]
 
 
 def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, capsys):

@@ -1,17 +1,13 @@
 """Several evolutions of a loss, judged on the same seeds against baselines that are tuned once."""
 
-import json
-
 import numpy as np
 import pytest
 
 import metaevo
-from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.study import Study
 from tests.metaevo import evolving
-from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
 
@@ -63,22 +59,6 @@ def test_all_are_tuned_equally_and_one_evolution_scores_the_same_alone(several, 
     for name in alone.contenders:
         ours = name.replace("learned", "learned seed 3")
         np.testing.assert_array_equal(alone.held_out_of(name), several.held_out_of(ours))
-
-
-def test_a_resumed_judgement_goes_on(several, folder):
-    path = folder / "several"
-    trees = [load_tree(path / f"seed_{seed}" / "meta_params.npz") for seed in (3, 4)]
-    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
-    before[path / "scores.npz"] = (path / "scores.npz").stat().st_mtime_ns
-    (path / "report.html").unlink()  # as if it had been killed before
-    again = run(path, 2, resume=True)
-    np.testing.assert_array_equal(again.held_out, several.held_out)
-    assert before == {each: each.stat().st_mtime_ns for each in before}
-    for seed, (tree, _) in zip((3, 4), trees, strict=True):
-        assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params.npz")[0])
-    assert (path / "report.html").exists()
-    kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
-    assert kinds == ["evaluation"] * len(several.contenders)
 
 
 def test_another_judgement_does_not_change_the_evolutions(several, folder):

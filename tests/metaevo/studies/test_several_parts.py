@@ -176,11 +176,9 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "texts"),
     [
-        ({"evolve": ["value_loss", "scaled.py"]}, ["value_loss and scaled both fill the slot"]),
         ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
         ({"evolve": "broken.py"}, ["'broken.py': broken.py cannot be imported: ValueError: two"]),
         ({"evolve": "nothing.py"}, ["'nothing.py': must define one part", "it has: none"]),
-        ({"evolve": "drift", "learner": "dqn"}, ["no slot 'policy_loss'", "that have it: ppo"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(workspace, settings, texts, refused):
