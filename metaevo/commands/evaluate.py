@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaevo.commands.run_options import computing, parse_early
+from metaevo.commands.run_options import computing, parse_early, start_jax
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -111,6 +111,8 @@ def settings_of_run(
         if not {"evolve", "problem"} & saved.keys():
             raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
+        if args.code:
+            start_jax()  # importing an environment starts its backend
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
 

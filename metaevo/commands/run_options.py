@@ -93,6 +93,8 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     settings = content["config"]
+    if args.code:
+        start_jax()  # importing an environment starts its backend
     code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings
 
