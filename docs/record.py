@@ -28,7 +28,7 @@ def of_run(path: Path) -> PlainDict:
     about = saved["environment"]
     return {
         "date": str(about["started"])[:10],
-        "commit": about["commit"],
+        "commit": about["commit"][:9] + "+" * about["commit"].endswith("+"),
         "machine": {
             "processor": about["devices"][0].partition(" ")[2].replace("cpu", "CPU"),
             "cores": len(about["devices"]),

@@ -8,4 +8,14 @@
 functions. The package does not depend on evolution.
 """
 
+import importlib
+from typing import Any
+
 __all__ = ["dqn", "envs", "lpg", "ppo", "q_learning", "types"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a module at its first use."""
+    if name in __all__:
+        return importlib.import_module(f"purerl.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -111,7 +111,7 @@ def settings_of_run(
         if not {"evolve", "problem"} & saved.keys():
             raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
-        if args.code:
+        if args.code or code.names_in(overrides):
             start_jax()  # importing an environment starts its backend
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
@@ -180,7 +180,9 @@ def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
 
 
 def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
-    """Return a run's settings with the unseen tasks of this evaluation."""
+    """Return a run's settings with the unseen tasks of this evaluation, and its whole budget."""
+    if "quick_unseen" in saved.get("evaluation", {}):
+        saved = {**saved, "evaluation": {**saved["evaluation"], "quick_unseen": False}}
     if unseen:
         return with_unseen(saved, load_yaml(Path(unseen)))
     if unseen is None and not saved.get("tasks"):

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from metaevo.commands.run_options import computing, parse_early
+from metaevo.commands.run_options import computing, parse_early, start_jax
 from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
 from metaevo.config.plain import PlainDict
 
@@ -30,6 +30,7 @@ def main(argv: list[str]) -> int:
             raise ConfigError("--config: name the settings with --tasks")
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
+        start_jax()  # which importing programs starts
         from metaevo.discovery.proposals import raw_settings
 
         return raw_settings(args.slot, args.tasks)

@@ -93,7 +93,7 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     settings = content["config"]
-    if args.code:
+    if args.code or code.names_in(overrides):
         start_jax()  # importing an environment starts its backend
     code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings
@@ -148,6 +148,8 @@ def early_class(command: str, raw: PlainDict, component: str | None = None) -> A
     kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
     if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
         kinds["component"] = stub(parts[evolve])
+    elif place == EVOLUTION:  # a part of the user's may have a strategy of its own
+        kinds["strategy"] = Any
     if place != PROBLEM and isinstance(learner, str) and learner in learners:
         module = learners[learner].partition(":")[0]
         kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from metaevo.comparison.analysis import RunComparison
 from metaevo.config import files
-from metaevo.intervals import Estimate
 from metaevo.reports import page as report
 from metaevo.reports import plots
 from metaevo.reports.page import MISSING, Table, counted, estimate
+from metaevo.statistics import Estimate
 
 _NOTE = (
     "IQM: mean of the middle half of the seeds. Intervals: 95%, stratified bootstrap. Difference: "

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.intervals import FloatArray
+from metaevo.statistics import FloatArray
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""
@@ -22,12 +22,13 @@ KINDS = "update", "generation", "trial"
 _STEPS = "environment steps"
 AXES = {
     "generation": "generations", "trial": "trials", "frames": _STEPS, "global_step": _STEPS,
-    "env_steps": _STEPS, "timesteps": _STEPS, "total_timesteps": _STEPS, "_step": "logged steps",
+    "env_steps": _STEPS, "environment_steps": _STEPS, "total_timesteps": _STEPS,
+    "timesteps": _STEPS, "total_steps": _STEPS, "_step": "logged steps",
 }  # fmt: skip
 """Columns that hold positions, the first of which is used, and what they count."""
 _DEFAULTS = (
     "fitness_of_mean", "fitness_mean", "best_value", MEAN, "episodic_return", "episode_return",
-    "charts/episodic_return", "return", "reward", "rollout/ep_rew_mean",
+    "charts/episodic_return", "return", "reward", "rollout/ep_rew_mean", "value", "fitness",
 )  # fmt: skip
 """Metrics that are compared by default, the first of which is used."""
 _HIGHER = re.compile(
@@ -38,6 +39,8 @@ _HIGHER = re.compile(
 _LOWER = "value_loss", "value_error", "diverged"
 _WITHOUT_EFFECT = "run.", "evolution.chunk_size", "evolution.num_devices", "evolution.block_size"
 """Prefixes of settings without an effect on the result."""
+SEED_KEYS = "seed", "seeds", "random_seed", "run_seed"
+"""Last parts of the settings that select the random seed."""
 _ENVIRONMENT = "task.env", "env", "env_id", "env_name", "environment"
 _ENV_PARAMS = "task.env_params", "env_params"
 """Prefixes of the settings that define the task; scores on different tasks are never pooled."""
@@ -104,7 +107,7 @@ class RecordedRun:
         return {
             key: _text(value)
             for key, value in self.config.items()
-            if key.rpartition(".")[2] not in ("seed", "seeds")
+            if key.rpartition(".")[2] not in SEED_KEYS
             and not key.startswith(_WITHOUT_EFFECT)
             and not self._defines_task(key)
         }

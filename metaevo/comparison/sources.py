@@ -11,9 +11,9 @@ from metaevo.comparison import wandb_runs
 from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.checks import Measure, Text
-from metaevo.intervals import FloatArray
 from metaevo.judging.scores import Scores, UnfinishedError
 from metaevo.runs.run_directory import RunDirectory, evolutions_in, run_path, runs_below
+from metaevo.statistics import FloatArray
 
 
 class _Variant(TypedDict):
@@ -86,7 +86,7 @@ def read(path: Path) -> RecordedRun:
         flatten(run.read_config()["config"]),
         records.get(kind, []),
         kind,
-        run.report_path.is_file(),
+        run.is_finished(),
         _judged(run) if kind == "generation" else _evaluated(run),
     )
 

@@ -27,7 +27,8 @@ def read(text: str) -> list[RecordedRun]:
         found = list(_offline(Path(where)) if Path(where).exists() else _online(where))
     except Exception as error:  # of the client, its reader or the network
         reason = str(error).strip().partition("\n")[0] or repr(error)
-        raise ConfigError(f"{text}: cannot be read: {reason}") from None
+        missing = "" if Path(where).exists() else f"{where} is no directory, and as a project: "
+        raise ConfigError(f"{text}: {missing}cannot be read: {reason}") from None
     if not found:
         raise ConfigError(f"{text}: there is no wandb run")
     return found

@@ -32,13 +32,13 @@ from metaevo.config import (
 from metaevo.config.checks import Number, Text, check
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Contender, Purpose
-from metaevo.intervals import Interval
 from metaevo.judging.budget import Budget
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.statistics import Interval
 from metaevo.studies.settings import settings_class
 
 Given = str | bytes | PlainMapping

@@ -11,7 +11,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from metaevo.config import ConfigError
 from metaevo.config.space import KINDS, Entry, free_space
-from metaevo.intervals import FloatArray
+from metaevo.statistics import FloatArray
 
 DIMENSIONS = 64
 """Maximum number of hyperparameters in a space."""

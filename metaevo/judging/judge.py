@@ -31,10 +31,10 @@ from metaevo.evolution.problem import (
     frames_of_tasks,
     keys_for,
 )
-from metaevo.intervals import fill_missing
 from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
+from metaevo.statistics import fill_missing
 from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.population import Population, Trained
 from metaevo.tasks.problem import LearnerProblem, digest

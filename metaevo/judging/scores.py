@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError, files
-from metaevo.intervals import Estimate, FloatArray, fill_missing
 from metaevo.judging.verdicts import (
     FEWEST_SEEDS,
     FEWEST_SETTINGS,
@@ -24,6 +23,7 @@ from metaevo.judging.verdicts import (
     Verdict,
     Word,
 )
+from metaevo.statistics import Estimate, FloatArray, fill_missing
 
 
 class UnfinishedError(ConfigError):

@@ -62,7 +62,7 @@ def contenders(
     is_tuned = bool(scores.tried) and (task is not None or len(scores.tasks) == 1)
     columns, rows = ["contender", "IQM", "95% interval"], []
     columns += [f"difference from {best}"] * (best is not None)
-    columns += [f"with half of {scores.tried} settings"] * bool(scores.tried)
+    columns += [f"with half of {scores.tried} settings"] * (scores.tried > 1)
     columns += ["tuned to"] * is_tuned
     for name in names:
         cells: list[object] = [name, *scores.iqm(name, task)]
@@ -70,7 +70,7 @@ def contenders(
             change = scores.difference(name, best, task)
             shown = estimate(change.value, *change.interval, sign=True)
             cells.append("" if name == best else shown)
-        if scores.tried:
+        if scores.tried > 1:
             cells.append(float(scores.expected(name, task).half))
         if is_tuned:
             cells.append(setting_of(scores, name, task) if name in scores.contenders else "")

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import comb
 
-from metaevo.intervals import FloatArray, Interval, interval_of, iqm
+from metaevo.statistics import FloatArray, Interval, interval_of, iqm
 
 FEWEST_SEEDS = 16
 """Minimum number of held-out seeds for a verdict."""

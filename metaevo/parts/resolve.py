@@ -121,13 +121,18 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     if isinstance(seed := about.get("evolution_seed"), int):
         text = f"{reference}: of its evolutions that of seed {seed}, the best on validation seeds"
         print(text, file=sys.stderr)
-    if folder.config_path.exists() and not folder.report_path.exists():
-        done = about.get("generation")
+    if isinstance(done := about.get("generation"), int) and done < _generations(folder):
         print(f"{reference} is not finished: what it found in {done} generations", file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, tree)
     if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its part's settings")
     return parts, meta_params
+
+
+def _generations(folder: RunDirectory) -> int:
+    """Return how many generations a run has by its settings; 0 in a folder that is no run."""
+    config = folder.read_config()["config"] if folder.config_path.exists() else {}
+    return int(config.get("evolution", {}).get("generations", 0))
 
 
 def is_loadable(about: Any) -> bool:

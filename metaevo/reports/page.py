@@ -129,8 +129,7 @@ class Image:
         raise ValueError(f"{self.path} is not a PNG or GIF file")
 
 
-Section = Any
-"""A text, a table, an image, or an object with `heading`, `kind` and `markup` not to be escaped."""
+Section = Text | Table | Image
 
 
 def about(saved: PlainMapping) -> list[Table]:

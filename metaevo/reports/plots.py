@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from metaevo.config import files
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.intervals import FloatArray
 from metaevo.reports.page import counted
+from metaevo.statistics import FloatArray
 
 if TYPE_CHECKING:  # a command that draws nothing does not import it
     from matplotlib.axes import Axes

@@ -173,9 +173,9 @@ def frames_per_second(env: Environment) -> float:
 
 def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states, or None if it cannot be drawn."""
-    is_gymnax = type(env).__module__.startswith("gymnax.")  # whose `render` is of matplotlib
-    if hasattr(type(env), "render") and not is_gymnax:
-        return lambda state, params: np.asarray(env.render(state, params))
+    is_gymnax, own = type(env).__module__.startswith("gymnax."), getattr(type(env), "render", None)
+    if own is not None and not own.__module__.startswith("gymnax."):  # which draws by matplotlib
+        return lambda state, params: _checked(env.name, env.render(state, params))
     if is_gymnax and env.name.endswith("-MinAtar"):
         observe = jax.jit(env.get_obs)
         return lambda state, params: _planes(np.asarray(observe(state, params)))
@@ -188,6 +188,17 @@ def renderer(env: Environment) -> Renderer | None:
     if draw is None or not hasattr(env, "inner"):
         return draw
     return lambda state, params: draw(state, env.inner(params))
+
+
+def _checked(name: str, picture: Any) -> np.ndarray:
+    """Return the result of a user's `render`; raise `ValueError` if it is not a picture."""
+    found = np.asarray(picture)
+    if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+        raise ValueError(
+            f"{name}: render returns {found.dtype} {list(found.shape)}; it must return uint8 "
+            "[height, width, 3]"
+        )
+    return found
 
 
 def _planes(cells: np.ndarray, colours: Sequence[Colour] = PLANES) -> np.ndarray:

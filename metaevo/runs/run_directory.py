@@ -19,12 +19,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import NotRequired, Required
+from typing import Annotated, NotRequired, Required
 
+from pydantic import GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
-from metaevo.config.checks import Index, Measure, Seconds, Text, check
+from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
 from metaevo.config.plain import PlainDict
 
 SCORES, UNSEEN = "scores", "unseen"
@@ -34,12 +35,19 @@ _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
+class _Resolved(TypedDict, total=False):
+    run_id: Text
+    job_type: Text
+    chunk_size: Count
+    log_every: Count
+
+
 class SavedConfig(TypedDict):
     """config.yaml."""
 
     config: PlainDict
     """all settings"""
-    resolved: PlainDict
+    resolved: Annotated[PlainDict, GetPydanticSchema(lambda _, make: make(_Resolved))]
     """values chosen from them when the run began"""
     environment: PlainDict
     """versions, devices, git commit, command line"""
@@ -105,8 +113,9 @@ class RunDirectory:
         return run
 
     def discard(self) -> None:
-        """Make the directory free for another run, unless this one has records."""
-        if any(self.path.rglob(self.metrics_path.name)):
+        """Make the directory free for another run, unless this one has finished any work."""
+        saved = (path for path in self.path.rglob("checkpoints/*") if path.stem.strip("0"))
+        if any(self.path.rglob(self.metrics_path.name)) or any(saved):
             return
         if self._had_files:
             self.config_path.unlink(missing_ok=True)
@@ -222,6 +231,19 @@ class RunDirectory:
                 found[record["kind"]].append(record)
         return found
 
+    def has_evolved(self, generations: int) -> bool:
+        """Return whether so many generations, or more, are recorded without a gap."""
+        found = [record["generation"] for record in self.read_metrics("generation")]
+        return found == list(range(len(found))) and len(found) >= generations
+
+    def is_finished(self) -> bool:
+        """Return whether the run has ended; one of several evolutions has no report of its own."""
+        if self.report_path.is_file():
+            return True
+        if self.path not in evolutions_in(self.path.parent):
+            return False
+        return self.has_evolved(self.read_config()["config"]["evolution"]["generations"])
+
     def truncate_metrics(self, kind: str, count: int) -> None:
         """Keep only the first `count` records of `kind`; a resumed run logs the rest again."""
         if not os.path.lexists(self.metrics_path):
@@ -283,16 +305,16 @@ def evolutions_in(path: Path) -> list[Path]:
     return [each for each in folders if os.path.lexists(each / "config.yaml")]
 
 
-def commit() -> str:
-    """Return the commit of this checkout, with a + if files were changed; unknown if installed."""
+def commit(digits: int = 40) -> str:
+    """Return the commit of this checkout, with a + if it has changes; unknown if installed."""
     git = ["git", "-C", str(Path(__file__).parent)]
     own = [*git, "ls-files", "--error-unmatch", Path(__file__).name]  # not in another repository
-    named = [*git, "describe", "--always", "--abbrev=9", "--exclude=*", "--dirty=+"]
+    head, changes = [*git, "rev-parse", "HEAD"], [*git, "status", "--porcelain"]
     try:
         done = [
             subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-            for command in (own, named)
+            for command in (own, head, changes)
         ]
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return done[-1].stdout.strip()
+    return done[1].stdout[:digits].strip() + "+" * bool(done[2].stdout)

@@ -149,7 +149,7 @@ class _Mlflow:
             "job_type": settings.wandb_job_type or about["resolved.job_type"],
             "run_directory": str(directory.path.absolute()),
             "mlflow.source.name": about.get("environment.command_line"),
-            "mlflow.source.git.commit": about.get("environment.commit"),
+            "mlflow.source.git.commit": about.get("environment.commit", "").rstrip("+"),
         }
         if found := self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{tags[RUN_ID]}'"):
             run = found[0]
@@ -215,7 +215,7 @@ class Trackers:
             for path in (self._directory.path / name for name in ARTIFACTS):
                 if path.exists():
                     client.log_artifact(path)
-            client.finish(completed=self._directory.report_path.is_file())
+            client.finish(completed=self._directory.is_finished())
 
         self._each(finish)
 

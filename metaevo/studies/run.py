@@ -133,7 +133,7 @@ def _evolve_one(
 
 def _is_saved(directory: RunDirectory, generations: int) -> bool:
     """Return whether an evolution is done, and its result saved."""
-    if not (_is_evolved(directory, generations) and directory.meta_params.exists()):
+    if not (directory.has_evolved(generations) and directory.meta_params.exists()):
         return False
     done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
     return bool(done == len(directory.read_metrics("generation")))
@@ -181,18 +181,13 @@ def _resolve(
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
     resolved, config = dict(run.resolved), run.settings.evolution
     is_reported = same_end and run.directory.report_path.exists()
-    if is_reported and all(_is_evolved(each, config.generations) for each in evolved):
+    if is_reported and all(each.has_evolved(config.generations) for each in evolved):
         return None
     before = run.before.evolution.chunk_size
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
     study.keep(run.directory, resolved)
     return resolved
-
-
-def _is_evolved(directory: RunDirectory, generations: int) -> bool:
-    found = [record["generation"] for record in directory.read_metrics("generation")]
-    return found == list(range(len(found))) and len(found) >= generations  # else some were lost
 
 
 def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
@@ -233,11 +228,12 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
         for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):
             found = evolution.result(block.state)
             logbook.add(block, found)
+            others = evolution.others(block.state) if block.done == total else None
+            if others:  # before the result: an evolution with a result is not continued
+                write_json_atomic(run.directory.others_path, others)
             study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
-    if others := evolution.others(block.state):
-        write_json_atomic(run.directory.others_path, others)
 
 
 def _blocks(

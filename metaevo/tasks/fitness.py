@@ -2,7 +2,7 @@
 
 An agent has diverged if its parameters are not `all_finite`, and then has no score; a stretch of
 time in which no episode finished has no mean return. Missing values are NaN;
-`metaevo.intervals.fill_missing` replaces them for comparisons.
+`metaevo.statistics.fill_missing` replaces them for comparisons.
 """
 
 import functools

@@ -46,7 +46,7 @@ def check(settings: TrainSettings, task: Bound) -> None:
     if config.film and policies.renderer(task.learner.env) is None:
         raise ConfigError(
             f"evaluation.film = true: {task.name} cannot be drawn; classic control, MinAtar, "
-            "the suites, GridWorld and environments with `render(state, params)` can"
+            "Navix, XLand, Craftax, GridWorld and environments with `render(state, params)` can"
         )
     if not config.gymnasium:
         return

@@ -19,8 +19,8 @@ from metaevo.config import ConfigError, files, flatten, from_dict, merge, show, 
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.space import Params, Space, ends, free_space
 from metaevo.evolution.problem import Purpose
-from metaevo.intervals import iqm
 from metaevo.runs.terminal import Progress
+from metaevo.statistics import iqm
 from metaevo.tuning.config import OF_THE_SWEEP, SweepConfig, SweepSettings
 from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Study, Trial

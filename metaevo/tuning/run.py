@@ -41,19 +41,21 @@ def search(
 ) -> None:
     """Evaluate trials until there are enough, and wait for those of other processes.
 
-    `between` is called before each batch.
+    `between` is called after each batch, also after one that fails.
     """
     with study:
         while True:
             bar.update(0)  # a signal may have arrived
-            between()
-            if batch := study.ask(objective.config.batch or objective.kind.batch):
-                objective.run(batch, study, bar)
-            elif count := study.running():
-                bar.stage(f"waiting for {count} trials of other processes")
-                time.sleep(POLL_SECONDS)
-            else:
-                return
+            try:
+                if batch := study.ask(objective.config.batch or objective.kind.batch):
+                    objective.run(batch, study, bar)
+                elif count := study.running():
+                    bar.stage(f"waiting for {count} trials of other processes")
+                    time.sleep(POLL_SECONDS)
+                else:
+                    return
+            finally:
+                between()
 
 
 def plan(objective: Objective[Any]) -> Table:

@@ -5,13 +5,14 @@ import pytest
 
 PROGRAM = """
 import sys
-from purerl import dqn, envs, fast, lpg, ppo, q_learning, types
+import purerl
+from purerl import dqn, fast, lpg, ppo, q_learning, types
 import metaevo
 from metaevo import parts, statistics
 from metaevo.commands import distill, evaluate, evolve, generality, judge, sweep, train
 import jax
 jax.config.update("jax_num_cpu_devices", 3)  # refused once a backend has started
-print(len(jax.devices("cpu")), envs.make("CartPole-v1")[0].name)
+print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
 
 import metaevo.studies.api, metaevo.studies.sweeps, metaevo.training.run
 drawing = {"seaborn", "matplotlib.pyplot", "pandas", "scipy.stats"}

@@ -10,10 +10,9 @@ import numpy as np
 
 from metaevo.config import files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.intervals import Estimate
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.statistics import flat_record
+from metaevo.statistics import Estimate, flat_record
 
 UNSEEN, ADDED = "unseen", "added"
 

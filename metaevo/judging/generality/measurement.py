@@ -10,13 +10,13 @@ from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.config.plain import listed
 from metaevo.evolution.problem import Purpose, keys_for
-from metaevo.intervals import FloatArray, fill_missing
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of
 from metaevo.judging.generality.tasks import LEARNER, Benchmark, benchmark, digest
 from metaevo.parts import learners
 from metaevo.runs.run_directory import commit
 from metaevo.runs.terminal import Progress
+from metaevo.statistics import FloatArray, fill_missing
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.training.settings import make_task, training_class
@@ -151,7 +151,7 @@ class Measurement:
             seeds=self.benchmark.seeds,
             seen=tuple(self.seen),
             unable=tuple(self.unable),
-            commit=commit(),
+            commit=commit(9),
             tasks=tasks,
         )
 

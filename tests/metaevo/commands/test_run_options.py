@@ -6,6 +6,7 @@ import pytest
 
 from metaevo.__main__ import COMMANDS, main
 from metaevo.runs.run_directory import RunDirectory
+from tests import processes
 
 
 @pytest.mark.parametrize(
@@ -35,10 +36,9 @@ def test_another_command_does_not_continue_a_run(command, config, complaint, tmp
         ("generality dpo --tasks cartpole", "to tune"),
     ],
 )
-def test_a_dry_run_computes_and_writes_nothing(line, shown, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main([*line.split(), "--dry-run"]) == 0
-    assert shown in capsys.readouterr().out
+def test_a_dry_run_computes_and_writes_nothing(line, shown, tmp_path):
+    """In a new process, where a command has to set up JAX's devices before anything starts JAX."""
+    assert shown in processes.metaevo(*line.split(), "--dry-run", cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ from metaevo.commands.train import main as train
 from metaevo.config import ConfigError, code
 from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
+from tests import processes
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -87,6 +88,15 @@ def test_code_that_only_a_run_names_does_not_run(command, run, refused):
     assert not mark.exists()
     with pytest.raises(ConfigError, match="holds no policies"):
         metaevo.load_training(directory.path, code=[name])
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("flag", ["--code", "--task.env"])
+def test_a_new_process_runs_the_named_code_of_a_run(flag, run):
+    """Importing an environment starts JAX, so the devices have to be set up before."""
+    directory, name, mark = run
+    words = ["train", "--resume", "--run-dir", str(directory.path), flag, name, "--dry-run"]
+    assert "frames" in processes.metaevo(*words)
     assert mark.exists()
 
 

@@ -61,7 +61,6 @@ def evolved(tmp_path_factory):
     parts = settings.build().parts
     run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
     run.write_config(to_dict(settings), {})
-    run.report_path.write_text("the run is finished")
     resolve.write(run, parts, parts.init(jax.random.key(0)), 1)
     return run.path
 

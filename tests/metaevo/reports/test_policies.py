@@ -59,6 +59,9 @@ def test_an_environment_of_the_user_draws_itself():
 
     draw = renderer(Wrapper(Drawn()))
     np.testing.assert_array_equal(draw(1, {"inner": 2}), np.full((2, 2, 3), 3))
+    Drawn.render = lambda self, state, params: jnp.zeros((2, 2))
+    with pytest.raises(ValueError, match=r"Drawn: render returns float32 \[2, 2\]"):
+        draw(1, {"inner": 2})
     assert renderer(envs.make("Catch-bsuite")[0]) is None
 
 

@@ -1,13 +1,18 @@
 """Several evolutions of a loss, judged on the same seeds against baselines that are tuned once."""
 
+import json
+
+import jax
 import numpy as np
 import pytest
 
 import metaevo
+from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.evolutions import Evolutions
 from metaevo.studies.run import run_evolutions
 from metaevo.studies.study import Study
 from tests.metaevo import evolving
+from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
 
@@ -77,3 +82,34 @@ def test_another_judgement_does_not_change_the_evolutions(several, folder):
     assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
     assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
     assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value
+
+
+def test_the_chosen_evolution_is_loaded(several, folder, capsys):
+    path = folder / "several"
+    own = {}
+    for seed in (3, 4):
+        lines = (path / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
+        own[seed] = json.loads(lines[2])["fitness_of_mean"]
+    best = max(own, key=own.get)
+    _, meta_params = metaevo.load(path)
+    assert f"of its evolutions that of seed {best}, the best on" in capsys.readouterr().err
+    _, expected = metaevo.load(path / f"seed_{best}")
+    assert_same(jax.device_get(meta_params), jax.device_get(expected))
+    assert several.contenders[0] == f"learned seed {best}"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_resumed_judgement_goes_on(several, folder):
+    path = folder / "several"
+    trees = [load_tree(path / f"seed_{seed}" / "meta_params.npz") for seed in (3, 4)]
+    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
+    before[path / "scores.npz"] = (path / "scores.npz").stat().st_mtime_ns
+    (path / "report.html").unlink()  # as if it had been killed before
+    again = run(path, 2, resume=True)
+    np.testing.assert_array_equal(again.held_out, several.held_out)
+    assert before == {each: each.stat().st_mtime_ns for each in before}
+    for seed, (tree, _) in zip((3, 4), trees, strict=True):
+        assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params.npz")[0])
+    assert (path / "report.html").exists()
+    kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert kinds == ["evaluation"] * len(several.contenders)

@@ -1,9 +1,27 @@
-"""Interquartile means, bootstrap intervals, and the treatment of missing scores."""
+"""Interquartile means, bootstrap intervals, and the treatment of missing scores.
 
-from typing import NamedTuple, overload
+Comparisons of groups (`metaevo.statistics.groups`) are imported at their first use.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from metaevo.statistics.groups import Comparison as Comparison
+    from metaevo.statistics.groups import Summary as Summary
+    from metaevo.statistics.groups import compare as compare
+    from metaevo.statistics.groups import estimate as estimate
+    from metaevo.statistics.groups import flat_record as flat_record
+    from metaevo.statistics.groups import holm as holm
+    from metaevo.statistics.groups import mean_curve as mean_curve
+    from metaevo.statistics.groups import probability_of_improvement as probability_of_improvement
+    from metaevo.statistics.groups import rank_test as rank_test
+    from metaevo.statistics.groups import signed_rank_test as signed_rank_test
+    from metaevo.statistics.groups import summarise as summarise
+    from metaevo.statistics.groups import verdict as verdict
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -70,3 +88,10 @@ def interval_of(values: FloatArray) -> Interval:
     """Percentile interval of bootstrap values [resamples], 95%."""
     low, high = np.quantile(values, ENDS)
     return float(low), float(high)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name of `groups`."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("metaevo.statistics.groups"), name)

@@ -20,12 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.intervals import ENDS, check_finite, interval_of
-from metaevo.intervals import Estimate as Estimate
-from metaevo.intervals import FloatArray as FloatArray
-from metaevo.intervals import Interval as Interval
-from metaevo.intervals import fill_missing as fill_missing
-from metaevo.intervals import iqm as iqm
+from metaevo.statistics import ENDS, Estimate, FloatArray, Interval, check_finite, interval_of, iqm
 
 Runs = ArrayLike | Mapping[str, ArrayLike]
 Verdict = Literal["better", "worse", "undecided"]
