@@ -10,7 +10,6 @@ iterate together, and have to leave the loop together.
 """
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,7 +20,6 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import (
@@ -208,6 +206,8 @@ class Evolution:
             ConfigError: if a single agent at a time does not fit.
             LostError: with several processes, because the others already wait for this process.
         """
+        if not 1 <= count <= self.config.block_size:
+            raise ValueError(f"count = {count}: must be from 1 to {self.config.block_size}")
         last = np.int32(self.config.generations - 1)
         while True:
             try:
@@ -215,14 +215,16 @@ class Evolution:
                 metrics = jax.device_get(devices.first(metrics))
                 return after, {name: values[:count] for name, values in metrics.items()}
             except jax.errors.JaxRuntimeError as error:
-                self._halve(error)
+                devices.check_out_of_memory(error)
+                size = self.chunk_size
                 if jax.process_count() > 1:
                     from metaevo.evolution.hosts import LostError
 
                     raise LostError(
-                        "out of memory: continue with --resume --evolution.chunk_size "
-                        f"{self.chunk_size}"
+                        f"out of memory with {size} agents at once: continue with --resume "
+                        f"--evolution.chunk_size {max(1, size // 2)}"
                     ) from None
+                self.use_chunks_of(devices.halved(size))
 
     def compiled(self) -> Any:
         """Return the compiled block, a function of the state, a number and the last generation.
@@ -235,37 +237,18 @@ class Evolution:
                 self._block, in_axes=(0, None, None), num_devices=self.num_devices
             )
             state = devices.replicate(self.start(0), self.num_devices)
+            program = needed = None
             try:
-                self._program = block.lower(state, np.int32(1), np.int32(0)).compile()
+                program = block.lower(state, np.int32(1), np.int32(0)).compile()
+                needed = devices.bytes_of_program(program)
             except jax.errors.JaxRuntimeError as error:
-                self._halve(error)
-                continue
-            needed = self.bytes_needed = devices.bytes_of_program(self._program)
-            free = min(devices.gather(devices.free_bytes()))
-            if needed > free:
-                about = f"needs {devices.as_text(needed)} of {devices.as_text(free)} free memory"
-                if self.chunk_size == 1 or self.config.chunk_size is not None:
-                    agents = f"evolution.chunk_size = {self.chunk_size}"
-                    warnings.warn(f"{agents}: a device {about}", stacklevel=2)
-                else:
-                    self._halve(about)
+                devices.check_out_of_memory(error)
+            size = self.chunk_size
+            keep = self.config.chunk_size is not None
+            self.use_chunks_of(devices.fitting(size, needed, keep=keep))
+            if self.chunk_size == size:
+                self._program, self.bytes_needed = program, needed
         return self._program
-
-    def _halve(self, reason: str | jax.errors.JaxRuntimeError) -> None:
-        """Halve the chunks for a reason; raise any other error than a lack of memory again."""
-        if isinstance(reason, Exception):
-            if "RESOURCE_EXHAUSTED" not in str(reason):
-                raise reason
-            reason = "ran out of memory"
-        before = self.chunk_size
-        if before == 1:
-            raise ConfigError(
-                "the device has too little memory for one agent at a time; make the learner "
-                "smaller (train.num_envs, train.num_steps, train.hidden_sizes)"
-            )
-        text = f"with {before} agents at once a device {reason}: going on with {before // 2}"
-        warnings.warn(text, stacklevel=3)
-        self.use_chunks_of(before // 2)
 
     def use_chunks_of(self, chunk_size: int) -> None:
         """Train so many agents at once on a device from now on, which compiles again."""

@@ -175,23 +175,27 @@ class Population:
         inputs = _inputs(keys, hyperparams, meta_params)
         total = len(inputs["key"])
         chunks = [
-            self._init(deal(inputs, chunk, self.num_devices)) for chunk in self._chunks(total)
+            jax.device_get(self._init(deal(inputs, chunk, self.num_devices)))
+            for chunk in self._chunks(total)
         ]
         return Agents(self.rows(chunks, total), len(keys), 0)
 
     def advance(
         self, agents: Agents, updates: int, progress: Callable[[int], Any] | None = None
     ) -> Agents:
-        """Train all agents for some more updates.
+        """Train all agents for some more updates; the devices hold a single chunk.
 
         `progress` is called with the environment steps just done, and may raise to stop.
         """
-        total, chunks = len(agents.rows.finite), self.place(agents.rows)
-        end = agents.updates + updates
-        for chunks, length, _ in self.blocks(chunks, agents.updates, end):  # noqa: B007, B020
-            if progress is not None:
-                progress(total * length * self.frames_per_update)
-        return Agents(self.rows(chunks, total), agents.seeds, end)
+        total, end = len(agents.rows.finite), agents.updates + updates
+        trained = []
+        for chunk, start in zip(self._chunks(total), self._placed(agents.rows), strict=True):
+            rows, count = start, min(chunk.stop, total) - chunk.start
+            for (rows,), length, _ in self.blocks([start], agents.updates, end):  # noqa: B007
+                if progress is not None:
+                    progress(count * length * self.frames_per_update)
+            trained.append(jax.device_get(rows))
+        return Agents(self.rows(trained, total), agents.seeds, end)
 
     def scores(self, agents: Agents) -> np.ndarray:
         """Return the fitness of the training so far [settings, seeds].
@@ -207,12 +211,14 @@ class Population:
 
     def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
+        return list(self._placed(rows))
+
+    def _placed(self, rows: Row) -> Iterator[Row]:
         rows = rows.replace(agent=jax.device_get(_packed(rows.agent)))
-        chunks = self._chunks(len(rows.finite))
-        dealt = [deal(rows, chunk, self.num_devices) for chunk in chunks]
         # Placed as they come back, or the second block would compile again.
         placement = devices.sharding(self.num_devices, local=True)
-        return [jax.device_put(each, placement) for each in dealt]
+        for chunk in self._chunks(len(rows.finite)):
+            yield jax.device_put(deal(rows, chunk, self.num_devices), placement)
 
     def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
         """Train for some updates after `done` ones; 0 updates only compile.
@@ -236,7 +242,7 @@ class Population:
             chunks = jax.block_until_ready(self.run(chunks, done, length))
             elapsed, done = time.monotonic() - before, done + length
             yield chunks, length, elapsed
-            length = max(1, min(int(seconds / elapsed * length), end - done))
+            length = max(1, min(8 * length, int(seconds / elapsed * length), end - done))
 
     def rows(self, chunks: list[Row], total: int | None = None) -> Row:
         """Return the agents on the host, with random keys as such [agents, ...].

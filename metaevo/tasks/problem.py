@@ -396,8 +396,9 @@ def _hand_written(slot: Slot, name: str) -> Filling:
 def _described(slot: Slot, part: Part, meta_params: Any = None) -> Any:
     """Return what a part in a slot computes, as plain data; functions have their names there."""
     if isinstance(part, OneOf):
-        return list(slot.compared)
+        return [_described(slot, HandWritten(slot.name, each)) for each in part.functions]
     if isinstance(part, HandWritten):
         names = [name for name, each in slot.functions.items() if each is part.function]
-        return names[0] if names else getattr(part.function, "__qualname__", "function")
+        kind = type(part.function).__qualname__
+        return names[0] if names else getattr(part.function, "__qualname__", kind)
     return type(part).__qualname__, to_dict(part), digest(meta_params)

@@ -10,8 +10,10 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
 from metaevo.tuning import report
+from metaevo.tuning.study import Study
 from tests.metaevo.evolving import settings_of
 
 pytestmark = pytest.mark.long
@@ -116,6 +118,42 @@ def test_a_finished_sweep_can_be_confirmed_again(finished, sweep, tmp_path, caps
     result = json.loads((copy / "evaluation.json").read_text())
     assert result["variants"][0]["seeds"] == 5
     assert len(RunDirectory(copy).read_metrics("evaluation")) == 2
+
+
+def test_a_sweep_that_fails_loses_no_finished_trial(
+    finished, sweep, tmp_path, monkeypatch, refused
+):
+    path, told, trained, init = tmp_path / "run", [], [], Population.init
+
+    def fail(study, *arguments):
+        told.append(1)
+        if len(told) == 4:  # in the middle of the second batch
+            raise RuntimeError("stop")
+        return tell(study, *arguments)
+
+    def record(self, keys, settings):
+        trained.append((set(map(tuple, jax.random.key_data(keys).tolist())), len(settings)))
+        return init(self, keys, settings)
+
+    tell = Study.tell
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "tell", fail)
+        with pytest.raises(RuntimeError, match="stop"):
+            sweep(path)
+    assert len(RunDirectory(path).read_metrics("trial")) == 3
+    monkeypatch.setattr(Population, "init", record)
+    sweep(path, resume=True)
+    # the lost one with a new one, the last one, the confirmation
+    assert [count for _, count in trained] == [2, 1, 1, 1]
+    ours, whole = ([{**row, "trial": ""} for row in table(each)] for each in (path, finished))
+    assert sorted(map(str, ours)) == sorted(map(str, whole))
+    search, *confirmation = [keys for keys, _ in (trained[0], *trained[2:])]
+    assert (len(search), [len(keys) for keys in confirmation]) == (2, [4, 4])
+    assert confirmation[0] == confirmation[1]
+    assert not search & confirmation[0]
+    (path / "report.html").unlink()
+    (path / "study.journal").unlink()
+    assert "the study has no trial 0" in refused(main, ["--resume", "--run-dir", str(path)])
 
 
 def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):

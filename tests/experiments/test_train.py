@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from metaevo.commands import train as training
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.report import FILM, VALUE_MAP
+from tests.metaevo.runs.tracked import read_mlflow
 
 pytestmark = pytest.mark.long
 
@@ -62,6 +64,21 @@ def test_a_run_writes_all_files(finished, capsys):
     ]  # fmt: skip
     assert (finished / "report.html").is_file()
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow
+def test_a_tracker_that_never_answers_changes_nothing(finished, tmp_path, monkeypatch, capfd):
+    path, uri = tmp_path / "run", f"sqlite:///{tmp_path}/store.db"
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silence:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silence.getsockname()[1]}")
+        tracking = ["--run-dir", str(path), "--wandb", "online", "--mlflow", uri]
+        play = {f"evaluation__{key}": 0 for key in ("episodes", "gymnasium")}
+        assert train(*tracking, **play, evaluation__film="false") == 0
+    assert updates(path) == updates(finished)
+    assert capfd.readouterr().err.count("warning: wandb (online)") == 1
+    _, artifacts, _ = read_mlflow(uri)
+    assert artifacts == ["evaluation.json", "figures", "learning_curves.csv", "report.html"]
 
 
 def test_a_resumed_run_keeps_its_settings(finished, tmp_path, refused):

@@ -27,16 +27,7 @@ def test_every_case_is_recorded():
     assert cases == evolutions.CASES
 
 
-SLOW = {"program search", "value loss of DQN"}  # make test-slow
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        pytest.param(*each, marks=[pytest.mark.slow] * (each[1] in SLOW))
-        for each in evolutions.CASES
-    ],
-)
+@pytest.mark.parametrize(("kind", "name"), evolutions.CASES)
 def test_a_case_has_the_recorded_results(kind, name):
     recorded, measured = RECORDED[kind][name], evolutions.measure(kind, name)
     if RECORDED["platform"] == evolutions.platform():

@@ -144,3 +144,28 @@ class GridAction(Probe):
 
     def action_space(self, params=None):
         return spaces.Box(-1.0, 1.0, (2, 2))
+
+
+class DelayedReward(Probe):
+    """Two steps, reward 1 after the second: the values are gamma and 1.
+
+    The observation is 0, then 1.
+    """
+
+    length = 2
+
+    def show(self, state):
+        return state.time.astype(jnp.float32)[None]
+
+    def pay(self, state, action, params):
+        return state.time == 1
+
+
+class EndlessReward(Probe):
+    """Reward 1 a step for ever, cut by a time limit: the value is 1 / (1 - gamma) throughout."""
+
+    terminates = False
+
+    @property
+    def default_params(self):
+        return Params(max_steps_in_episode=3)

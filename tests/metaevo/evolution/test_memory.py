@@ -1,9 +1,11 @@
 """Chunks of agents that do not fit into the memory of a device."""
 
 import re
+import warnings
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
@@ -45,23 +47,55 @@ def test_other_failures_end_the_evolution(monkeypatch):
         failing(1).run(None, 1)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         failing(8, "INTERNAL: something else").run(None, 1)
-    this = failing(8)
+    several = {4: failing(8), 1: failing(1)}
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with (
-        pytest.warns(UserWarning, match="out of memory"),
-        pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"),
-    ):
-        this.run(None, 1)
+    for size, this in several.items():
+        with pytest.raises(hosts.LostError, match=rf"--resume --evolution\.chunk_size {size}"):
+            this.run(None, 1)
+
+
+@pytest.mark.parametrize(
+    ("others", "size"),
+    [([None, 9999], 16), ([90, 100], 32), ([400, 100], 7), ([20_000, 9999], 14)],
+)
+def test_all_processes_use_the_size_that_fits_in_each(monkeypatch, others, size):
+    """Here the program needs 90 of 100 bytes; another process answers otherwise."""
+    monkeypatch.setattr(devices, "free_bytes", lambda: 100)
+    monkeypatch.setattr(devices, "gather", lambda own: [own, others])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert devices.fitting(32, 90) == size
+
+
+@pytest.mark.long
+def test_the_memory_estimate_grows_with_the_chunk():
+    class Heavy(Quadratic):
+        """Every evaluation carries a megabyte."""
+
+        def evaluate(self, key, meta_params, task):
+            evaluation = super().evaluate(key, meta_params, task)
+            carry = jnp.full(2**18, evaluation.fitness)
+            carry = jax.lax.fori_loop(0, 9, lambda i, x: x.at[i].add(jnp.sum(x)), carry)
+            return evaluation._replace(fitness=carry[0])
+
+    needed = []
+    for size in (1, 4):
+        this = evolution(Heavy(), {"chunk_size": size, "num_devices": 1})
+        this.compiled()
+        needed.append(this.bytes_needed)
+    assert needed[0] >= 2**20
+    assert needed[1] >= 4 * 2**20
+    assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
 
 
 @pytest.mark.parametrize(
     ("chosen", "free", "most", "chunks", "warning"),
     [
         (None, 3250, 99, [32], None),
-        (None, 3249, 99, [32, 16], "32 agents at once a device needs .*: going on with 16"),
-        (None, 700, 99, [32, 16, 8, 4], "8 agents .*: going on with 4"),
+        (None, 3249, 99, [32, 28], "32 agents at once a device needs .*: going on with 28"),
+        (None, 700, 99, [32, 6], "32 agents .*: going on with 6"),
         (None, 9999, 9, [32, 16, 8], "out of memory: going on with 8"),  # it does not compile
-        (None, 100, 99, [32, 16, 8, 4, 2, 1], r"chunk_size = 1: a device needs"),
+        (None, 100, 99, [32, 1], r"chunk_size = 1: a device needs"),
         (32, 700, 99, [32], r"chunk_size = 32: a device needs"),
     ],
 )

@@ -1,5 +1,9 @@
 """Saved trees: bit for bit, replaced atomically, and never a foreign one."""
 
+import subprocess
+import sys
+import time
+import warnings
 from typing import Any, NamedTuple
 
 import flax
@@ -190,3 +194,26 @@ def test_a_history_keeps_few_points_and_no_large_ones(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.meta_params["a"][:, 0], found.generations)
     record(tmp_path / "large", 0, {"a": np.zeros(checkpoint.LARGEST + 1)})
     assert history(tmp_path / "large") is None
+
+
+def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
+    program = (
+        "import sys, numpy as np; from pathlib import Path\n"
+        "from metaevo.runs.checkpoint import save\n"
+        "index = 0\n"
+        "while True:\n"
+        "    index += 1; save(Path(sys.argv[1]), index, np.full(300_000, index), keep=2)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
+    try:
+        while not list(tmp_path.glob("00000[3-9].npz")):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree, metadata = restore(tmp_path, np.zeros(300_000, int))
+    assert metadata["index"] >= 3
+    assert (tree == metadata["index"]).all()

@@ -39,28 +39,21 @@ def evolve(path, *, count=3, first=5, problem=None, **options):
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory):
-    """Three evolutions, and how often their problem had been traced after each of them."""
-    problem, traces, real = Quadratic(noise=1.0), [], running._evolve_one
+def found(tmp_path_factory):
+    return evolve(tmp_path_factory.mktemp("several") / "run")
+
+
+def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
+    problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
 
     def evolve_one(*arguments):
         real(*arguments)
-        traces.append(problem.traces)
+        seen.append((compilations(), problem.traces))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "_evolve_one", evolve_one)
-        return evolve(tmp_path_factory.mktemp("several") / "run", problem=problem), traces
-
-
-@pytest.fixture(scope="module")
-def found(counted):
-    return counted[0]
-
-
-def test_another_seed_does_not_recompile(counted):
-    first, *others = counted[1]
-    assert first > 0
-    assert others == [first, first]
+    monkeypatch.setattr(running, "_evolve_one", evolve_one)
+    evolve(tmp_path / "run", problem=problem)
+    assert seen[0][0] > 0
+    assert seen[0] == seen[1] == seen[2]
 
 
 def records(path):

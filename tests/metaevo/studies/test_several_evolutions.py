@@ -66,24 +66,6 @@ def test_all_are_tuned_equally_and_one_evolution_scores_the_same_alone(several, 
         np.testing.assert_array_equal(alone.held_out_of(name), several.held_out_of(ours))
 
 
-def test_another_judgement_does_not_change_the_evolutions(several, folder):
-    path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
-    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
-    scores = run(path, 2, resume=True, seeds=4, unseen=tasks)
-    assert scores.seeds == 4
-    np.testing.assert_array_equal(scores.screening, several.screening)
-    for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
-        before.pop(each)
-    assert before == {each: each.stat().st_mtime_ns for each in before}
-    unseen = metaevo.Scores.load(path / "unseen.npz")
-    assert unseen.contenders == scores.contenders
-    assert unseen.tasks == ("wide",)
-    table = Evolutions(path, settings_of(2)).table({"scores": scores, "unseen": unseen})
-    assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
-    assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
-    assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value
-
-
 def test_the_chosen_evolution_is_loaded(several, folder, capsys):
     path = folder / "several"
     own = {}
@@ -97,6 +79,7 @@ def test_the_chosen_evolution_is_loaded(several, folder, capsys):
     assert_same(jax.device_get(meta_params), jax.device_get(expected))
     assert several.contenders[0] == f"learned seed {best}"
     assert capsys.readouterr().err == ""
+    assert not [each for each in metaevo.compare_runs(path).notes if "finished" in each]
 
 
 def test_a_resumed_judgement_goes_on(several, folder):
@@ -113,3 +96,21 @@ def test_a_resumed_judgement_goes_on(several, folder):
     assert (path / "report.html").exists()
     kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert kinds == ["evaluation"] * len(several.contenders)
+
+
+def test_another_judgement_does_not_change_the_evolutions(several, folder):
+    path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
+    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
+    scores = run(path, 2, resume=True, seeds=4, unseen=tasks)
+    assert scores.seeds == 4
+    np.testing.assert_array_equal(scores.screening, several.screening)
+    for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
+        before.pop(each)
+    assert before == {each: each.stat().st_mtime_ns for each in before}
+    unseen = metaevo.Scores.load(path / "unseen.npz")
+    assert unseen.contenders == scores.contenders
+    assert unseen.tasks == ("wide",)
+    table = Evolutions(path, settings_of(2)).table({"scores": scores, "unseen": unseen})
+    assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
+    assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
+    assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value

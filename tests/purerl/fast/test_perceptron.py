@@ -193,3 +193,18 @@ def test_gpus_that_triton_compiles_for(capability, expected, monkeypatch):
     assert switch.has_triton() == expected
     with jax.default_device(cpu):
         assert not switch.has_triton()
+
+
+def test_few_agents_are_left_to_xla(launches, monkeypatch):
+    monkeypatch.setattr(perceptrons, "MANY", AGENTS + 1)
+    layers, x = network(4, 8, 2), inputs(AGENTS, 5, 4)
+    outputs = jax.vmap(lambda layers, x: perceptron(layers, x, "tanh"))(layers, x)
+    assert not launches
+    assert outputs.shape == (AGENTS, 5, 2)
+
+
+def test_full_precision_is_xlas():
+    layers = of_agent(network(4, 8, 2), 0)
+    assert perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
+    with jax.default_matmul_precision("highest"):
+        assert not perceptrons.is_fused(layers, jnp.zeros((5, 4)), "tanh")
