@@ -21,7 +21,7 @@ from metaevo.config import (
     to_dict,
 )
 from metaevo.config.command_line import Parser
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, names_in
 from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
 from metaevo.runs.settings import without_env_params
 
@@ -111,7 +111,7 @@ def settings_of_run(
         if not {"evolve", "problem"} & saved.keys():
             raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
-        if args.code or code.names_in(overrides):
+        if args.code or names_in(overrides):
             start_jax()  # importing an environment starts its backend
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used

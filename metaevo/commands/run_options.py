@@ -1,27 +1,24 @@
 """What commands share: flags, checks of settings before JAX is imported, several processes."""
 
 import argparse
-import contextlib
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from metaevo.config import ConfigError, DiskError, code, merge
-from metaevo.config.code import check_name
+from metaevo.config import merge
 from metaevo.config.command_line import Defaults, Parser, parse_command_line
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, names_in
+from metaevo.config.references import check_name
 from metaevo.config.sources import fields_of, source, stub
 from metaevo.runs.run_directory import RunDirectory, run_argument
-from metaevo.runs.settings import quickened
 
 S = TypeVar("S")
 TRAINING = "metaevo.training.settings:TrainSettings"
 EVOLUTION = "metaevo.studies.settings:EvolveSettings"
-PROBLEM = "metaevo.studies.settings:ProblemSettings"
+PROBLEM = "metaevo.studies.problems:ProblemSettings"
 SWEEP = "metaevo.tuning.config:SweepSettings"
 LEARNERS = "metaevo.parts.learners:LEARNERS"
 PARTS = "metaevo.parts.learners:PARTS"
@@ -81,7 +78,14 @@ def parse_run(
         known = _settings_to_resume if args.resume else new
         return known(args, overrides)
 
-    return parse_early(parser, argv, make_class, defaults, quickened, component)
+    return parse_early(parser, argv, make_class, defaults, _quickened, component)
+
+
+def _quickened(settings: PlainDict) -> PlainDict:
+    """Return the settings of a quick look."""
+    from metaevo.runs.quick import quickened
+
+    return quickened(settings)
 
 
 def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -93,9 +97,12 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     settings = content["config"]
-    if args.code or code.names_in(overrides):
+    if args.code or names_in(overrides):
         start_jax()  # importing an environment starts its backend
-    code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
+    if args.code or names_in(merge(settings, overrides)):
+        from metaevo.config import code
+
+        code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings
 
 
@@ -210,75 +217,3 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
     text = "let JAX find all that out; SLURM and Open MPI need no flag"
     group.add_argument("--distributed", action="store_true", help=text)
-
-
-def wanted(argv: Sequence[str]) -> PlainDict | None:
-    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_process_flags(parser)
-    try:
-        args, rest = parser.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise ConfigError(str(error)) from None
-    if {"-h", "--help"} & set(rest) or args.processes == 1:
-        return None
-    missing = [f"--{name}" for name in FLAGS if getattr(args, name) is None]
-    if len(missing) == len(FLAGS):
-        return {} if args.distributed or _tasks() > 1 else None
-    if missing:
-        raise ConfigError(f"several processes also need {', '.join(missing)}")
-    host, _, port = args.coordinator.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
-    if not 0 <= args.process < args.processes:
-        raise ConfigError(f"--process {args.process}: must be from 0 to {args.processes - 1}")
-    names = "coordinator_address", "num_processes", "process_id"
-    values = args.coordinator, args.processes, args.process
-    return {**dict(zip(names, values, strict=True)), "cluster_detection_method": "deactivate"}
-
-
-def _tasks() -> int:
-    """Return how many tasks SLURM or Open MPI started together with this process.
-
-    A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
-    """
-    environ = os.environ
-    if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
-        return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
-    return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
-
-
-@contextlib.contextmanager
-def multi_process() -> Iterator[None]:
-    """End this process at once if it fails, so that the processes waiting for it end too.
-
-    An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
-    """
-    import jax
-
-    from metaevo.evolution import devices
-
-    try:
-        yield
-        devices.disconnect()
-    except (ConfigError, SystemExit) as error:
-        # Only the first process writes to a disk.
-        if isinstance(error, DiskError) and jax.distributed.is_initialized():
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            os._exit(error.exit_code)
-        devices.disconnect()  # all processes raise the others
-        raise
-    except BaseException as error:
-        if not jax.distributed.is_initialized():
-            raise
-        from metaevo.evolution.hosts import LostError
-
-        reason = str(error).strip().partition("\n")[0]
-        # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
-        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
-        if not lost and not re.match("[A-Z_]+: ", reason):
-            traceback.print_exc()
-        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
-        text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
-        print(text, file=sys.stderr, flush=True)
-        os._exit(1)

@@ -4,15 +4,14 @@ import argparse
 import dataclasses
 import functools
 import re
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import Any, NoReturn, TypeVar
 
 from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
-from metaevo.config.checks import check_given, settings_of, unknown
-from metaevo.config.files import dump_yaml, load_yaml, parse_yaml
-from metaevo.config.plain import PlainDict, Whole, flatten, of_value
+from metaevo.config.checks import check_given
+from metaevo.config.files import load_yaml, parse_yaml
+from metaevo.config.plain import PlainDict, Whole, of_value
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
@@ -100,7 +99,9 @@ def parse_command_line(
                 check_given(cls, raw)
         made: type[T] = cls if early is None else make_class(raw)
         if args.help:
-            _add_settings(parser, made, raw)
+            from metaevo.config.documentation import add_settings
+
+            add_settings(parser, made, raw)
     except ConfigError as error:
         if not args.help:
             raise
@@ -154,50 +155,9 @@ def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> No
                 fields = {each.name: each.type for each in dataclasses.fields(kind)}
                 if part not in fields:
                     flags = [flag[2:] for flag in parser._option_string_actions]
+                    from metaevo.config.wording import unknown
+
                     raise unknown(name, cls, flags)
                 kind = fields[part]
         if not values:
             raise ConfigError(f"--{name} needs a value")
-
-
-def _add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> None:
-    """Add the help of all settings to a parser's, with the values in `raw` as defaults."""
-    parser.epilog = None
-    groups: PlainDict = {"": parser.add_argument_group("settings")}
-    given = flatten(raw)
-    for key, kind, default, text in settings_of(cls):
-        if dataclasses.is_dataclass(kind):
-            groups[key] = parser.add_argument_group(f"settings of {key}")
-            continue
-        note, value = "required", given.get(key, default)
-        if value is not dataclasses.MISSING:
-            note = f"default: {dump_yaml([to_dict(value)], flow=True)[1:-2]}"
-        groups[key.rpartition(".")[0]].add_argument(
-            f"--{key}", metavar=describe(kind), help=f"{text} ({note})".strip().replace("%", "%%")
-        )
-
-
-_WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null"}
-_LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "max_length": "of length <="}
-"""Symbols before the limits of annotated_types, by attribute."""
-
-
-def describe(kind: Any) -> str:
-    """Describe the values that an annotation allows."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        limits = [
-            f"{words} {limit}"
-            for each in arguments[1:]
-            for name, words in _LIMITS.items()
-            if (limit := getattr(each, name, None)) is not None
-        ]
-        return f"{describe(arguments[0])} {' and '.join(limits)}".strip()
-    if origin in (Union, types.UnionType):
-        return " or ".join(map(describe, arguments))
-    if origin is Literal:
-        return f"one of {', '.join(map(str, arguments))}"
-    if origin in (tuple, list):
-        items = ["..." if each is ... else describe(each) for each in arguments]
-        return f"list [{', '.join(items + ['...'] * (origin is list))}]"
-    return _WORDS.get(kind, "{...}")

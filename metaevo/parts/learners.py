@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import Kind, give, reference_of, resolve, short_name
+from metaevo.config.plain import short_name
+from metaevo.config.references import Kind, reference_of, resolve
 from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot
 
@@ -69,7 +70,11 @@ def name_of(learner: str | LearnerEntry) -> str:
     own = next((key for key, value in variables if value is learner), "learner")
     place = f"{module}:{own}"
     shipped = {place: name for name, place in LEARNERS.items()}
-    return shipped.get(place) or give(learner, place)
+    if place in shipped:
+        return shipped[place]
+    from metaevo.config import code
+
+    return code.give(learner, place)
 
 
 # --- Parts --------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, changed_keys, code, files, from_dict, to_dict
-from metaevo.config.plain import DeviceError, DiskError, PlainDict, PlainMapping
+from metaevo.config import ConfigError, changed_keys, files, from_dict, to_dict
+from metaevo.config.plain import RECORDED, DeviceError, DiskError, PlainDict, PlainMapping, names_in
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
@@ -62,7 +62,10 @@ class Run(Generic[S]):
             self._saved = directory.read_config()
             self.before = check_same(self._saved["config"], settings, kind.harmless)
             self.resolved = dict(self._saved["resolved"])
-            code.refuse_changes(to_dict(settings), self.resolved)
+            if names_in(to_dict(settings)):
+                from metaevo.config import code
+
+                code.refuse_changes(to_dict(settings), self.resolved)
 
     @property
     def exit_code(self) -> int:
@@ -87,10 +90,15 @@ class Run(Generic[S]):
             "run_id": self.resolved.get("run_id", uuid.uuid4().hex),
             "job_type": self.kind.job_type,
         }
-        if digests := code.digests(settings) | self.resolved.get(code.RECORDED, {}):
-            own[code.RECORDED] = digests
+        digests = self.resolved.get(RECORDED, {})
+        if names_in(settings):
+            from metaevo.config import code
+
+            digests = code.digests(settings) | digests
+            code.keep(self.directory.path, settings)
+        if digests:
+            own[RECORDED] = digests
         self.resolved = {**layout, **resolved, **own}
-        code.keep(self.directory.path, settings)
         self.directory.write_config(settings, self.resolved, self._saved)
         if self.settings.run.is_tracked:
             from metaevo.runs.trackers import Trackers
@@ -213,21 +221,6 @@ def open_run(
         contextlib.closing(Run(kind, settings, directory, stop)) as run,
     ):
         yield run
-
-
-@contextlib.contextmanager
-def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both."""
-    path = run.directory.path / name
-    directory = RunDirectory(path)
-    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.before is not None and any(map(os.path.lexists, begun))
-    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
-    with (
-        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
-        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
-    ):
-        yield own
 
 
 @contextlib.contextmanager

@@ -1,28 +1,22 @@
 """The settings that every run has, and the sizes of a quick look."""
 
-import copy
 import math
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from metaevo.config import ConfigError, show, to_dict
+from metaevo.config import show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.config.plain import PlainDict
 
 MAX_SEED = 2**32 - 1
-LOCAL_DATABASE = "mlruns.db"
-"""MLflow's database `local`, in the working directory"""
 WIDER = ("run.seed",)
 """settings that are not sent to devices"""
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """limits of the nonzero normal numbers in float32"""
-_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,8 @@ class RecordConfig:
     def __post_init__(self) -> None:
         """Check the tracking URI."""
         if self.mlflow:
+            from metaevo.runs.trackers import tracking_uri
+
             tracking_uri(self.mlflow)
 
     @property
@@ -107,21 +103,6 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def tracking_uri(text: str) -> str:
-    """Return an MLflow tracking URI that does not depend on the working directory."""
-    if text == "local":
-        return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"
-    if "://" not in text or re.split(r"[+:]", text)[0] not in _SCHEMES:
-        raise ConfigError(
-            f"mlflow = {text!r}: must be local (the database ./{LOCAL_DATABASE}), sqlite:///FILE, "
-            "http://HOST:PORT or the URI of another database"
-        )
-    database, _, file = text.partition(":///")
-    if database.partition("+")[0] == "sqlite" and file:
-        return f"sqlite:///{Path(file).absolute()}"
-    return text
-
-
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
     """Return the defaults, without `task.env_params` if the overrides name an environment."""
     task = overrides.get("task")
@@ -130,57 +111,12 @@ def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
     return settings
 
 
-# --- A quick look (`--quick`), which only shows that everything works -----------------------------
+# --- A quick look (`--quick`) ---------------------------------------------------------------------
 
 NOTE = (
     "Sizes are tiny (--quick), to see that everything works and what comes out. The numbers mean "
     "nothing."
 )
-STEPS, UPDATES = 2560, 4
-"""environment steps of an agent, and the least updates that they are"""
-TASKS = 2
-MOST = {
-    "": {"seeds": 2, "tasks_per_generation": TASKS},
-    "evaluation": {
-        "episodes": 2, "finalists": 2, "gymnasium": 1, "screening_seeds": 2, "seeds": 8,
-        "selection_seeds": 2, "settings": 1, "tuning_seeds": 2,
-    },
-    "evolution": {
-        "generations": 4, "seeds_per_candidate": 2, "validation_every": 2, "validation_seeds": 8,
-    },
-    "run": {"evolution_seeds": 2},
-    "strategy": {"population_size": 8},
-    "sweep": {"batch": 4, "confirm_seeds": 4, "seeds": 2, "trials": 4},
-}  # fmt: skip
-"""largest values, by section"""
-
-
-def quickened(settings: PlainDict) -> PlainDict:
-    """Return settings, as plain data, reduced to a run of seconds and marked as quick."""
-    small = copy.deepcopy(settings)
-    for section, sizes in MOST.items():
-        values = small.get(section, {}) if section else small
-        for name, most in sizes.items():
-            if values.get(name) is not None:
-                values[name] = min(values[name], most)
-    unseen = small.get("evaluation", {}).get("unseen")
-    for tasks, number in ((small.get("tasks") or {}, TASKS), (unseen or {}, 1)):
-        for name in list(tasks)[number:]:
-            del tasks[name]
-        for task in tasks.values():
-            task["train"]["total_timesteps"] = _few_steps({**small["train"], **task["train"]})
-            task["sample"].pop("updates", None)  # a length that is drawn
-    if "train" in small:
-        small["train"]["total_timesteps"] = _few_steps(small["train"])
-    small["run"]["quick"] = True
-    return small
-
-
-def _few_steps(train: PlainDict) -> int:
-    """Return the environment steps of a few updates."""
-    update = train["num_steps"] * train.get("num_envs", 1)
-    few = max(UPDATES * update, STEPS, 2 * train.get("learning_starts", 0))
-    return int(min(train["total_timesteps"], few))
 
 
 def is_quick(settings: PlainDict) -> bool:

@@ -1,6 +1,6 @@
-"""Settings of an evolution: of any problem, or of parts of a learner."""
+"""Settings of an evolution, and those of one that evolves parts of a learner."""
 
-import dataclasses
+import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
@@ -10,23 +10,23 @@ from typing import Annotated, Any
 from annotated_types import Gt, Interval
 
 from metaevo.config import ConfigError, show, to_dict
-from metaevo.config.checks import Setting, extended, section, settings_of
-from metaevo.config.code import Kind
-from metaevo.config.code import resolve as find
+from metaevo.config.checks import Setting, extended, section
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.judging.budget import QUICK, Budget
-from metaevo.parts import learners, resolve
+from metaevo.parts import learners, records
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import TRAINING, Task, TaskConfig, learner_sections
+from metaevo.tasks.task import TRAINING, Task, TaskConfig, filling_of, learner_sections
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PROBLEM_CLASS = "metaevo.studies.problems:problem_class"
+"""Makes the class of the settings of a problem, imported when it is used."""
 MOST = 100_000
 """Maximum number of settings, and of seeds of a setting."""
 
@@ -155,51 +155,6 @@ class EvolutionSettings(HasRun):
         raise NotImplementedError
 
 
-def _complaint(cls: Any) -> str:
-    is_kind = isinstance(cls, type) and issubclass(cls, MetaProblem)
-    return "" if is_kind else "must be a class that derives from metaevo.MetaProblem"
-
-
-PROBLEM = Kind("problem", "a class that derives from metaevo.MetaProblem", _complaint)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemSettings(EvolutionSettings):
-    """Settings of an evolution of any problem; the fields of its class are added."""
-
-    problem: str = ""
-    """the class of the problem: FILE.py:NAME or MODULE:NAME"""
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-    evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def build(self, run_path: Path | None = None) -> MetaProblem:
-        """Return an object of the class with the values of its fields."""
-        values = {name: getattr(self, name) for name in self.free()}
-        try:
-            problem: MetaProblem = find(PROBLEM, self.problem)(**values)
-        except ConfigError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"problem = {self.problem!r}: {error}") from error
-        return problem
-
-    def free(self) -> tuple[str, ...]:
-        """Return the fields of the class."""
-        own = _fields_of(find(PROBLEM, self.problem))
-        return tuple(each.key for each in own if "." not in each.key)
-
-    def judged_on(self) -> PlainDict:
-        """Return the class and its fields, and the strategy, which has found the result."""
-        everything = to_dict(self)
-        return {key: everything[key] for key in ("problem", "strategy", *self.free())}
-
-
-def _fields_of(kind: Any) -> list[Setting]:
-    return list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
@@ -244,7 +199,7 @@ class EvolveSettings(EvolutionSettings):
         _check_names(self.tasks or {}, "tasks")
         is_one = isinstance(self.evolve, str)
         slots = self.fixed_slots()
-        fillings = {each.name: resolve.fill(each, getattr(self, each.name), run_path)
+        fillings = {each.name: filling_of(each, getattr(self, each.name), run_path)
                     for each in slots}  # fmt: skip
         try:
             problem = LearnerProblem(
@@ -264,14 +219,17 @@ class EvolveSettings(EvolutionSettings):
             shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
             raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
-            from metaevo.tasks.sampling import check_unseen
+            from metaevo.tasks.unseen import check_unseen
 
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
-            known = {"": resolve.tasks_in(to_dict(self))}
+            known = {"": records.tasks_in(to_dict(self))}
             for slot in slots:
                 name = getattr(self, slot.name)
-                known[f"{slot.name} = {name!r}"] = resolve.seen_in_slot(slot, name, run_path)
+                if name not in slot.functions:
+                    from metaevo.parts.resolve import seen_in_slot
+
+                    known[f"{slot.name} = {name!r}"] = seen_in_slot(slot, name, run_path)
             check_unseen(elsewhere, known, self.learner)
         return problem
 
@@ -315,11 +273,8 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
             setting's name, or a learner without the part's slot.
     """
     if "problem" in raw:
-        reference = raw["problem"]
-        own = _fields_of(find(PROBLEM, reference))
-        if taken := {each.key for each in own} & {each.name for each in fields(ProblemSettings)}:
-            raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
-        return extended(ProblemSettings, [Setting("problem", str, reference), *own])
+        made: type[Any] = pkgutil.resolve_name(PROBLEM_CLASS)(raw["problem"])
+        return made
     learner = raw.get("learner", "ppo")
     settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
@@ -337,7 +292,7 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
         evolve = tuple(evolve)
     taken = {slot for slot, _ in evolved.values()}
     slots = [
-        Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
+        Setting(slot.name, str, slot.compared[0], records.describe(slot))
         for slot in learners.find(learner).slots
         if slot.name not in taken
     ]

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import (
     Contender,
@@ -27,7 +26,7 @@ from metaevo.evolution.problem import (
 from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import learners, resolve
+from metaevo.parts import learners, records
 from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import PICTURES, Evolved, Picture
 from metaevo.reports.plots import Panel, plot_panels, read_column
@@ -115,9 +114,13 @@ class Study:
         return measured
 
     def _digest(self) -> str | None:
+        if type(self.problem) is LearnerProblem:  # no class of the user's
+            return None
+        from metaevo.config import code
+
         kind: Any = type(self.problem)
-        source = class_source(kind)
-        return None if source is None else digest(source)
+        source = code.class_source(kind)
+        return None if source is None else code.digest(source)
 
     def use(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem with what was measured, now or when the run began."""
@@ -135,10 +138,16 @@ class Study:
         """
         source = self._digest()
         if source is not None and measured.get(CODE, source) != source:
-            raise other_code([type(self.problem).__name__])
+            from metaevo.config import code
+
+            raise code.other_code([type(self.problem).__name__])
         if isinstance(self.settings, EvolveSettings):
             for slot in self.settings.fixed_slots():
-                resolve.keep(directory.path, slot, getattr(self.settings, slot.name))
+                name = getattr(self.settings, slot.name)
+                if name not in slot.functions:
+                    from metaevo.parts import resolve
+
+                    resolve.keep(directory.path, slot, name)
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the meta-parameters evolved in some generations to the run's directory.
@@ -147,7 +156,7 @@ class Study:
         """
         if isinstance(self.problem, LearnerProblem):
             seen = {"tasks": {name: to_dict(task) for name, task in self.problem.named.items()}}
-            resolve.write(directory, self.problem.parts, meta_params, generation, seen)
+            records.write(directory, self.problem.parts, meta_params, generation, seen)
         else:
             about = {"generation": generation}
             checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)

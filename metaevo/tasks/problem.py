@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.code import short_name
+from metaevo.config.plain import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import (

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, code, failure, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError, failure, from_dict, merge, references, show, to_dict
 from metaevo.config.checks import Setting, section
-from metaevo.config.code import Kind, resolve
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, is_name
+from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
 from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
-from metaevo.parts.resolve import fill
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
 from purerl.parts.own_task import OwnTask, sampler
@@ -253,6 +252,10 @@ def filling_of(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
         return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
     if callable(given):
         return Filling(HandWritten(slot.name, given), None)
+    if given in slot.functions:
+        return Filling(HandWritten(slot.name, slot.functions[given]), None)
+    from metaevo.parts.resolve import fill
+
     return fill(slot, str(given), run_path)
 
 
@@ -273,12 +276,13 @@ def named_tasks(tasks: Any) -> dict[str, Task]:
     """Return tasks by names: by default of their environments, with a number if there are two."""
     if isinstance(tasks, Mapping) and tasks:
         return {
-            name: replace(task, env=code.name_of(task.env or name)) for name, task in tasks.items()
+            name: replace(task, env=references.name_of(task.env or name))
+            for name, task in tasks.items()
         }
     named: dict[str, Task] = {}
     for given in [tasks] if isinstance(tasks, str | Task) else tasks:
         task = given if isinstance(given, Task) else Task(given)
-        env = code.name_of(task.env)
+        env = references.name_of(task.env)
         name, number = env.rpartition(":")[2], 1
         while name in named:
             number += 1
@@ -312,7 +316,7 @@ def make_environment(task: TaskConfig, learner: str) -> tuple[str, Any, Any]:
     name = task.env
     default = {"observations": learners.find(learner).observations}
     try:
-        given = resolve(ENVIRONMENT, name) if code.is_name(name) else name
+        given = resolve(ENVIRONMENT, name) if is_name(name) else name
         env, params = envs.make(given, **{**default, **task.env_params})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"task.env: {error}") from error

@@ -10,7 +10,8 @@ import pytest
 
 from metaevo.commands.run_options import early_class
 from metaevo.config import load_yaml
-from metaevo.config.checks import check_given, settings_of
+from metaevo.config.checks import check_given
+from metaevo.config.documentation import settings_of
 from metaevo.parts import learners
 from metaevo.parts.learners import PARTS, part_class
 from metaevo.runs.run_directory import RunDirectory

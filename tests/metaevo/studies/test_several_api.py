@@ -11,7 +11,7 @@ from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
-from metaevo.studies.evolutions import trouble
+from metaevo.studies.conclusion import trouble
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
