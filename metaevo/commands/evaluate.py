@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaevo.commands.run_options import computing, parse_early, start_jax
+from metaevo.commands.run_options import Parser, computing, parse_early, start_jax
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -20,7 +20,6 @@ from metaevo.config import (
     merge,
     to_dict,
 )
-from metaevo.config.command_line import Parser
 from metaevo.config.plain import PlainDict, names_in
 from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
 from metaevo.runs.settings import without_env_params

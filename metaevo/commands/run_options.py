@@ -1,27 +1,59 @@
-"""What commands share: flags, checks of settings before JAX is imported, several processes."""
+"""What commands share: command lines of flags and settings, a run to resume, the start of JAX."""
 
 import argparse
+import dataclasses
+import functools
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-from metaevo.config import merge
-from metaevo.config.command_line import Defaults, Parser, parse_command_line
-from metaevo.config.plain import PlainDict, names_in
-from metaevo.config.references import check_name
-from metaevo.config.sources import fields_of, source, stub
+from metaevo.commands.early import early_class
+from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
+from metaevo.config.checks import check_given
+from metaevo.config.files import load_yaml, parse_yaml
+from metaevo.config.plain import PlainDict, Whole, names_in, of_value
 from metaevo.runs.run_directory import RunDirectory, run_argument
 
-S = TypeVar("S")
-TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.settings:EvolveSettings"
-PROBLEM = "metaevo.studies.problems:ProblemSettings"
-SWEEP = "metaevo.tuning.config:SweepSettings"
-LEARNERS = "metaevo.parts.learners:LEARNERS"
-PARTS = "metaevo.parts.learners:PARTS"
+T = TypeVar("T")
+Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
+HELP = Path(__file__).parent / "help"
+"""A text for each command: what it does and examples, and the settings that are used most"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of a command, with its text in `HELP`; it raises `ConfigError` and does not exit."""
+
+    def __init__(self, command: str, text: str | None = None):
+        """Create the parser of a command; `text` is for a script, which has none in `HELP`."""
+        text = text or (HELP / f"{command}.txt").read_text(encoding="utf-8")
+        about, _, often = text.partition("\nsettings used most\n")
+        super().__init__(
+            prog=f"metaevo {command}",
+            usage=argparse.SUPPRESS,
+            description=about.rstrip(),
+            epilog=often and f"settings used most:\n{often.rstrip()}",
+            allow_abbrev=False,
+            formatter_class=functools.partial(
+                argparse.RawDescriptionHelpFormatter, width=100, max_help_position=27
+            ),
+            conflict_handler="resolve",
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigError` for an invalid command line."""
+        raise ConfigError(message)
+
+    def parse_flags(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse a command line without settings."""
+        for word in argv:
+            name, known = word.partition("=")[0], self._option_string_actions
+            if name.startswith("--") and name not in known:
+                raise ConfigError(f"unknown flag {name}{of_value(name, known)}")
+        return self.parse_args(argv)
 
 
 def computing(command: str) -> Parser:
@@ -60,10 +92,10 @@ def run_parser(command: str) -> Parser:
 def parse_run(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[S]],
+    make_class: Callable[[PlainDict], type[T]],
     new: Defaults = lambda args, overrides: {},
     component: str | None = None,
-) -> tuple[S, argparse.Namespace]:
+) -> tuple[T, argparse.Namespace]:
     """Parse a command line into the settings of a run, and its flags.
 
     Args:
@@ -109,14 +141,14 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
 def parse_early(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[S]],
+    make_class: Callable[[PlainDict], type[T]],
     defaults: Defaults,
     quick: Callable[[PlainDict], PlainDict] | None = None,
     component: str | None = None,
-) -> tuple[S, argparse.Namespace]:
+) -> tuple[T, argparse.Namespace]:
     """`parse_command_line` with a first check, before JAX is set up and `make_class` imports it."""
 
-    def made(raw: PlainDict) -> type[S]:
+    def made(raw: PlainDict) -> type[T]:
         start_jax()
         return make_class(raw)
 
@@ -129,46 +161,116 @@ def parse_early(
     return parse_command_line(parser, argv, made, defaults, quick, early)
 
 
-def early_class(command: str, raw: PlainDict, component: str | None = None) -> Any:
-    """Return the class of unvalidated settings as their source code has it.
+def parse_command_line(
+    parser: Parser,
+    argv: Sequence[str],
+    make_class: Callable[[PlainDict], type[T]],
+    defaults: Defaults,
+    quick: Callable[[PlainDict], PlainDict] | None = None,
+    early: Callable[[PlainDict], Any] | None = None,
+) -> tuple[T, argparse.Namespace]:
+    """Parse a command line into settings and the command's own flags.
+
+    `--help all` lists all settings, with the string literals under the fields as documentation. A
+    flag whose `dest` has a dot is short for the setting of that name.
 
     Args:
-        command: train, sweep, or a command about an evolution.
-        raw: the settings, of which `problem`, `evolve` and `learner` are read.
-        component: the part that is evolved if the settings name none.
-
-    Raises:
-        ConfigError: for an unknown learner or part.
+        parser: parser with the command's own flags; `--config` (a file or a preset) is added.
+        argv: arguments without the program's name. `--section.key value` overrides the setting in
+            the file.
+        make_class: chooses the dataclass from the raw settings.
+        defaults: maps the flags and the overrides to the settings, without `--config`.
+        quick: reduces the settings, except the overrides, if `--quick` is given.
+        early: returns a class for a first check of the settings, before `make_class` imports JAX.
     """
-    learners, parts = (
-        source(place.partition(":")[0])[place.partition(":")[2]] for place in (LEARNERS, PARTS)
+    parser.add_argument(
+        *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",
+        help="show this, or all flags and settings with their defaults",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file with settings, or a preset (train/ppo_cartpole)"
     )
-    evolve, learner = raw.get("evolve", component), raw.get("learner", "ppo")
-    if isinstance(learner, str):
-        check_name("learner", learner, learners)
-    if isinstance(evolve, str):
-        check_name("evolve", evolve, parts)
-    place = PROBLEM if "problem" in raw else EVOLUTION
-    if command == "train" or (command == "sweep" and not {"problem", "evolve"} & raw.keys()):
-        place = TRAINING
-    own = fields_of(stub(place))
-    kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
-    if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
-        kinds["component"] = stub(parts[evolve])
-    elif place == EVOLUTION:  # a part of the user's may have a strategy of its own
-        kinds["strategy"] = Any
-    if place != PROBLEM and isinstance(learner, str) and learner in learners:
-        module = learners[learner].partition(":")[0]
-        kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
-        kinds |= dict.fromkeys(slots_of(module), str)
-    else:  # its own settings are known to its class
-        kinds |= dict.fromkeys(raw.keys() - own.keys() - kinds.keys(), Any)
-    return stub(place, **kinds)
+    args, rest = parser.parse_known_args(argv)
+    if args.help == "short":
+        parser.print_help()
+        raise SystemExit(0)
+    given = _groups(rest)
+    short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
+    overrides = _parse_overrides({**short, **given})
+    try:
+        if args.config is not None:
+            args.config = find_preset(args.config)
+        known = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+        raw = merge(known, overrides)
+        cls: Any = (early or make_class)(raw)
+        if not args.help:
+            _check_names(parser, cls, given)
+            if early is not None:
+                check_given(cls, raw)
+        made: type[T] = cls if early is None else make_class(raw)
+        if args.help:
+            from metaevo.config.documentation import add_settings
+
+            add_settings(parser, made, raw)
+    except ConfigError as error:
+        if not args.help:
+            raise
+        parser.epilog = f"settings: {error}"
+    if args.help:
+        parser.print_help()
+        raise SystemExit(0)
+    if quick is not None and args.quick:
+        raw = merge(quick(to_dict(from_dict(made, raw))), overrides)
+    return from_dict(made, raw), args
 
 
-def slots_of(module: str) -> list[str]:
-    """Return the names of the slots of a learner of purerl, from its source code."""
-    return [name.lower() for name in re.findall(r"\.([A-Z_]+)\b", source(module).text("SLOTS"))]
+def _groups(tokens: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values in `--section.key value ...` and `--section.key=value` by their names."""
+    groups: dict[str, list[str]] = {}
+    name = None
+    for token in tokens:
+        if re.match(r"--[^\W\d]", token):
+            name, equals, value = token[2:].partition("=")
+            groups.pop(name, None)
+            groups[name] = [value] if equals else []
+        elif name is not None:
+            groups[name].append(token)
+        else:
+            how = "settings are given as --key value, and a file of settings as --config FILE"
+            raise ConfigError(f"unexpected argument {show(token)}; {how}")
+    return groups
+
+
+def _parse_overrides(groups: Mapping[str, str | list[str]]) -> PlainDict:
+    """Return a nested dict of the values with dotted names."""
+    overrides: PlainDict = {}
+    for name, texts in groups.items():
+        texts = [texts] if isinstance(texts, str) else texts
+        values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
+        setting: Any = values[0] if len(values) == 1 else values
+        if isinstance(setting, dict):
+            setting = Whole(setting)
+        for key in reversed(name.split(".")):
+            setting = {key: setting}
+        overrides = merge(overrides, setting)
+    return overrides
+
+
+def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> None:
+    """Raise `ConfigError` for a flag that is no setting, or that lacks its value."""
+    for name, values in given.items():
+        kind = cls
+        for part in name.split("."):
+            if dataclasses.is_dataclass(kind):
+                fields = {each.name: each.type for each in dataclasses.fields(kind)}
+                if part not in fields:
+                    flags = [flag[2:] for flag in parser._option_string_actions]
+                    from metaevo.config.wording import unknown
+
+                    raise unknown(name, cls, flags)
+                kind = fields[part]
+        if not values:
+            raise ConfigError(f"--{name} needs a value")
 
 
 _has_started = False

@@ -1,5 +1,6 @@
 """Settings of an evolution, and those of one that evolves parts of a learner."""
 
+import dataclasses
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
+import numpy as np
 from annotated_types import Gt, Interval
 
 from metaevo.config import ConfigError, show, to_dict
@@ -17,10 +20,18 @@ from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, records
+from metaevo.parts.records import SeenTask
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import TRAINING, Task, TaskConfig, filling_of, learner_sections
+from metaevo.tasks.task import (
+    TRAINING,
+    Task,
+    TaskConfig,
+    filling_of,
+    learner_sections,
+    make_environment,
+)
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
@@ -219,8 +230,6 @@ class EvolveSettings(EvolutionSettings):
             shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
             raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
-            from metaevo.tasks.unseen import check_unseen
-
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
             known = {"": records.tasks_in(to_dict(self))}
@@ -230,7 +239,7 @@ class EvolveSettings(EvolutionSettings):
                     from metaevo.parts.resolve import seen_in_slot
 
                     known[f"{slot.name} = {name!r}"] = seen_in_slot(slot, name, run_path)
-            check_unseen(elsewhere, known, self.learner)
+            _check_unseen(elsewhere, known, self.learner)
         return problem
 
     def fixed_slots(self) -> list[Slot]:
@@ -257,6 +266,64 @@ def _check_names(tasks: Mapping[str, Task], where: str) -> None:
                 f"{where}: {show(name)} must have only letters, digits, '.', '_' and '-'; "
                 "the environment may have another name: env: NAME"
             )
+
+
+def _check_unseen(
+    tasks: Mapping[str, Task], seen: Mapping[str, Sequence[SeenTask]], learner: str
+) -> None:
+    """Raise `ConfigError`, naming the task, if one was used in the evolution.
+
+    Args:
+        tasks: the unseen tasks.
+        seen: all tasks that a rule has seen, by the setting that names it; "" for this evolution.
+        learner: name of the learner.
+    """
+    for name, task in tasks.items():
+        own = _environment(task.env or name, task.env_params, learner)
+        for rule, known in seen.items():
+            for other, env, env_params, sample in known:
+                if env != (task.env or name):
+                    continue
+                drawn: Mapping[str, Any] = {}
+                if sample:
+                    from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
+
+                    entries = read(sample, f"{rule}: tasks.{other}.sample")
+                    drawn = of_prefix(entries, ENV_PARAMS)
+                if _is_same(own, _environment(env, env_params, learner), drawn):
+                    by = f"{rule} was evolved on" if rule else "evolution sees"
+                    raise ConfigError(
+                        f"evaluation.unseen.{name}: {by} this task (task.env = {own[0]})"
+                    )
+
+
+def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[str, Any, Any]:
+    """Return an environment with default observations: its name, itself, its parameters."""
+    bare = {key: value for key, value in env_params.items() if key != "observations"}
+    return make_environment(TaskConfig(env, bare), learner)
+
+
+def _is_same(
+    own: tuple[str, Any, Any], seen: tuple[str, Any, Any], drawn: Mapping[str, Any]
+) -> bool:
+    """Return whether an evolution sees an environment, of which some parameters are drawn."""
+    if own[0] != seen[0] or own[1] is not seen[1]:  # `envs.make` caches by its arguments
+        return False
+    for each in dataclasses.fields(own[2]):
+        ours, theirs = getattr(own[2], each.name), getattr(seen[2], each.name)
+        if each.name in drawn:
+            same = _contains(drawn[each.name], ours)
+        else:
+            same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+        if not same:
+            return False
+    return True
+
+
+def _contains(entry: Any, value: float) -> bool:
+    """Return whether a number may be drawn."""
+    choices = getattr(entry, "choices", None)
+    return bool(entry.low <= value <= entry.high) if choices is None else value in choices
 
 
 def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:

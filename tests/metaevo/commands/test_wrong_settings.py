@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.commands.run_options import early_class
+from metaevo.commands.early import early_class
 from metaevo.config import load_yaml
 from metaevo.config.checks import check_given
 from metaevo.config.documentation import settings_of
