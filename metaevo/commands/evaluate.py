@@ -9,7 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaevo.commands.run_options import Parser, computing, parse_early, start_jax
+from metaevo.commands.run_options import (
+    Parser,
+    computing,
+    parse_early,
+    start_jax,
+    without_env_params,
+)
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -22,7 +28,6 @@ from metaevo.config import (
 )
 from metaevo.config.plain import PlainDict, names_in
 from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
-from metaevo.runs.settings import without_env_params
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams

@@ -14,6 +14,7 @@ from metaevo.commands.run_options import (
     parse_run,
     run_parser,
     start_jax,
+    without_env_params,
 )
 from metaevo.config import (
     exit_on_config_error,
@@ -24,7 +25,6 @@ from metaevo.config import (
     to_dict,
 )
 from metaevo.config.plain import PlainDict, is_name
-from metaevo.runs.settings import without_env_params
 
 DEFAULT = "evolve_value_loss/q_learning"
 """Preset of a run without a part, a learner or a task of the user's."""

@@ -138,6 +138,14 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     return settings
 
 
+def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
+    """Return the defaults, without `task.env_params` if the overrides name an environment."""
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
+    return settings
+
+
 def parse_early(
     parser: Parser,
     argv: Sequence[str],

@@ -24,8 +24,8 @@ from metaevo.parts.part import LEARNED, Part, Parts
 from metaevo.parts.resolve import parts_of
 from metaevo.reports import page
 from metaevo.reports.page import estimate
+from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import mark
 from metaevo.studies.changed import judge_in
 from metaevo.studies.plans import planned
 from metaevo.studies.settings import EvolveSettings

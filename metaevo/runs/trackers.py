@@ -20,7 +20,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory, evolutions_in
 
 if TYPE_CHECKING:
-    from metaevo.runs.settings import RecordConfig
+    from metaevo.runs.run import RecordConfig
 
 ARTIFACTS = (
     "evaluation.json", "scores.npz", "unseen.npz", "trials.csv", "best.yaml",

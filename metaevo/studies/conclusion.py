@@ -15,9 +15,8 @@ from metaevo.parts.part import LEARNED
 from metaevo.parts.records import is_loadable
 from metaevo.reports import page, plots
 from metaevo.runs import checkpoint
-from metaevo.runs.run import Run
+from metaevo.runs.run import Run, is_quick
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.runs.settings import NOTE, is_quick
 from metaevo.studies.study import Study, evolved_numbers
 
 if TYPE_CHECKING:
@@ -117,8 +116,12 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
 
         plot_front(others, directory.figures / FRONT)
     _draw_numbers(directory.figures, records, result)
-    sections: list[page.Section] = [page.Text(QUICK, [NOTE], "quick")]
-    if not is_quick(saved["config"]):
+    sections: list[page.Section]
+    if is_quick(saved["config"]):
+        from metaevo.runs.quick import NOTE
+
+        sections = [page.Text(QUICK, [NOTE], "quick")]
+    else:
         sections = [tables.verdict(each, is_unseen=name == UNSEEN)
                     for name, each in scores.items() if each.baselines]  # fmt: skip
     if facts := [list(each) for each in _facts(saved, records, result)]:

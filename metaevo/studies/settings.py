@@ -21,7 +21,7 @@ from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, records
 from metaevo.parts.records import SeenTask
-from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
+from metaevo.runs.run import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import (

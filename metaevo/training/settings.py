@@ -12,7 +12,7 @@ from metaevo.config.checks import Setting, extended
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import learners, records
 from metaevo.parts.part import Filling, HandWritten, of_key
-from metaevo.runs.settings import HasRun, RecordConfig
+from metaevo.runs.run import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sections
 from metaevo.tuning.config import MOST
