@@ -13,6 +13,7 @@ from metaevo.commands.run_options import (
     Parser,
     computing,
     parse_early,
+    run_argument,
     start_jax,
     without_env_params,
 )
@@ -27,7 +28,7 @@ from metaevo.config import (
     to_dict,
 )
 from metaevo.config.plain import PlainDict, names_in
-from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
+from metaevo.runs.run_directory import UNSEEN, RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams

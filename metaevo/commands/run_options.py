@@ -16,7 +16,7 @@ from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_
 from metaevo.config.checks import check_given
 from metaevo.config.files import load_yaml, parse_yaml
 from metaevo.config.plain import PlainDict, Whole, names_in, of_value
-from metaevo.runs.run_directory import RunDirectory, run_argument
+from metaevo.runs.run_directory import RunDirectory
 
 T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
@@ -54,6 +54,18 @@ class Parser(argparse.ArgumentParser):
             if name.startswith("--") and name not in known:
                 raise ConfigError(f"unknown flag {name}{of_value(name, known)}")
         return self.parse_args(argv)
+
+
+def run_argument(text: str) -> Path:
+    """Return the directory of a run for argparse, which hides the message of other errors."""
+    if text != "latest":
+        return Path(text)
+    from metaevo.runs.finding import run_path
+
+    try:
+        return run_path(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def computing(command: str) -> Parser:

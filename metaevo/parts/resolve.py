@@ -24,7 +24,8 @@ from metaevo.parts.learners import part_class, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
 from metaevo.parts.records import SeenTask, copy_of, describe, is_loadable, tasks_in, write
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
-from metaevo.runs.run_directory import RunDirectory, evolutions_in
+from metaevo.runs.finding import evolutions_in
+from metaevo.runs.run_directory import RunDirectory
 from purerl.types import PyTree, Slot
 
 

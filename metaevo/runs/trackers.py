@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import RunDirectory, evolutions_in
+from metaevo.runs.finding import evolutions_in, is_finished
+from metaevo.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.runs.run import RecordConfig
@@ -238,7 +239,7 @@ class Trackers:
             for path in (self._directory.path / name for name in ARTIFACTS):
                 if path.exists():
                     client.log_artifact(path)
-            client.finish(completed=self._directory.is_finished())
+            client.finish(completed=is_finished(self._directory))
 
         self._each(finish)
 
