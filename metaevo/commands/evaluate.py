@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from metaevo.commands.run_options import (
     Parser,
     computing,
-    parse_early,
+    parse_settings,
     run_argument,
     start_jax,
     without_env_params,
@@ -126,7 +126,7 @@ def settings_of_run(
 
         return settings_class(raw)
 
-    settings, args = parse_early(parser, argv, make_class, defaults)
+    settings, args = parse_settings(parser, argv, make_class, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = from_dict(type(settings), saved)

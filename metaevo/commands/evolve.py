@@ -11,7 +11,7 @@ from metaevo.commands.run_options import (
     FLAGS,
     VARIABLES,
     add_process_flags,
-    parse_run,
+    parse_settings,
     run_parser,
     start_jax,
     without_env_params,
@@ -141,7 +141,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         help="size of the comparison at the end: none, quick, full (default)",
     )  # fmt: skip
     add_process_flags(parser)
-    settings, args = parse_run(parser, argv, make_class, defaults, component)
+    settings, args = parse_settings(parser, argv, make_class, defaults, component)
     from metaevo.studies.settings import resized
 
     data = to_dict(settings)

@@ -101,35 +101,38 @@ def run_parser(command: str) -> Parser:
     return parser
 
 
-def parse_run(
+def parse_settings(
     parser: Parser,
     argv: Sequence[str],
     make_class: Callable[[PlainDict], type[T]],
-    new: Defaults = lambda args, overrides: {},
+    defaults: Defaults = lambda args, overrides: {},
     component: str | None = None,
 ) -> tuple[T, argparse.Namespace]:
-    """Parse a command line into the settings of a run, and its flags.
+    """Parse a command line with a first check, before JAX is set up and `make_class` imports it.
 
     Args:
-        parser: made by `run_parser`.
+        parser: made by `computing` or `run_parser`.
         argv: arguments without the program's name.
         make_class: chooses the dataclass from the raw settings.
-        new: settings of a new run without `--config`, from the flags and the other settings.
+        defaults: settings without `--config` and `--resume`, from the flags and other settings.
         component: the part that is evolved if the settings name none.
     """
 
-    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        known = _settings_to_resume if args.resume else new
-        return known(args, overrides)
+    def known(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+        is_resumed = getattr(args, "resume", False)
+        return (_settings_to_resume if is_resumed else defaults)(args, overrides)
 
-    return parse_early(parser, argv, make_class, defaults, _quickened, component)
+    def made(raw: PlainDict) -> type[T]:
+        start_jax()
+        return make_class(raw)
 
+    def early(raw: PlainDict) -> Any:
+        try:
+            return early_class(parser.prog.split()[-1], raw, component)
+        except (KeyError, OSError):  # an installation without source code
+            return Any
 
-def _quickened(settings: PlainDict) -> PlainDict:
-    """Return the settings of a quick look."""
-    from metaevo.runs.quick import quickened
-
-    return quickened(settings)
+    return parse_command_line(parser, argv, made, known, early)
 
 
 def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -158,35 +161,11 @@ def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
     return settings
 
 
-def parse_early(
-    parser: Parser,
-    argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[T]],
-    defaults: Defaults,
-    quick: Callable[[PlainDict], PlainDict] | None = None,
-    component: str | None = None,
-) -> tuple[T, argparse.Namespace]:
-    """`parse_command_line` with a first check, before JAX is set up and `make_class` imports it."""
-
-    def made(raw: PlainDict) -> type[T]:
-        start_jax()
-        return make_class(raw)
-
-    def early(raw: PlainDict) -> Any:
-        try:
-            return early_class(parser.prog.split()[-1], raw, component)
-        except (KeyError, OSError):  # an installation without source code
-            return Any
-
-    return parse_command_line(parser, argv, made, defaults, quick, early)
-
-
 def parse_command_line(
     parser: Parser,
     argv: Sequence[str],
     make_class: Callable[[PlainDict], type[T]],
     defaults: Defaults,
-    quick: Callable[[PlainDict], PlainDict] | None = None,
     early: Callable[[PlainDict], Any] | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
@@ -200,7 +179,6 @@ def parse_command_line(
             the file.
         make_class: chooses the dataclass from the raw settings.
         defaults: maps the flags and the overrides to the settings, without `--config`.
-        quick: reduces the settings, except the overrides, if `--quick` is given.
         early: returns a class for a first check of the settings, before `make_class` imports JAX.
     """
     parser.add_argument(
@@ -239,8 +217,10 @@ def parse_command_line(
     if args.help:
         parser.print_help()
         raise SystemExit(0)
-    if quick is not None and args.quick:
-        raw = merge(quick(to_dict(from_dict(made, raw))), overrides)
+    if getattr(args, "quick", False):
+        from metaevo.runs.quick import quickened
+
+        raw = merge(quickened(to_dict(from_dict(made, raw))), overrides)
     return from_dict(made, raw), args
 
 

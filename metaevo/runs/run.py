@@ -335,20 +335,3 @@ def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Itera
 def how_to_continue(run: RunDirectory) -> str:
     """Return the flags that continue a run, and the argument for one from Python."""
     return f"--resume --run-dir {run.path} (in Python: resume=True)"
-
-
-def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
-    """Lock a directory and work in it until the end or a signal; return the exit code.
-
-    `work` is called with a function that raises `StopRequestedError` after a signal. The same
-    command continues the work.
-    """
-    files.make_folder(folder / subfolder)
-    hint = "the same command continues with what is done"
-    with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
-        print(f"results: {folder}", file=sys.stderr, flush=True)
-        try:
-            work(stop.check)
-        except StopRequestedError:
-            print(f"stopped; {hint}", file=sys.stderr)
-        return stop.exit_code
