@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from purerl import acting
 from purerl.fast import loops
 from purerl.parts import episodes
-from purerl.parts.recurrence import forget
+from purerl.parts.own_network import forget
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
 UNROLL = 8
@@ -25,8 +25,8 @@ class Environments(NamedTuple):
     """[N, *obs_shape] observations to act on next"""
     unfinished: episodes.Unfinished
     """returns and lengths of the running episodes"""
-    memory: jax.Array | None = None
-    """[N, M] memory of a recurrent agent in the running episodes; None without recurrence"""
+    memory: PyTree = None
+    """[N, ...] memory of a recurrent agent in the running episodes; None without recurrence"""
 
 
 class Outcome(NamedTuple):
@@ -62,10 +62,12 @@ def step(
     envs: Environments,
     sums: EpisodeSums,
     action: jax.Array,
+    start: PyTree = None,
 ) -> tuple[Environments, EpisodeSums, Outcome]:
     """Step N environments, and reset those in which an episode ended.
 
-    Finished episodes are added to the sums, each [N].
+    Finished episodes are added to the sums, each [N]. `start` is the memory of a recurrent agent at
+    the start of an episode.
     """
     obs, state, reward, terminated, truncated, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
         keys, envs.state, action, env_params
@@ -74,7 +76,7 @@ def step(
     done = jnp.logical_or(terminated, truncated)
     unfinished, sums = episodes.record(envs.unfinished, sums, reward, done)
     outcome = Outcome(reward, terminated, truncated, info["final_observation"])
-    return Environments(state, obs, unfinished, forget(envs.memory, done)), sums, outcome
+    return Environments(state, obs, unfinished, forget(envs.memory, done, start)), sums, outcome
 
 
 def collect(
@@ -84,10 +86,12 @@ def collect(
     keys: tuple[jax.Array, jax.Array],
     envs: Environments,
     num_steps: int,
+    start: PyTree = None,
 ) -> tuple[Environments, Transition, EpisodeSums]:
     """Sample actions from a policy for `num_steps` = T steps of N environments.
 
-    The keys are for the actions and for the environments.
+    The keys are for the actions and for the environments. `start` is the memory of a recurrent
+    agent at the start of an episode.
 
     Returns:
         The environments after the rollout, transitions [T, N, ...], and the sums over episodes.
@@ -109,6 +113,7 @@ def collect(
             envs._replace(memory=memory),
             sums,
             acting.in_space(policy, action, space),
+            start,
         )
         transition = Transition(
             obs=envs.obs,
