@@ -1,8 +1,9 @@
 """Acting with a trained policy step by step, whether it has a memory or not."""
 
+from typing import Any
+
 import jax
 
-from purerl.parts.rollouts import in_space
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
 
@@ -46,3 +47,8 @@ def act(
         learner.env.default_params if env_params is None else env_params
     )
     return in_space(distribution, action, space), memory
+
+
+def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
+    """Convert samples of a distribution to actions of a space; discrete samples are unchanged."""
+    return action if hasattr(space, "n") else distribution.bounded(action, space)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl import acting
 from purerl.fast import loops
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
@@ -114,7 +115,7 @@ def collect(
             env_keys,
             envs._replace(memory=memory),
             sums,
-            in_space(policy, action, space),
+            acting.in_space(policy, action, space),
         )
         transition = Transition(
             obs=envs.obs,
@@ -141,11 +142,6 @@ def collect(
 def forget(memory: PyTree, done: jax.Array) -> PyTree:
     """Return memories [..., M] with zeros where an episode is over; None stays None."""
     return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)
-
-
-def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
-    """Convert samples of a distribution to actions of a space; discrete samples are unchanged."""
-    return action if hasattr(space, "n") else distribution.bounded(action, space)
 
 
 def begin_episodes(num_envs: int) -> Unfinished:
