@@ -53,7 +53,7 @@ class TwoDoors(environment.Environment):
     def step_env(self, key, state, action, params):
         position = jnp.clip(state.position + MOVES[action], 0, SIZE - 1)
         state = state.replace(position=position, time=state.time + 1)
-        at_door = jnp.all(position == DOORS, axis=1)
+        at_door = jnp.all(position[None] == DOORS, axis=1)
         right = at_door[state.colour ^ state.swapped]
         reward = jnp.where(right, 1.0, -1.0) * jnp.any(at_door)
         return self.observe(state), state, reward, jnp.any(at_door), {}

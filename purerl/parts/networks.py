@@ -10,12 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import Initializer
 
-from purerl.fast.activations import ACTIVATIONS, tanh
-from purerl.fast.convolutions import conv_general_dilated
-from purerl.fast.initializers import orthogonal
-from purerl.fast.perceptron import is_fused, perceptron
-from purerl.fast.products import dot_general
-from purerl.fast.recurrence import through_time
+from purerl.fast.arithmetic import ACTIVATIONS, conv_general_dilated, dot_general, orthogonal, tanh
+from purerl.fast.switch import triton_module
 from purerl.parts.own_network import OwnActorCritic, OwnQNetwork, module_of
 from purerl.parts.policies import (
     LOG_STD,
@@ -107,16 +103,19 @@ def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
 
     On a GPU both can be one kernel, unless the outputs of single layers are wanted, too.
     """
+    kernels = triton_module("perceptron")
     single = torso.is_initializing() or torso.is_mutable_collection("intermediates")
-    if torso.obs_ndim == 1 and torso.hidden_sizes and not torso.layer_norm and not single:
+    if kernels is None or single:
+        return head(torso(obs))
+    if torso.obs_ndim == 1 and torso.hidden_sizes and not torso.layer_norm:
         parameters = torso.variables["params"]
         names = [f"Dense_{i}" for i in range(len(torso.hidden_sizes))]
         dense = [parameters[name] for name in names if name in parameters]
         layers = tuple((p["kernel"], p["bias"]) for p in (*dense, head.variables["params"]))
         # Flax raises an error for parameters of another network.
         fits = [bias.size for _, bias in layers] == [*torso.hidden_sizes, head.features]
-        if fits and is_fused(layers, obs, torso.activation):
-            return perceptron(layers, obs, torso.activation)
+        if fits and kernels.is_fused(layers, obs, torso.activation):
+            return kernels.perceptron(layers, obs, torso.activation)
     return head(torso(obs))
 
 
@@ -147,8 +146,29 @@ class Recurrence(nn.Module):
         if done is None:
             return cell(memory, features)[0]
 
-        remembered = through_time(cell, features.reshape(*done.shape, -1), memory, done)
+        kernels = triton_module("recurrence")
+        along = _through_time if kernels is None else kernels.through_time
+        remembered = along(cell, features.reshape(*done.shape, -1), memory, done)
         return remembered.reshape(-1, self.size)
+
+
+def _through_time(
+    cell: nn.GRUCell, features: jax.Array, memory: jax.Array, done: jax.Array
+) -> jax.Array:
+    """Return the memories [T, n, H] after every step, before any reset.
+
+    Features are [T, n, F], the memory [n, H] is that before the first step, and `done` [T, n] bool
+    resets it.
+    """
+
+    def step(cell, memory, inputs):
+        features, done = inputs
+        remembered, _ = cell(memory, features)
+        return jnp.where(done[:, None], 0.0, remembered), remembered
+
+    scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+    _, remembered = scan(cell, memory, (features, done))
+    return remembered
 
 
 class ActorCritic(nn.Module):

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.parts.policies import LOG_STD, ActionValues, Categorical, Gaussian, Policy
+from purerl.parts.rollouts import forget
 from purerl.types import Environment, PyTree, SettingError
 
 LAPACK = r"= (?:cholesky|eigh?|fft|geqrf|householder_product|lu|qr|schur|svd)\b"
@@ -242,16 +243,6 @@ class OwnActorCritic(OwnNetwork):
         return jax.tree.map(
             lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
         )
-
-
-def forget(memory: PyTree, done: jax.Array, start: PyTree) -> PyTree:
-    """Return memories [..., *M], with `start` [*M] where an episode is over [...]; None stays."""
-
-    def of_array(x: jax.Array, new: jax.Array) -> jax.Array:
-        over = done.reshape(*done.shape, *(1,) * (x.ndim - done.ndim))
-        return jnp.where(over, jnp.broadcast_to(new, x.shape), x)
-
-    return jax.tree.map(of_array, memory, start)
 
 
 def module_of(given: Any, action_space: Any) -> nn.Module:
