@@ -17,20 +17,19 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.gradient_steps import scan_gradient_steps
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
+from purerl.fast.loops import scan_gradient_steps
 from purerl.parts import (
     losses,
     minibatches,
     networks,
     optimizers,
     parameters,
+    returns,
     rollouts,
-    schedules,
     training,
 )
 from purerl.parts.normalization import Normalizer, RunningStatistics, normalized, standardized
-from purerl.parts.returns import generalized_advantages
 from purerl.types import (
     Context,
     Environment,
@@ -41,7 +40,9 @@ from purerl.types import (
     MetaParams,
     PolicyLoss,
     PyTree,
+    Rollout,
     Schedule,
+    TargetEstimator,
     Train,
     Transition,
     ValueLoss,
@@ -78,6 +79,9 @@ class Config(training.BaseConfig):
     """bring continuous actions within their bounds by tanh instead of clipping"""
     state_dependent_std: bool = False
     """let the network output the standard deviation of continuous actions"""
+    network: Any = None
+    """a flax module of your own, or a function of the action space that returns one, in place of
+    the network that the settings above describe (docs/how-to/network.md)"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """set over which advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -87,6 +91,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
         minibatches.check_advantages(self, self.num_minibatches, self.normalize_advantages)
 
@@ -122,6 +127,8 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """trace decay of the advantages"""
+    return_steps: Annotated[float, Ge(1)] = 5
+    """rewards in the returns of n_step"""
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """weight of the entropy bonus"""
     vf_coef: Annotated[float, Ge(0)] = 0.5
@@ -170,7 +177,8 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
+        ValueError: if the environment's actions are neither discrete nor a vector, or a network
+            does not fit.
     """
 
     config: Config
@@ -178,12 +186,14 @@ class PPO:
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = optimizers.adam
-    schedule: Schedule = schedules.constant
+    schedule: Schedule = optimizers.constant_schedule
+    targets: TargetEstimator = returns.gae
 
     train = training.train
 
     def __post_init__(self) -> None:
-        _ = self.network  # which must fit the environment
+        has_memory = self.begin() is not None  # the network must fit the environment
+        minibatches.check(self.config, self.config.num_minibatches, whole_rollouts=has_memory)
 
     @cached_property
     def network(self) -> Any:
@@ -226,37 +236,37 @@ class PPO:
             return policy, memory
 
         action_key, env_key, key = jax.random.split(state.key, 3)
+        num_steps, start = self.config.num_steps, self.begin()
         envs, transitions, sums = rollouts.collect(
-            self.env, env_params, act, (action_key, env_key), state.envs, self.config.num_steps
+            self.env, env_params, act, (action_key, env_key), state.envs, num_steps, start
         )
         return state.replace(key=key, envs=envs), transitions, sums
 
     def make_batch(
-        self, state: State, transitions: Transition, hyperparams: Hyperparams
+        self, state: State, transitions: Transition, context: Context, meta_params: MetaParams
     ) -> tuple[State, Batch]:
-        """Compute advantages and value targets of a rollout [T, N, ...].
+        """Compute advantages and value targets of a rollout [T, N, ...], by the slot `targets`.
 
         Also update the running statistics in the state.
         """
-        config, params = self.config, state.params
+        config, params, hyperparams = self.config, state.params, context.hyperparams
         obs = state.normalizer.observe(transitions.obs)
         final_obs = state.normalizer.observe(transitions.final_obs)
-        terminated, truncated = transitions.terminated, transitions.truncated
 
         _, value, remembered = self.network.apply(params, obs, transitions.memory)
         _, next_value, _ = self.network.apply(params, final_obs, remembered)  # before any reset
         normalizer, reward = state.normalizer.update(
             transitions.obs, transitions.reward, transitions.done, gamma=hyperparams.gamma
         )
-        advantage, target = generalized_advantages(
+        rollout = Rollout(
             reward,
             value,
             next_value,
-            terminated,
-            truncated,
-            gamma=hyperparams.gamma,
-            gae_lambda=hyperparams.gae_lambda,
+            transitions.terminated,
+            transitions.truncated,
+            transitions.log_prob,
         )
+        advantage, target = returns.estimates(self.targets, meta_params, context, rollout)
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
         batch = Batch(transitions._replace(obs=obs), value, advantage, target)
@@ -272,7 +282,7 @@ class PPO:
         memory = transition.memory
         if memory is not None:
             done = transition.done.reshape(self.config.num_steps, -1)
-            memory = memory[: done.shape[1]]  # before the first steps
+            memory = jax.tree.map(lambda x: x[: done.shape[1]], memory)  # before the first steps
         policy, value, _ = self.network.apply(params, transition.obs, memory, done)
         return policy, value
 
@@ -337,7 +347,7 @@ class PPO:
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
         counts = config.batch_size, config.num_minibatches, config.update_epochs
-        length = config.num_steps if config.recurrent_size else 1
+        length = 1 if self.begin() is None else config.num_steps
         order = minibatches.order(shuffle_key, *counts, length=length)
         steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
@@ -355,9 +365,10 @@ class PPO:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
         context = self.context(state, hyperparams)
-        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
+        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, env_params)
-        state, batch = self.make_batch(state, transitions, hyperparams)
+        context = context.replace(hyperparams=hyperparams)
+        state, batch = self.make_batch(state, transitions, context, meta_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params)
         return state, sums, metrics
 
@@ -369,24 +380,32 @@ class PPO:
         )
 
     def value_targets(
-        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+        meta_params: MetaParams = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
+        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them.
+
+        `meta_params` are for a learned part in the slot `targets`.
+        """
+        context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, env_params)
-        _, batch = self.make_batch(state, transitions, hyperparams)
+        _, batch = self.make_batch(state, transitions, context, meta_params)
         return batch.value, batch.target
 
     def policy(self, state: State) -> Policy:
         """Return the parameters for acting."""
         return Policy(state.params, state.normalizer.observations)
 
-    def begin(self) -> jax.Array | None:
-        """Return the memory [M] at the start of an episode; None without recurrence."""
+    def begin(self) -> PyTree:
+        """Return the memory at the start of an episode; None without recurrence."""
         return self.network.no_memory()
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: PyTree = None
-    ) -> tuple[Any, jax.Array | None]:
+    ) -> tuple[Any, PyTree]:
         """Return the distribution of actions at one raw observation, and the next memory."""
         obs = normalized(obs, policy.observation_statistics)
         distribution, _, memory = self.network.apply(policy.params, obs, memory)
@@ -397,7 +416,8 @@ SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "clipped_squared", "huber"),
     losses.POLICY_LOSS.comparing("clipped_surrogate", "dpo"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
-    schedules.SCHEDULE,
+    optimizers.SCHEDULE,
+    returns.TARGETS.comparing("gae", "n_step"),
 )
 """The functions that can be replaced."""
 
