@@ -9,7 +9,8 @@ from typing import Any
 from metaevo.config import ConfigError, show
 from metaevo.config.code import Kind, give, reference_of, resolve, short_name
 from metaevo.parts.part import Part, Parts
-from purerl.types import LearnerEntry, Slot
+from purerl.parts.own_task import OwnTask
+from purerl.types import Learner, LearnerEntry, Slot
 
 # --- Learners -----------------------------------------------------------------------------------
 
@@ -52,6 +53,22 @@ def slot_of(learner: str, name: str) -> Slot:
         + (f", only {own}" if own else " and no other")
         + (f"; learners that have it: {', '.join(able)}" if able else "")
     )
+
+
+def check_train(learner: Learner, where: str, option: str) -> None:
+    """Raise `ConfigError` if a learner's `train` is its own, and does not take an option.
+
+    `where` is the setting that needs it.
+    """
+    inner: Any = learner
+    while isinstance(inner, OwnTask):
+        inner = inner.learner
+    taken = inspect.signature(inner.train).parameters.values()
+    if not any(each.name == option or each.kind == each.VAR_KEYWORD for each in taken):
+        raise ConfigError(
+            f"{where}: {type(inner).__name__}.train takes no {option}; "
+            "use `train = purerl.parts.training.train`"
+        )
 
 
 def name_of(learner: str | LearnerEntry) -> str:
