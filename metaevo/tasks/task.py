@@ -19,7 +19,7 @@ from metaevo.config.checks import Setting, section
 from metaevo.config.code import Kind, resolve
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.parts import learners
+from metaevo.parts import conformance, learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
 from metaevo.parts.resolve import fill
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
@@ -125,7 +125,7 @@ class Bound(NamedTuple):
                 f"{where}: episodes of {self.name} may have no end; "
                 "add `max_steps_in_episode: int` to the environment's parameters"
             )
-        learners.check_train(self.learner, where, "evaluations")
+        conformance.check_train(self.learner, where, "evaluations")
         planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
         evaluated = self._replace(evaluations=planned)
         if evaluated.frames() >= 2**31:
@@ -234,18 +234,26 @@ class Setup:
         distribution of tasks, every agent gets its own task.
 
         Raises:
-            ConfigError: if the learner cannot act in the environment, or cannot use a setting.
+            ConfigError: if the learner cannot act in the environment, or cannot use a setting, or,
+                as a learner of the user's own, lacks a method or returns another shape.
         """
-        key = jax.random.key(0)
+        key, settings = jax.random.key(0), (self.hyperparams, example, self.env_params)
+        is_own, entry = self.learner not in learners.LEARNERS, learners.find(self.learner)
         try:  # traces the networks without compiling
             learner = self._make(functions)
-            jax.eval_shape(learner.init, key, self.hyperparams, example, self.env_params)
+            if is_own:
+                conformance.check_methods(self.learner, learner)
+            jax.eval_shape(learner.init, key, *settings)
+        except ConfigError:
+            raise
         except SettingError as error:
             raise ConfigError(f"train.{error}") from error
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"task.env: learner {self.learner!r} cannot act in {self.env.name}: {error}"
             ) from error
+        if is_own:
+            conformance.check_results(self.learner, entry, learner, settings)
         return Bound(self.name, learner, self.env_params, self.hyperparams)
 
     def check(self, where: str, part: Part, meta_params: MetaParams = None) -> Any:
