@@ -151,7 +151,7 @@ class LearnerProblem(MetaProblem):
             setup, sample = sampled(setup, task, f"tasks.{name}.sample")
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
         bound = self._filled(setup, self.parts.functions(), example)
-        return bound._replace(name=name, sample=sample)
+        return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
 
     def _filled(
         self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
@@ -338,11 +338,10 @@ class LearnerProblem(MetaProblem):
         """Return the environment steps of an evaluation on a task, [] int32."""
 
         def steps(one: Bound, drawn: jax.Array) -> jax.Array:
-            config, updates = one.learner.config, None
+            updates = None
             if one.sample is not None:
                 updates = one.sample.updates(jax.random.wrap_key_data(drawn))
-            count = config.num_updates if updates is None else updates
-            return jnp.int32(count * config.frames_per_update)
+            return jnp.int32(one.frames(updates))
 
         each = [functools.partial(steps, one) for one in self.bound]
         return jax.lax.switch(task.place, each, task.key)
