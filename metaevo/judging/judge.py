@@ -35,12 +35,11 @@ from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
-from metaevo.tasks.agents import Trained
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem, digest
+from metaevo.tasks.trainings import Trained, Trainings
 
-_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
+_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Trainings]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
 Progress = Callable[[int], Any]
 POINTS = 64
@@ -261,7 +260,7 @@ class Judgement:
         every = [self.contenders[contender].meta_params] * len(hyperparams)
         return population.train(own, hyperparams, every, progress, env_params)
 
-    def _population(self, problem: LearnerProblem, task: int) -> Population:
+    def _population(self, problem: LearnerProblem, task: int) -> Trainings:
         """Return the compiled training, which all judgements of the problem share.
 
         So do its tasks if they differ in traced numbers only.
@@ -279,7 +278,7 @@ class Judgement:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
             every = Windows.at_most(POINTS, learner.config.num_updates).every
-            known[key] = Population(bound, example, problem.weights, agents=agents, log_every=every)
+            known[key] = Trainings(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
 
 

@@ -9,16 +9,21 @@ from typing import Any
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import short_name
 from metaevo.config.references import Kind, reference_of, resolve
-from metaevo.parts import conformance
 from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot
 
 # --- Learners -----------------------------------------------------------------------------------
 
 
+def _no_learner(entry: Any) -> str:
+    from metaevo.parts import conformance
+
+    return conformance.complaint(entry)
+
+
 LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", conformance.complaint, LEARNERS)
+LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -56,7 +61,7 @@ def name_of(learner: str | LearnerEntry) -> str:
     """
     if isinstance(learner, str):
         return learner
-    if complaint := conformance.complaint(learner):
+    if complaint := _no_learner(learner):
         raise ConfigError(f"learner = {show(learner)}: {complaint}")
     module = learner.make.__module__
     variables = vars(sys.modules[module]).items()

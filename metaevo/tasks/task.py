@@ -19,7 +19,7 @@ from metaevo.config.checks import Setting, section
 from metaevo.config.plain import PlainDict, is_name
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
-from metaevo.parts import conformance, learners
+from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
@@ -124,6 +124,8 @@ class Bound(NamedTuple):
                 f"{where}: episodes of {self.name} may have no end; "
                 "add `max_steps_in_episode: int` to the environment's parameters"
             )
+        from metaevo.parts import conformance
+
         conformance.check_train(self.learner, where, "evaluations")
         planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
         evaluated = self._replace(evaluations=planned)
@@ -241,6 +243,8 @@ class Setup:
         try:  # traces the networks without compiling
             learner = self._make(functions)
             if is_own:
+                from metaevo.parts import conformance
+
                 conformance.check_methods(self.learner, learner)
             jax.eval_shape(learner.init, key, *settings)
         except ConfigError:
