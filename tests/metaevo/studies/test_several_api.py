@@ -44,13 +44,13 @@ def found(tmp_path_factory):
 
 
 def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
-    problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
+    problem, seen, real = Quadratic(noise=1.0), [], running._evolve
 
     def evolve_one(*arguments):
         real(*arguments)
         seen.append((compilations(), problem.traces))
 
-    monkeypatch.setattr(running, "_evolve_one", evolve_one)
+    monkeypatch.setattr(running, "_evolve", evolve_one)
     evolve(tmp_path / "run", problem=problem)
     assert seen[0][0] > 0
     assert seen[0] == seen[1] == seen[2]
