@@ -36,10 +36,10 @@ from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population, Trained
 from metaevo.tasks.problem import LearnerProblem, digest
+from metaevo.tasks.trainings import Trained, Trainings
 
-_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
+_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Trainings]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
 Progress = Callable[[int], Any]
 POINTS = 64
@@ -260,7 +260,7 @@ class Judgement:
         every = [self.contenders[contender].meta_params] * len(hyperparams)
         return population.train(own, hyperparams, every, progress, env_params)
 
-    def _population(self, problem: LearnerProblem, task: int) -> Population:
+    def _population(self, problem: LearnerProblem, task: int) -> Trainings:
         """Return the compiled training, which all judgements of the problem share.
 
         So do its tasks if they differ in traced numbers only.
@@ -273,12 +273,12 @@ class Judgement:
         agents = int(fewest) if is_cpu else None
         learner, shapes = bound.learner, repr(jax.tree.map(np.shape, bound.env_params))
         known = _populations.setdefault(problem, {})
-        key = repr(learner.config), id(learner.env), shapes, agents
+        key = repr(learner.config), id(learner.env), shapes, agents, bound.evaluations
         if key not in known:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
             every = Windows.at_most(POINTS, learner.config.num_updates).every
-            known[key] = Population(bound, example, problem.weights, agents=agents, log_every=every)
+            known[key] = Trainings(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
 
 
@@ -286,8 +286,7 @@ def _lengths(problem: MetaProblem) -> list[int]:
     """Return the environment steps of an agent on each task, at the full length."""
     if not isinstance(problem, LearnerProblem):
         return frames_of_tasks(problem)
-    configs = [one.learner.config for one in problem.bound]
-    return [config.num_updates * config.frames_per_update for config in configs]
+    return [one.frames() for one in problem.bound]
 
 
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:

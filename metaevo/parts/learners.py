@@ -16,11 +16,9 @@ from purerl.types import LearnerEntry, Slot
 
 
 def _no_learner(entry: Any) -> str:
-    if not isinstance(entry, LearnerEntry):
-        return f"must be a purerl.types.LearnerEntry, not {type(entry).__name__}"
-    if not isinstance(entry.slots, tuple) or not all(isinstance(s, Slot) for s in entry.slots):
-        return "slots: must be a tuple of purerl.types.Slot"
-    return ""
+    from metaevo.parts import conformance
+
+    return conformance.complaint(entry)
 
 
 LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}

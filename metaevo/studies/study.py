@@ -14,6 +14,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import devices
 from metaevo.evolution.problem import (
     Contender,
     MetaParams,
@@ -23,6 +24,7 @@ from metaevo.evolution.problem import (
     check_problem,
     keys_for,
 )
+from metaevo.evolution.rows import RowMap, choose_chunk_size
 from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
@@ -33,7 +35,6 @@ from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
-from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 
@@ -218,14 +219,19 @@ class Study:
         problem: Any = self.problem
         task = problem.reference()
         learner: Any = task.learner
-        population = Population(task, None, problem.weights, agents=AGENTS)
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, AGENTS)
-        agents = population.advance(population.init(keys), population.num_updates // 2)
 
-        def observe(state: Any) -> Any:
+        def observe(key: jax.Array) -> Any:
+            settings = devices.as_inputs((task.hyperparams, None, task.env_params))
+            state = learner.init(jax.random.wrap_key_data(key), *settings)
+            half = learner.config.num_updates // 2
+            state = jax.lax.fori_loop(
+                0, half, lambda _, state: learner.update(state, *settings)[0], state
+            )
             return learner.value_targets(state, task.hyperparams, task.env_params)
 
-        seen = jax.device_get(jax.jit(jax.vmap(observe))(agents.rows.agent))
+        chunk_size = choose_chunk_size(AGENTS, task.working_set(None))
+        seen = RowMap(observe, chunk_size=chunk_size)(jax.random.key_data(keys))
         errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)

@@ -30,8 +30,8 @@ from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
+from metaevo.tasks.trainings import Trainings
 from purerl.types import LearnerEntry, Slot
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class LearnerProblem(MetaProblem):
             setup, sample = sampled(setup, task, f"tasks.{name}.sample")
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
         bound = self._filled(setup, self.parts.functions(), example)
-        return bound._replace(name=name, sample=sample)
+        return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
 
     def _filled(
         self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
@@ -203,8 +203,8 @@ class LearnerProblem(MetaProblem):
         scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SCALE_SEEDS)
         for name in Progress(self.tasks, desc="measuring the scale of each task", leave=False):
             task = self.reference(name)
-            population = Population(task, None, self.weights, agents=2 * SCALE_SEEDS)
-            trained = population.train(keys, [task.hyperparams.random_play(), task.hyperparams])
+            trainings = Trainings(task, None, self.weights, agents=2 * SCALE_SEEDS)
+            trained = trainings.train(keys, [task.hyperparams.random_play(), task.hyperparams])
             low, high = np.mean(trained.scores, axis=1)
             if not high > low and not quick:
                 raise ConfigError(
@@ -338,11 +338,10 @@ class LearnerProblem(MetaProblem):
         """Return the environment steps of an evaluation on a task, [] int32."""
 
         def steps(one: Bound, drawn: jax.Array) -> jax.Array:
-            config, updates = one.learner.config, None
+            updates = None
             if one.sample is not None:
                 updates = one.sample.updates(jax.random.wrap_key_data(drawn))
-            count = config.num_updates if updates is None else updates
-            return jnp.int32(count * config.frames_per_update)
+            return jnp.int32(one.frames(updates))
 
         each = [functools.partial(steps, one) for one in self.bound]
         return jax.lax.switch(task.place, each, task.key)
