@@ -252,6 +252,11 @@ class Setup:
             raise ConfigError(
                 f"task.env: learner {self.learner!r} cannot act in {self.env.name}: {error}"
             ) from error
+        except Exception as error:
+            if not is_own:
+                raise
+            what = f"learner = {show(self.learner)}: {type(learner).__name__}.init fails"
+            raise failure(what, error) from error
         if is_own:
             conformance.check_results(self.learner, entry, learner, settings)
         return Bound(self.name, learner, self.env_params, self.hyperparams)
