@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import acting
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
 STREAM = 0xE7A1
@@ -116,7 +116,7 @@ def evaluate(
         return key, obs, env_state, memory, running, returns, steps + 1
 
     memory = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (num_episodes, *x.shape)), acting.begin(learner)
+        lambda x: jnp.broadcast_to(x, (num_episodes, *jnp.shape(x))), acting.begin(learner)
     )
     running, returns = jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
     start = key, obs, env_state, memory, running, returns, jnp.int32(0)
