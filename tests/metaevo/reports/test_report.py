@@ -10,7 +10,7 @@ from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import ppo
-from purerl.parts import losses, optimizers, schedules, update_rules
+from purerl.parts import losses, optimizers, returns, schedules, update_rules
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
@@ -135,6 +135,7 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
         ("update_rule", update_rules.a2c, ["a2c"]),
         ("make_optimizer", optimizers.adam, ["adam"]),
         ("schedule", schedules.linear, ["constant", "linear", "cosine"]),
+        ("targets", returns.gae, ["gae"]),
     ],
 )
 def test_a_function_that_ignores_time_has_one_curve(slot, function, names):
