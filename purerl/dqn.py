@@ -19,19 +19,17 @@ import optax
 from annotated_types import Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.branches import either
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
+from purerl.fast.loops import either
 from purerl.parts import (
     exploration,
     losses,
     networks,
     optimizers,
     parameters,
-    phases,
     policies,
     replay,
     rollouts,
-    schedules,
     training,
 )
 from purerl.parts.replay import Layout
@@ -84,6 +82,9 @@ class Config(training.BaseConfig):
     """activation function of the hidden layers"""
     dueling: bool = False
     """add a state's value and the advantages of the actions"""
+    network: Any = None
+    """a flax module of your own, or a function of the action space that returns one, in place of
+    the network that the settings above describe (docs/how-to/network.md)"""
     gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
     """minibatches of a learning phase"""
     target_update: Literal["hard", "polyak"] = "hard"
@@ -95,6 +96,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        networks.check_unused(self)
         replay.check(self, self.layout, self.batch_size, self.learning_starts)
 
     @property
@@ -194,15 +196,15 @@ class DQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete, or its observations
-            do not fit `store_observations`.
+        ValueError: if the environment's actions are not discrete, its observations do not fit
+            `store_observations`, or a network does not fit.
     """
 
     config: Config
     env: Environment
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.adam
-    schedule: Schedule = schedules.constant
+    schedule: Schedule = optimizers.constant_schedule
 
     train = training.train
 
@@ -213,8 +215,7 @@ class DQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        config = self.config
-        return networks.q_network(self.env, config.hidden_sizes, config.activation, config.dueling)
+        return networks.q_network(self.env, self.config)
 
     def init(
         self,
@@ -354,7 +355,7 @@ class DQN:
         config = self.config
         waiting = -(-config.learning_starts // config.train_interval)
         context = self.context(state, hyperparams)
-        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
+        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
 
         def collect(state, sums, key):
             return self.collect(state, sums, key, hyperparams, env_params)
@@ -362,7 +363,7 @@ class DQN:
         def learn(state, key):
             return self.learn(state, key, hyperparams, meta_params)
 
-        state, sums, metrics = phases.run(
+        state, sums, metrics = replay.run_phases(
             state, collect, learn, METRICS, count=config.phases_per_update, waiting=waiting
         )
         return state, sums, {**metrics, "epsilon": state.epsilon}
@@ -398,8 +399,8 @@ SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
     replace(
-        schedules.SCHEDULE,
-        functions={"constant": schedules.constant, "cosine": schedules.cosine},
+        optimizers.SCHEDULE,
+        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
     ),
 )
 """The functions that can be replaced."""

@@ -18,7 +18,7 @@ from annotated_types import Gt
 
 from metaevo.parts.lpg import reverse_gru
 from metaevo.parts.part import Part, time_inputs
-from purerl.fast.initializers import orthogonal
+from purerl.fast.arithmetic import orthogonal
 from purerl.parts.returns import gae
 from purerl.types import Context, Estimates, MetaParams, Rollout
 
