@@ -146,7 +146,8 @@ class Reinforce:
         adam = optax.adam(hyperparams.learning_rate)
         step, opt_state = adam.update(gradient, state.opt_state)
         params = optax.apply_updates(state.params, step)
-        return State(params, opt_state, envs, key, state.update + 1, state.num_updates), sums, metrics
+        state = State(params, opt_state, envs, key, state.update + 1, state.num_updates)
+        return state, sums, metrics
 
     def policy(self, state: State) -> Any:
         """Return the policy parameters."""

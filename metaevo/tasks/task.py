@@ -238,8 +238,8 @@ class Setup:
             ConfigError: if the learner cannot act in the environment, or cannot use a setting, or,
                 as a learner of the user's own, lacks a method or returns another shape.
         """
-        key, settings = jax.random.key(0), (self.hyperparams, example, self.env_params)
-        train = learners.with_network(self.train)
+        key, train = jax.random.key(0), learners.with_network(self.train)
+        settings = self.hyperparams, example, self.env_params
         is_own, entry = self.learner not in learners.LEARNERS, learners.find(self.learner)
         try:  # traces the networks without compiling
             learner = self._make(train, functions)
@@ -256,6 +256,11 @@ class Setup:
             raise ConfigError(
                 f"task.env: learner {self.learner!r} cannot act in {self.env.name}: {error}"
             ) from error
+        except Exception as error:
+            if not is_own:
+                raise
+            what = f"learner = {show(self.learner)}: {type(learner).__name__}.init fails"
+            raise failure(what, error) from error
         if is_own:
             conformance.check_results(self.learner, entry, learner, settings)
         return Bound(self.name, learner, self.env_params, self.hyperparams)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import acting, dqn, envs, lpg, ppo, q_learning
-from purerl.parts import losses, update_rules
+from purerl.parts import losses
 from purerl.parts.evaluation import STREAM, GreedyEvaluations, time_limit
 from purerl.types import TrainResult
 
@@ -83,7 +83,7 @@ class Case:
 
     def scaled_rule(self, meta_params, *arguments):
         self.traces.append(1)
-        targets = update_rules.a2c(meta_params, *arguments)
+        targets = lpg.a2c(meta_params, *arguments)
         return targets._replace(policy=meta_params["scale"] * targets.policy)
 
     def run_updates(self, state, count):
