@@ -75,7 +75,7 @@ class Torso(nn.Module):
     activation: str
     kernel_init: Initializer
     layer_norm: bool = False
-    """before the activation of each dense layer (Ba et al. 2016)"""
+    """before each activation (Ba et al. 2016); at each position of an image over the filters"""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -83,7 +83,8 @@ class Torso(nn.Module):
         activation = ACTIVATIONS[self.activation]
         batch_shape = x.shape[: x.ndim - self.obs_ndim]
         if self.obs_ndim == 3:
-            x = activation(_convolution(self.kernel_init)(x))
+            x = _convolution(self.kernel_init)(x)
+            x = activation(nn.LayerNorm(name="ConvNorm_0")(x) if self.layer_norm else x)
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
             x = _dense(size, self.kernel_init)(x)
@@ -228,11 +229,13 @@ class QNetwork(nn.Module):
     num_actions: int
     hidden_sizes: Sequence[int]
     activation: str
-    dueling: bool
+    dueling: bool = False
+    layer_norm: bool = False
 
     def setup(self) -> None:
         """Create the layers."""
-        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL)
+        torso = self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL, self.layer_norm
+        self.torso = Torso(*torso)
         self.action_head = _dense(self.num_actions, LECUN_NORMAL)
         if self.dueling:
             self.value_head = _dense(1, LECUN_NORMAL)
@@ -282,14 +285,23 @@ def actor_predictor(
 
 
 def q_network(
-    env: Environment, hidden_sizes: Sequence[int], activation: str, dueling: bool
+    env: Environment,
+    learner: str,
+    hidden_sizes: Sequence[int],
+    activation: str,
+    *,
+    dueling: bool = False,
+    layer_norm: bool = False,
 ) -> QNetwork:
     """Build the network of action values that fits an environment's spaces.
+
+    The learner's name is for the error.
 
     Raises:
         ValueError: if the action space is not discrete.
     """
-    return QNetwork(obs_ndim(env), _num_actions(env, "DQN"), hidden_sizes, activation, dueling)
+    sizes = obs_ndim(env), _num_actions(env, learner), hidden_sizes
+    return QNetwork(*sizes, activation, dueling, layer_norm)
 
 
 def obs_ndim(env: Environment) -> int:

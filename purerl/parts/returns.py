@@ -55,6 +55,47 @@ def generalized_advantages(
     return advantages, advantages + value
 
 
+def q_lambda(
+    reward: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+    *,
+    gamma: jax.Array | float,
+    trace_decay: jax.Array | float,
+) -> jax.Array:
+    """Q(lambda) targets with greedy bootstrapping (Gallici et al. 2024, section 4; Peng 1994).
+
+        G_t = r_t + gamma * (1 - terminated_t) * ((1 - lambda) * V(s'_t) + lambda * G_{t+1})
+
+    `s'_t` is the state that the action led to, before any reset, and V its largest action value.
+    G_{t+1} is V(s'_t) at a truncation and at the rollout's end: bootstrapped where the episode was
+    cut. Where both flags are true, termination counts.
+
+    Args:
+        reward: [T, ...].
+        next_value: [T, ...] V(s'_t).
+        terminated: [T, ...] bool.
+        truncated: [T, ...] bool.
+        gamma: discount factor in [0, 1].
+        trace_decay: lambda in [0, 1].
+
+    Returns:
+        value targets [T, ...].
+    """
+    inputs = reward, jnp.where(terminated, 0.0, next_value), jnp.logical_or(terminated, truncated)
+
+    def backward(target, inputs):
+        reward_t, next_value_t, done_t = inputs
+        # Chosen before it is multiplied: 0 * NaN would carry a NaN into the episode before.
+        change = trace_decay * jnp.where(done_t, 0.0, target - next_value_t)
+        target = reward_t + gamma * (next_value_t + change)
+        return target, target
+
+    _, targets = loops.scan(backward, next_value[-1], inputs, unroll=UNROLL, reverse=True)
+    return targets
+
+
 def discounted_running_returns(
     reward: jax.Array, done: jax.Array, initial: jax.Array, *, gamma: jax.Array | float
 ) -> tuple[jax.Array, jax.Array]:

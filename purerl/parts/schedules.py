@@ -1,4 +1,4 @@
-"""Hand-written schedules for the slot `schedule` of PPO and DQN: hyperparams over training.
+"""Hand-written schedules for the slot `schedule`: hyperparams over training.
 
 Optimizers anneal their learning rate themselves (`final_learning_rate`), whatever the schedule.
 """

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as npst
 
-from purerl.parts.returns import discounted_running_returns, generalized_advantages
+from purerl.parts.returns import discounted_running_returns, generalized_advantages, q_lambda
 
-advantages = jax.jit(generalized_advantages)
+advantages, greedy_targets = jax.jit(generalized_advantages), jax.jit(q_lambda)
 
 
 def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
@@ -59,6 +59,10 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
     expected = brute_force(*rollout, gamma, lam)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
+    reward, value, *others = rollout  # Q(lambda) is the same average of returns, not of advantages
+    target = greedy_targets(reward, *others, gamma=gamma, trace_decay=lam)
+    expected = brute_force(reward, 0.0 * value, *others, gamma, lam)
+    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-4)
 
 
 OTHERS = np.array([0, 1, 4, 5])
@@ -69,7 +73,9 @@ OTHERS = np.array([0, 1, 4, 5])
 @jax.value_and_grad
 def objective_of_the_others(numbers, flags):
     advantage, target = generalized_advantages(**numbers, **flags, gamma=0.9, gae_lambda=0.8)
-    return jnp.sum(jnp.sin(advantage[OTHERS]) + jnp.cos(target[OTHERS]))
+    numbers = {name: x for name, x in numbers.items() if name != "value"}
+    greedy = q_lambda(**numbers, **flags, gamma=0.9, trace_decay=0.8)
+    return jnp.sum(jnp.sin(advantage[OTHERS]) + jnp.cos(target[OTHERS]) + jnp.sin(greedy[OTHERS]))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
