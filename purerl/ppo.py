@@ -25,12 +25,12 @@ from purerl.parts import (
     networks,
     optimizers,
     parameters,
+    returns,
     rollouts,
     schedules,
     training,
 )
 from purerl.parts.normalization import Normalizer, RunningStatistics, normalized, standardized
-from purerl.parts.returns import generalized_advantages
 from purerl.types import (
     Context,
     Environment,
@@ -41,7 +41,9 @@ from purerl.types import (
     MetaParams,
     PolicyLoss,
     PyTree,
+    Rollout,
     Schedule,
+    TargetEstimator,
     Train,
     Transition,
     ValueLoss,
@@ -124,6 +126,8 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """trace decay of the advantages"""
+    return_steps: Annotated[float, Ge(1)] = 5
+    """rewards in the returns of n_step"""
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """weight of the entropy bonus"""
     vf_coef: Annotated[float, Ge(0)] = 0.5
@@ -181,6 +185,7 @@ class PPO:
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = optimizers.adam
     schedule: Schedule = schedules.constant
+    targets: TargetEstimator = returns.gae
 
     train = training.train
 
@@ -234,31 +239,30 @@ class PPO:
         return state.replace(key=key, envs=envs), transitions, sums
 
     def make_batch(
-        self, state: State, transitions: Transition, hyperparams: Hyperparams
+        self, state: State, transitions: Transition, context: Context, meta_params: MetaParams
     ) -> tuple[State, Batch]:
-        """Compute advantages and value targets of a rollout [T, N, ...].
+        """Compute advantages and value targets of a rollout [T, N, ...], by the slot `targets`.
 
         Also update the running statistics in the state.
         """
-        config, params = self.config, state.params
+        config, params, hyperparams = self.config, state.params, context.hyperparams
         obs = state.normalizer.observe(transitions.obs)
         final_obs = state.normalizer.observe(transitions.final_obs)
-        terminated, truncated = transitions.terminated, transitions.truncated
 
         _, value, remembered = self.network.apply(params, obs, transitions.memory)
         _, next_value, _ = self.network.apply(params, final_obs, remembered)  # before any reset
         normalizer, reward = state.normalizer.update(
             transitions.obs, transitions.reward, transitions.done, gamma=hyperparams.gamma
         )
-        advantage, target = generalized_advantages(
+        rollout = Rollout(
             reward,
             value,
             next_value,
-            terminated,
-            truncated,
-            gamma=hyperparams.gamma,
-            gae_lambda=hyperparams.gae_lambda,
+            transitions.terminated,
+            transitions.truncated,
+            transitions.log_prob,
         )
+        advantage, target = returns.estimates(self.targets, meta_params, context, rollout)
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
         batch = Batch(transitions._replace(obs=obs), value, advantage, target)
@@ -359,7 +363,8 @@ class PPO:
         context = self.context(state, hyperparams)
         hyperparams = schedules.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, env_params)
-        state, batch = self.make_batch(state, transitions, hyperparams)
+        context = context.replace(hyperparams=hyperparams)
+        state, batch = self.make_batch(state, transitions, context, meta_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params)
         return state, sums, metrics
 
@@ -371,11 +376,19 @@ class PPO:
         )
 
     def value_targets(
-        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+        meta_params: MetaParams = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
+        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them.
+
+        `meta_params` are for a learned part in the slot `targets`.
+        """
+        context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, env_params)
-        _, batch = self.make_batch(state, transitions, hyperparams)
+        _, batch = self.make_batch(state, transitions, context, meta_params)
         return batch.value, batch.target
 
     def policy(self, state: State) -> Policy:
@@ -400,6 +413,7 @@ SLOTS = (
     losses.POLICY_LOSS.comparing("clipped_surrogate", "dpo"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
     schedules.SCHEDULE,
+    returns.TARGETS.comparing("gae", "n_step"),
 )
 """The functions that can be replaced."""
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Gt, Interval, MaxLen
+from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.gradient_steps import scan_gradient_steps
@@ -30,11 +30,11 @@ from purerl.parts import (
     optimizers,
     parameters,
     policies,
+    returns,
     rollouts,
     schedules,
     training,
 )
-from purerl.parts.returns import q_lambda
 from purerl.types import (
     Context,
     Environment,
@@ -44,7 +44,9 @@ from purerl.types import (
     MakeOptimizer,
     MetaParams,
     PyTree,
+    Rollout,
     Schedule,
+    TargetEstimator,
     Train,
     Transition,
     ValueLoss,
@@ -108,8 +110,10 @@ class Hyperparams(training.BaseHyperparams):
     """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor"""
-    q_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
-    """trace decay of the targets"""
+    gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
+    """trace decay of the targets: lambda of Q(lambda)"""
+    return_steps: Annotated[float, Ge(1)] = 5
+    """rewards in the returns of n_step"""
     reward_scale: Annotated[float, Gt(0)] = 0.1
     """factor on the rewards in targets; reported returns are unscaled"""
 
@@ -165,6 +169,7 @@ class PQN:
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.radam
     schedule: Schedule = schedules.constant
+    targets: TargetEstimator = returns.q_lambda
 
     train = training.train
 
@@ -220,18 +225,27 @@ class PQN:
         )
         return state.replace(key=key, envs=envs, epsilon=epsilon), transitions, sums
 
-    def make_batch(self, state: State, transitions: Transition, hyperparams: Hyperparams) -> Batch:
-        """Compute the targets of a rollout [T, N, ...] with the network that collected it."""
-        target = q_lambda(
-            hyperparams.reward_scale * transitions.reward,
-            self.values(state.params, transitions.final_obs).max(),  # before any reset
+    def make_batch(
+        self, state: State, transitions: Transition, context: Context, meta_params: MetaParams
+    ) -> Batch:
+        """Compute the targets of a rollout [T, N, ...], by the slot `targets`.
+
+        The values are those of the network that collected it. XLA removes the ones that neither
+        the slot nor the value loss uses.
+        """
+        obs, action = transitions.obs, transitions.action
+        values = self.values(state.params, obs)
+        final_values = self.values(state.params, transitions.final_obs)  # before any reset
+        rollout = Rollout(
+            context.hyperparams.reward_scale * transitions.reward,
+            values.of(action),
+            final_values.max(),
             transitions.terminated,
             transitions.truncated,
-            gamma=hyperparams.gamma,
-            trace_decay=hyperparams.q_lambda,
+            ratio=jnp.where(action == values.best(), jnp.exp(-transitions.log_prob), 0.0),
         )
-        old_prediction = self.values(state.params, transitions.obs).of(transitions.action)
-        batch = Batch(transitions.obs, transitions.action, target, old_prediction)
+        target = returns.estimates(self.targets, meta_params, context, rollout).target
+        batch = Batch(obs, action, target, rollout.value)
         return jax.tree.map(lambda x: x.reshape(self.config.batch_size, *x.shape[2:]), batch)
 
     def loss(
@@ -299,7 +313,8 @@ class PQN:
         context = self.context(state, hyperparams)
         hyperparams = schedules.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, hyperparams, env_params)
-        batch = self.make_batch(state, transitions, hyperparams)
+        context = context.replace(hyperparams=hyperparams)
+        batch = self.make_batch(state, transitions, context, meta_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params)
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
@@ -315,11 +330,19 @@ class PQN:
         return self.network.apply(params, obs)
 
     def value_targets(
-        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+        meta_params: MetaParams = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
+        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them.
+
+        `meta_params` are for a learned part in the slot `targets`.
+        """
+        context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, hyperparams, env_params)
-        batch = self.make_batch(state, transitions, hyperparams)
+        batch = self.make_batch(state, transitions, context, meta_params)
         return batch.old_prediction, batch.target
 
     def policy(self, state: State) -> Policy:
@@ -342,6 +365,10 @@ SLOTS = (
     replace(
         schedules.SCHEDULE,
         functions={"constant": schedules.constant, "cosine": schedules.cosine},
+    ),
+    replace(
+        returns.TARGETS.comparing("q_lambda", "n_step"),
+        functions={"q_lambda": returns.q_lambda} | dict(returns.TARGETS.functions),
     ),
 )
 """The functions that can be replaced."""

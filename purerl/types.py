@@ -147,6 +147,46 @@ Schedule = Callable[[MetaParams, Context], Hyperparams]
 """`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""
 
 
+class Rollout(NamedTuple):
+    """Input of the slot `targets`: a rollout without observations and actions."""
+
+    reward: jax.Array
+    """[T, N] float32, normalised if the learner normalises rewards."""
+    value: jax.Array
+    """[T, N] prediction that is to move towards the target: V(s), in Q-learners Q(s, a)."""
+    next_value: jax.Array
+    """[T, N] value of the state that the action led to, before any reset: V(s'), in Q-learners
+    max_a Q(s', a). A terminal state's has no meaning."""
+    terminated: jax.Array
+    """[T, N] bool."""
+    truncated: jax.Array
+    """[T, N] bool; both flags can be true."""
+    log_prob: jax.Array | None = None
+    """[T, N] log-probability of the action under the policy that chose it; None in Q-learners."""
+    ratio: jax.Array | None = None
+    """[T, N] probability of the action under the policy to evaluate, divided by that under the
+    policy that chose it; None where both are the same, as in PPO. The policy to evaluate is the
+    greedy one in Q-learners."""
+
+    @property
+    def done(self) -> jax.Array:
+        """[T, N] bool: the episode ended with this step, terminated or truncated."""
+        return jnp.logical_or(self.terminated, self.truncated)
+
+
+class Estimates(NamedTuple):
+    """Output of the slot `targets`, float32."""
+
+    advantage: jax.Array
+    """[T, N] of the actions, before any normalisation; Q-learners ignore it."""
+    target: jax.Array
+    """[T, N] of the values."""
+
+
+TargetEstimator = Callable[[MetaParams, Context, Rollout], Estimates]
+"""`(meta_params, context, rollout) -> estimates`: the slot `targets`, of a whole rollout."""
+
+
 class Transition(NamedTuple):
     """One step of every environment; a rollout stacks them to [T, N, ...]."""
 

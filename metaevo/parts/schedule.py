@@ -17,10 +17,8 @@ from annotated_types import Gt, Interval
 from metaevo.parts.part import Part
 from purerl.types import Context, Hyperparams, MetaParams, PyTree
 
-Name = Literal[
-    "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda", "q_lambda", "epsilon_start"
-]
-FRACTIONS = "gae_lambda", "q_lambda", "epsilon_start"
+Name = Literal["learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda", "epsilon_start"]
+FRACTIONS = "gae_lambda", "epsilon_start"
 """Hyperparameters in [0, 1]."""
 COEFFICIENTS = "level", "slope", "bend", "cubic", "quartic", "quintic", "sextic", "septic"
 """Names of the coefficients, by degree."""

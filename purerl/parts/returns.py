@@ -1,9 +1,28 @@
-"""Advantages and value targets, correct at termination and at truncation."""
+"""Advantages and value targets, correct at termination and at truncation.
+
+`gae`, `n_step`, `q_lambda` and `v_trace` fill the slot `targets`. In their docstrings,
+
+    V_t, V'_t    are `value` and `next_value` of a `Rollout`; V'_t is 0 after a termination
+    G_t          is the value target of step t
+    end_t        is 1 at the end of an episode and in the last step of a rollout, else 0
+
+They read `hyperparams.gamma`, and lambda from `hyperparams.gae_lambda`, whatever the learner.
+"""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from purerl.fast import loops
+from purerl.types import (
+    Context,
+    Estimates,
+    MetaParams,
+    Rollout,
+    Slot,
+    TargetEstimator,
+)
 
 UNROLL = 16
 """Steps in one iteration on a GPU, where each is one short kernel."""
@@ -55,45 +74,138 @@ def generalized_advantages(
     return advantages, advantages + value
 
 
-def q_lambda(
-    reward: jax.Array,
-    next_value: jax.Array,
-    terminated: jax.Array,
-    truncated: jax.Array,
-    *,
-    gamma: jax.Array | float,
-    trace_decay: jax.Array | float,
-) -> jax.Array:
-    """Q(lambda) targets with greedy bootstrapping (Gallici et al. 2024, section 4; Peng 1994).
+def gae(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+    """Generalised advantage estimation: `generalized_advantages`.
 
-        G_t = r_t + gamma * (1 - terminated_t) * ((1 - lambda) * V(s'_t) + lambda * G_{t+1})
-
-    `s'_t` is the state that the action led to, before any reset, and V its largest action value.
-    G_{t+1} is V(s'_t) at a truncation and at the rollout's end: bootstrapped where the episode was
-    cut. Where both flags are true, termination counts.
-
-    Args:
-        reward: [T, ...].
-        next_value: [T, ...] V(s'_t).
-        terminated: [T, ...] bool.
-        truncated: [T, ...] bool.
-        gamma: discount factor in [0, 1].
-        trace_decay: lambda in [0, 1].
-
-    Returns:
-        value targets [T, ...].
+    In a Q-learner it is Q*(lambda) without corrections (Harutyunyan et al. 2016): a sum of errors
+    of the actions that were taken.
     """
-    inputs = reward, jnp.where(terminated, 0.0, next_value), jnp.logical_or(terminated, truncated)
+    hyperparams = context.hyperparams
+    return Estimates(
+        *generalized_advantages(
+            rollout.reward,
+            rollout.value,
+            rollout.next_value,
+            rollout.terminated,
+            rollout.truncated,
+            gamma=hyperparams.gamma,
+            gae_lambda=hyperparams.gae_lambda,
+        )
+    )
 
-    def backward(target, inputs):
-        reward_t, next_value_t, done_t = inputs
-        # Chosen before it is multiplied: 0 * NaN would carry a NaN into the episode before.
-        change = trace_decay * jnp.where(done_t, 0.0, target - next_value_t)
-        target = reward_t + gamma * (next_value_t + change)
+
+def n_step(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+    """Returns of n steps (Sutton & Barto 2018, equation 7.1), n = `hyperparams.return_steps`.
+
+        G1_t = r_t + gamma * V'_t
+        Gn_t = r_t + gamma * (V'_t if end_t else G(n-1)_{t+1})
+
+    The returns of the last steps of an episode or a rollout have fewer rewards. The advantage is
+    Gn_t - V_t.
+    """
+    hyperparams, bootstrap = context.hyperparams, _bootstrap(rollout)
+
+    def lengthened(target, n):
+        later = jnp.concatenate([target[1:], target[-1:]])
+        longer = rollout.reward + hyperparams.gamma * jnp.where(_ends(rollout), bootstrap, later)
+        return jnp.where(n <= hyperparams.return_steps, longer, target), None
+
+    one_step = rollout.reward + hyperparams.gamma * bootstrap
+    target, _ = jax.lax.scan(lengthened, one_step, jnp.arange(2, len(one_step) + 1))
+    return Estimates(target - rollout.value, target)
+
+
+def q_lambda(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+    """Peng's Q(lambda) (Peng & Williams 1996), as in PQN (Gallici et al. 2024, equation 11).
+
+        G_t = r_t + gamma * ((1 - lambda) * V'_t + lambda * (V'_t if end_t else G_{t+1}))
+
+    The advantage is G_t - V_t. With values of states, as in PPO, it is GAE.
+    """
+    hyperparams, bootstrap = context.hyperparams, _bootstrap(rollout)
+
+    def backward(later, inputs):
+        reward_t, bootstrap_t, end_t = inputs
+        later = jnp.where(end_t, bootstrap_t, later)
+        later = bootstrap_t + hyperparams.gae_lambda * (later - bootstrap_t)
+        target = reward_t + hyperparams.gamma * later
         return target, target
 
-    _, targets = loops.scan(backward, next_value[-1], inputs, unroll=UNROLL, reverse=True)
-    return targets
+    inputs = rollout.reward, bootstrap, _ends(rollout)
+    start = jnp.zeros_like(bootstrap[0])
+    _, target = loops.scan(backward, start, inputs, unroll=UNROLL, reverse=True)
+    return Estimates(target - rollout.value, target)
+
+
+def v_trace(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+    """V-trace (Espeholt et al. 2018, equation 1 and remark 2), with ratios clipped at 1.
+
+        G_t - V_t = rho_t * (r_t + gamma * V'_t - V_t)
+                    + gamma * lambda * rho_t * (0 if end_t else G_{t+1} - V_{t+1})
+        A_t       = rho_t * (r_t + gamma * (V'_t if end_t else G_{t+1}) - V_t)
+
+    rho_t is min(1, ratio_t), and 1 where a rollout has no ratios.
+    """
+    hyperparams, bootstrap, ends = context.hyperparams, _bootstrap(rollout), _ends(rollout)
+    ratio = jnp.ones_like(bootstrap) if rollout.ratio is None else rollout.ratio
+    rho = jnp.minimum(1.0, ratio)
+    delta = rho * (rollout.reward + hyperparams.gamma * bootstrap - rollout.value)
+
+    def backward(error, inputs):
+        delta_t, decay_t, end_t = inputs
+        error = delta_t + decay_t * jnp.where(end_t, 0.0, error)
+        return error, error
+
+    inputs = delta, hyperparams.gamma * hyperparams.gae_lambda * rho, ends
+    start = jnp.zeros_like(bootstrap[0])
+    _, error = loops.scan(backward, start, inputs, unroll=UNROLL, reverse=True)
+    target = error + rollout.value
+    later = jnp.where(ends, bootstrap, jnp.concatenate([target[1:], target[-1:]]))
+    advantage = rho * (rollout.reward + hyperparams.gamma * later - rollout.value)
+    return Estimates(advantage, target)
+
+
+def estimates(
+    targets: TargetEstimator, meta_params: MetaParams, context: Context, rollout: Rollout
+) -> Estimates:
+    """Return what a function in the slot `targets` makes of a rollout.
+
+    Raises:
+        TypeError: when traced, if it is no `Estimates`.
+        ValueError: when traced, if its arrays have another shape or type than the rewards.
+    """
+    found: Any = targets(meta_params, context, rollout)
+    if not isinstance(found, Estimates):
+        kind = type(found).__name__
+        raise TypeError(
+            f"targets must return purerl.types.Estimates(advantage, target), not {kind}"
+        )
+    wanted = jax.typeof(rollout.reward)
+    for name, each in zip(found._fields, found, strict=True):
+        if (jnp.shape(each), jnp.result_type(each)) != (wanted.shape, wanted.dtype):
+            raise ValueError(
+                f"targets: {name} is {jnp.result_type(each)}{list(jnp.shape(each))}: must be "
+                f"{wanted.dtype}{list(wanted.shape)}, as the rewards [steps, environments]"
+            )
+    return found
+
+
+def _bootstrap(rollout: Rollout) -> jax.Array:
+    """Return the values [T, N] of the states that actions led to; terminal ones are worth zero."""
+    return jnp.where(rollout.terminated, 0.0, rollout.next_value)
+
+
+def _ends(rollout: Rollout) -> jax.Array:
+    """[T, N] bool: the step's successor is not in the rollout."""
+    return rollout.done.at[-1].set(True)
+
+
+TARGETS = Slot(
+    "targets",
+    {"gae": gae, "n_step": n_step, "q_lambda": q_lambda, "v_trace": v_trace},
+    arguments=("rollout",),
+    returns_numbers=True,
+)
 
 
 def discounted_running_returns(

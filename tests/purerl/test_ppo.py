@@ -154,7 +154,8 @@ class Rollouts:
         self.states, self.transitions, self.sums, self.batches = [state], [], [], []
         for _ in range(2):
             state, transitions, sums = collect(state, ENV.default_params)
-            state, batch = make_batch(state, transitions, HYPERPARAMS)
+            context = self.learner.context(state, HYPERPARAMS)
+            state, batch = make_batch(state, transitions, context, None)
             self.states.append(state)
             self.transitions.append(jax.tree.map(np.asarray, transitions))
             self.sums.append(sums)

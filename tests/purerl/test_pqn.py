@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from purerl import acting, pqn
+from purerl.types import Estimates
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_returns import brute_force_of_all
 from tests.purerl.reference import q_values
@@ -16,10 +17,14 @@ CONFIG = pqn.Config(
     activation="tanh",
 )  # fmt: skip
 HYPERPARAMS = pqn.Hyperparams(
-    learning_rate=0.03, gamma=0.9, q_lambda=0.8, max_grad_norm=0.01, epsilon_start=0.5
+    learning_rate=0.03, gamma=0.9, gae_lambda=0.8, max_grad_norm=0.01, epsilon_start=0.5
 )
 ENV = probes.Cycle()
 PARAMS = ENV.default_params
+
+
+def give_ratios(meta_params, context, rollout):
+    return Estimates(rollout.value, rollout.ratio)
 
 
 class Rollout:
@@ -32,7 +37,12 @@ class Rollout:
         self.state, transitions, _ = jax.jit(self.learner.collect)(
             state.replace(params=params), HYPERPARAMS, PARAMS
         )
-        self.batch = jax.jit(self.learner.make_batch)(self.state, transitions, HYPERPARAMS)
+        context = self.learner.context(state, HYPERPARAMS)
+        self.batch, ratios = (
+            jax.jit(each.make_batch)(self.state, transitions, context, None)
+            for each in (self.learner, pqn.PQN(CONFIG, ENV, targets=give_ratios))
+        )
+        self.ratio = ratios.target.reshape(16, 4)
         self.transitions = jax.tree.map(np.asarray, transitions)
 
     def values(self, obs):
@@ -51,6 +61,7 @@ def test_actions_are_epsilon_greedy(rollout):
     greedy = t.action == rollout.values(t.obs).argmax(-1)
     assert abs(greedy.mean() - 0.75) < 0.15  # half of the actions are random, half of them right
     np.testing.assert_allclose(np.exp(t.log_prob), np.where(greedy, 0.75, 0.25), rtol=1e-5)
+    np.testing.assert_allclose(rollout.ratio, np.where(greedy, 1 / 0.75, 0.0), rtol=1e-5)
 
 
 def test_targets(rollout):
@@ -126,7 +137,7 @@ def test_exploration(changes, expected):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("env", "q_lambda", "values"),
+    ("env", "trace_decay", "values"),
     [
         # Behaviour is random: only lambda = 0 gives the values of the greedy policy.
         (probes.TwoPayments(), 0.0, [[1.6, 2.6], [0.0, 2.0]]),
@@ -134,10 +145,10 @@ def test_exploration(changes, expected):
         (probes.EndlessReward(), 0.9, [[5.0, 5.0], [5.0, 5.0]]),
     ],
 )
-def test_known_values(env, q_lambda, values):
+def test_known_values(env, trace_decay, values):
     config = pqn.Config(200 * 64, 8, 8, update_epochs=4, num_minibatches=2, hidden_sizes=(16,))
     hyperparams = pqn.Hyperparams(
-        learning_rate=0.05, gamma=0.8, q_lambda=q_lambda, epsilon_end=1.0, reward_scale=1.0
+        learning_rate=0.05, gamma=0.8, gae_lambda=trace_decay, epsilon_end=1.0, reward_scale=1.0
     )
     learner = pqn.PQN(config, env)
     state = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params).state

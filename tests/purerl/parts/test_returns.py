@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -6,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as npst
 
-from purerl.parts.returns import discounted_running_returns, generalized_advantages, q_lambda
+from purerl.parts import returns
+from purerl.parts.returns import discounted_running_returns, generalized_advantages
+from purerl.types import Context, Rollout
 
-advantages, greedy_targets = jax.jit(generalized_advantages), jax.jit(q_lambda)
+advantages = jax.jit(generalized_advantages)
 
 
 def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
@@ -59,10 +63,69 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
     expected = brute_force(*rollout, gamma, lam)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
-    reward, value, *others = rollout  # Q(lambda) is the same average of returns, not of advantages
-    target = greedy_targets(reward, *others, gamma=gamma, trace_decay=lam)
-    expected = brute_force(reward, 0.0 * value, *others, gamma, lam)
-    np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-4)
+
+
+GAMMA, LAMBDA, STEPS = 0.9, 0.8, 3
+
+
+def summed(name, t, reward, value, next_value, terminated, truncated, ratio):
+    """The advantage and the target of step t, in float64, each as a sum of its definition."""
+    length, following = len(reward), np.where(terminated, 0.0, next_value)
+    last = next(e for e in range(t, length) if terminated[e] or truncated[e] or e == length - 1)
+    errors, rho = reward + GAMMA * following - value, np.minimum(1.0, ratio)
+
+    def of_steps(n):
+        """The return of n steps (Sutton & Barto 2018, equation 7.1)."""
+        end = min(t + n - 1, last)
+        rewards = sum(GAMMA ** (k - t) * reward[k] for k in range(t, end + 1))
+        return rewards + GAMMA ** (end - t + 1) * following[end]
+
+    def traced(start, errors, weights):
+        """The sum of later errors, each with the product of the weights before it."""
+        steps = range(start, last + 1)
+        return sum(np.prod(GAMMA * weights[start:k]) * errors[k] for k in steps)
+
+    if name == "n_step":
+        target = of_steps(STEPS)
+    elif name == "gae":
+        target = value[t] + traced(t, errors, np.full(length, LAMBDA))
+    elif name == "q_lambda":
+        weights = (1 - LAMBDA) * LAMBDA ** np.arange(last - t + 1)
+        weights[-1] = LAMBDA ** (last - t)
+        target = np.dot(weights, [of_steps(n + 1) for n in range(len(weights))])
+    else:
+        now, later = (
+            value[s] + traced(s, rho * errors, LAMBDA * rho) if s <= last else following[t]
+            for s in (t, min(t + 1, length))
+        )
+        return rho[t] * (reward[t] + GAMMA * later - value[t]), now
+    return target - value[t], target
+
+
+@pytest.mark.parametrize("name", returns.TARGETS.functions)
+def test_targets_are_sums_of_their_definition(name):
+    """Episodes end in the middle of a rollout, also by truncation; Q-values are of any size."""
+    rng = np.random.default_rng(3)
+    shape = 24, 3
+    reward, value, next_value = rng.normal(size=(3, *shape))
+    ratio = np.exp(rng.normal(size=shape))
+    terminated, truncated = rng.random((2, *shape)) < 0.1
+    terminated[-1], truncated[-1] = [False, True, False], [False, True, True]
+    assert (truncated & ~terminated)[4:20].any()
+    assert (terminated & ~truncated)[4:20].any()
+    rollout = Rollout(*jnp.float32([reward, value, next_value]), terminated, truncated)
+    hyperparams = SimpleNamespace(gamma=GAMMA, gae_lambda=LAMBDA, return_steps=STEPS)
+    found = returns.estimates(
+        returns.TARGETS.functions[name],
+        None,
+        Context(hyperparams),
+        rollout._replace(ratio=jnp.float32(ratio)),
+    )
+    columns = reward, value, next_value, terminated, truncated, ratio
+    for env in range(shape[1]):
+        column = [each[:, env] for each in columns]
+        expected = [summed(name, t, *column) for t in range(shape[0])]
+        np.testing.assert_allclose(np.array(found)[:, :, env].T, expected, rtol=1e-4, atol=1e-5)
 
 
 OTHERS = np.array([0, 1, 4, 5])
@@ -73,9 +136,7 @@ OTHERS = np.array([0, 1, 4, 5])
 @jax.value_and_grad
 def objective_of_the_others(numbers, flags):
     advantage, target = generalized_advantages(**numbers, **flags, gamma=0.9, gae_lambda=0.8)
-    numbers = {name: x for name, x in numbers.items() if name != "value"}
-    greedy = q_lambda(**numbers, **flags, gamma=0.9, trace_decay=0.8)
-    return jnp.sum(jnp.sin(advantage[OTHERS]) + jnp.cos(target[OTHERS]) + jnp.sin(greedy[OTHERS]))
+    return jnp.sum(jnp.sin(advantage[OTHERS]) + jnp.cos(target[OTHERS]))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
