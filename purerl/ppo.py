@@ -126,7 +126,7 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """trace decay of the advantages"""
-    return_steps: Annotated[float, Ge(1)] = 5
+    return_steps: Annotated[float, Ge(1)] = 5.0
     """rewards in the returns of n_step"""
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """weight of the entropy bonus"""

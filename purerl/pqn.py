@@ -112,7 +112,7 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """trace decay of the targets: lambda of Q(lambda)"""
-    return_steps: Annotated[float, Ge(1)] = 5
+    return_steps: Annotated[float, Ge(1)] = 5.0
     """rewards in the returns of n_step"""
     reward_scale: Annotated[float, Gt(0)] = 0.1
     """factor on the rewards in targets; reported returns are unscaled"""
