@@ -24,8 +24,8 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.threefry import with_fast_draws
-from purerl.parts import losses, networks, optimizers, phases, replay, rollouts, training
+from purerl.fast.draws import with_fast_draws
+from purerl.parts import losses, networks, optimizers, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
     Context,
@@ -333,7 +333,7 @@ class SAC:
 
         count = self.config.phases_per_update
         waiting = -(-self.config.learning_starts // self.config.train_interval)
-        return phases.run(state, collect, learn, METRICS, count=count, waiting=waiting)
+        return replay.run_phases(state, collect, learn, METRICS, count=count, waiting=waiting)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""

@@ -19,19 +19,17 @@ import optax
 from annotated_types import Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.branches import either
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
+from purerl.fast.loops import either
 from purerl.parts import (
     exploration,
     losses,
     networks,
     optimizers,
     parameters,
-    phases,
     policies,
     replay,
     rollouts,
-    schedules,
     training,
 )
 from purerl.parts.replay import Layout
@@ -204,7 +202,7 @@ class DQN:
     env: Environment
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.adam
-    schedule: Schedule = schedules.constant
+    schedule: Schedule = optimizers.constant_schedule
 
     train = training.train
 
@@ -358,7 +356,7 @@ class DQN:
         config = self.config
         waiting = -(-config.learning_starts // config.train_interval)
         context = self.context(state, hyperparams)
-        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
+        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
 
         def collect(state, sums, key):
             return self.collect(state, sums, key, hyperparams, env_params)
@@ -366,7 +364,7 @@ class DQN:
         def learn(state, key):
             return self.learn(state, key, hyperparams, meta_params)
 
-        state, sums, metrics = phases.run(
+        state, sums, metrics = replay.run_phases(
             state, collect, learn, METRICS, count=config.phases_per_update, waiting=waiting
         )
         return state, sums, {**metrics, "epsilon": state.epsilon}
@@ -402,8 +400,8 @@ SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
     replace(
-        schedules.SCHEDULE,
-        functions={"constant": schedules.constant, "cosine": schedules.cosine},
+        optimizers.SCHEDULE,
+        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
     ),
 )
 """The functions that can be replaced."""

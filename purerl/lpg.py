@@ -1,7 +1,7 @@
 """An actor-critic with a slot for its whole update rule, after LPG (Oh et al. 2020).
 
     env, env_params = envs.make("GridWorld")
-    train = make_train(Config(), env, update_rule=update_rules.a2c)
+    train = make_train(Config(), env, update_rule=a2c)
     result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
 An agent has a policy and, for every state, a prediction: a few numbers to which only the rule gives
@@ -15,6 +15,7 @@ where D is the divergence KL(prediction || target) of two distributions, or half
 of a value. A hand-written rule may weigh the policy's entropy, too.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,10 +26,10 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.threefry import with_fast_draws
-from purerl.parts import networks, optimizers, policies, rollouts, training, update_rules
+from purerl.fast.draws import with_fast_draws
+from purerl.parts import networks, optimizers, policies, rollouts, training
+from purerl.parts.returns import generalized_advantages
 from purerl.types import (
-    PREDICTION_SIZE,
     Context,
     Environment,
     EnvParams,
@@ -37,10 +38,8 @@ from purerl.types import (
     MakeOptimizer,
     MetaParams,
     PyTree,
-    Targets,
+    Slot,
     Train,
-    Trajectory,
-    UpdateRule,
 )
 
 
@@ -85,6 +84,63 @@ class Hyperparams(training.BaseHyperparams):
     """weight of the predictions' loss"""
 
 
+PREDICTION_SIZE = 8
+"""Numbers that an agent predicts in every state."""
+
+
+class Trajectory(NamedTuple):
+    """Input of an update rule: a rollout without observations and actions."""
+
+    reward: jax.Array
+    """[T, N] float32."""
+    terminated: jax.Array
+    """[T, N] bool."""
+    truncated: jax.Array
+    """[T, N] bool; both flags can be true."""
+    log_prob: jax.Array
+    """[T, N] log-probability of the action."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] predictions where the agent acted: numbers to which a rule gives a
+    meaning, such as logits of a distribution, or the first one as a value."""
+    next_prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] the same after the action, before any reset."""
+
+
+class Targets(NamedTuple):
+    """Output of an update rule, towards which the agent takes one gradient step."""
+
+    policy: jax.Array
+    """[T, N] weights of -log pi(action); positive weights make an action more likely."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] logits of the target distribution of predictions, or [T, N] targets
+    of the first predicted number."""
+    entropy: jax.Array | float = 0.0
+    """[] weight of an entropy bonus for the policy"""
+
+
+UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
+"""`(meta_params, context, trajectory) -> targets`, of a whole rollout."""
+
+
+def a2c(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Targets:
+    """Advantage actor-critic (Mnih et al. 2016) with generalised advantages.
+
+    The first number that an agent predicts is the value. Reads `hyperparams.gamma`, `gae_lambda`
+    and `entropy_coef`.
+    """
+    hyperparams = context.hyperparams
+    advantage, target = generalized_advantages(
+        trajectory.reward,
+        trajectory.prediction[..., 0],
+        trajectory.next_prediction[..., 0],
+        trajectory.terminated,
+        trajectory.truncated,
+        gamma=hyperparams.gamma,
+        gae_lambda=hyperparams.gae_lambda,
+    )
+    return Targets(advantage, target, hyperparams.entropy_coef)
+
+
 class State(struct.PyTreeNode):
     """State of one agent between two updates."""
 
@@ -120,7 +176,7 @@ class LPG:
 
     config: Config
     env: Environment
-    update_rule: UpdateRule = update_rules.a2c
+    update_rule: UpdateRule = a2c
     make_optimizer: MakeOptimizer = optimizers.adam
 
     train = training.train
@@ -214,9 +270,7 @@ class LPG:
         """Apply the rule and take one gradient step; none after the agent's lifetime."""
         slots_key, key = jax.random.split(state.key)
         context = self.context(state, hyperparams).replace(key=slots_key)
-        targets = update_rules.targets(
-            self.update_rule, meta_params, context, experience.trajectory
-        )
+        targets = checked_targets(self.update_rule, meta_params, context, experience.trajectory)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
         grads, metrics = gradient(state.params, experience, targets, hyperparams)
@@ -260,8 +314,21 @@ class LPG:
         return distribution, None
 
 
+UPDATE_RULE = Slot(
+    "update_rule",
+    {"a2c": a2c},
+    arguments=("trajectory",),
+    # a learned rule brings its own discounts, traces and exploration
+    ranges={
+        "a2c": {
+            "gamma": {"choice": [0.9, 0.95, 0.99]},
+            "gae_lambda": {"uniform": [0.5, 1.0]},
+            "entropy_coef": {"log_uniform": [1e-4, 0.1]},
+        }
+    },
+)
 SLOTS = (
-    update_rules.UPDATE_RULE,
+    UPDATE_RULE,
     optimizers.MAKE_OPTIMIZER.comparing("adam", "sgd", "momentum", "rmsprop"),
 )
 """The functions that can be replaced."""
@@ -273,6 +340,25 @@ def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     `slots` are functions for the arguments in `SLOTS`.
     """
     return LPG(config, env, **slots).train
+
+
+def checked_targets(
+    update_rule: UpdateRule, meta_params: MetaParams, context: Context, trajectory: Trajectory
+) -> Targets:
+    """Return the targets of a rule.
+
+    Raises:
+        ValueError: when traced, if they have other shapes than `Targets`.
+    """
+    found = update_rule(meta_params, context, trajectory)
+    steps = trajectory.reward.shape
+    shapes = tuple(map(jnp.shape, found))
+    if shapes not in ((steps, steps, ()), (steps, trajectory.prediction.shape, ())):
+        raise ValueError(
+            f"targets of {steps[0]} steps in {steps[1]} environments have the shapes "
+            f"{', '.join(map(str, shapes))}; see purerl.lpg.Targets"
+        )
+    return found
 
 
 def _distance(prediction: jax.Array, target: jax.Array) -> jax.Array:

@@ -17,8 +17,8 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.gradient_steps import scan_gradient_steps
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
+from purerl.fast.loops import scan_gradient_steps
 from purerl.parts import (
     losses,
     minibatches,
@@ -27,7 +27,6 @@ from purerl.parts import (
     parameters,
     returns,
     rollouts,
-    schedules,
     training,
 )
 from purerl.parts.normalization import Normalizer, RunningStatistics, normalized, standardized
@@ -184,7 +183,7 @@ class PPO:
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = optimizers.adam
-    schedule: Schedule = schedules.constant
+    schedule: Schedule = optimizers.constant_schedule
     targets: TargetEstimator = returns.gae
 
     train = training.train
@@ -361,7 +360,7 @@ class PPO:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
         context = self.context(state, hyperparams)
-        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
+        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, env_params)
         context = context.replace(hyperparams=hyperparams)
         state, batch = self.make_batch(state, transitions, context, meta_params)
@@ -412,7 +411,7 @@ SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "clipped_squared", "huber"),
     losses.POLICY_LOSS.comparing("clipped_surrogate", "dpo"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
-    schedules.SCHEDULE,
+    optimizers.SCHEDULE,
     returns.TARGETS.comparing("gae", "n_step"),
 )
 """The functions that can be replaced."""

@@ -20,8 +20,8 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.gradient_steps import scan_gradient_steps
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
+from purerl.fast.loops import scan_gradient_steps
 from purerl.parts import (
     exploration,
     losses,
@@ -32,7 +32,6 @@ from purerl.parts import (
     policies,
     returns,
     rollouts,
-    schedules,
     training,
 )
 from purerl.types import (
@@ -168,7 +167,7 @@ class PQN:
     env: Environment
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.radam
-    schedule: Schedule = schedules.constant
+    schedule: Schedule = optimizers.constant_schedule
     targets: TargetEstimator = returns.q_lambda
 
     train = training.train
@@ -311,7 +310,7 @@ class PQN:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
         context = self.context(state, hyperparams)
-        hyperparams = schedules.scheduled(self.schedule, meta_params, context)
+        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
         state, transitions, sums = self.collect(state, hyperparams, env_params)
         context = context.replace(hyperparams=hyperparams)
         batch = self.make_batch(state, transitions, context, meta_params)
@@ -363,8 +362,8 @@ SLOTS = (
         functions={"radam": optimizers.radam} | dict(optimizers.MAKE_OPTIMIZER.functions),
     ),
     replace(
-        schedules.SCHEDULE,
-        functions={"constant": schedules.constant, "cosine": schedules.cosine},
+        optimizers.SCHEDULE,
+        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
     ),
     replace(
         returns.TARGETS.comparing("q_lambda", "n_step"),

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, training
+from purerl.fast.draws import with_fast_draws
+from purerl.parts import exploration, losses, rollouts, training
 from purerl.parts.policies import choose
 from purerl.types import (
     Context,
@@ -115,7 +115,7 @@ class State(struct.PyTreeNode):
     env_state: PyTree
     obs: jax.Array
     """[] int32, the state to act in next"""
-    unfinished: episodes.Unfinished
+    unfinished: rollouts.Unfinished
     epsilon: jax.Array
     """[] probability of a random action in the last step"""
     num_updates: jax.Array | None = None
@@ -224,7 +224,7 @@ class QLearning:
             key=key,
             env_state=env_state,
             obs=obs.astype(jnp.int32),
-            unfinished=episodes.begin(1),
+            unfinished=rollouts.begin_episodes(1),
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 
@@ -294,13 +294,13 @@ class QLearning:
             gradient = slope(meta_params, context, prediction, target, prediction)
             q = q.at[entry].add(-hyperparams.learning_rate * gradient)
             visits = visits.at[entry[1:]].add(1.0)
-            unfinished, sums = episodes.record(unfinished, sums, reward, done)
+            unfinished, sums = rollouts.record(unfinished, sums, reward, done)
             squares += jnp.square(prediction - target)
             return (q, visits, unfinished, sums, squares, place), None
 
         place = state.env_state, state.obs
         squares = jnp.float32(0.0)
-        carry = state.q, state.visits, state.unfinished, episodes.zero_sums(1), squares, place
+        carry = state.q, state.visits, state.unfinished, rollouts.zero_sums(1), squares, place
         carry, _ = jax.lax.scan(step, carry, draws)
         q, visits, unfinished, sums, squares, (env_state, obs) = carry
         metrics = {

@@ -213,44 +213,6 @@ class Transition(NamedTuple):
         return jnp.logical_or(self.terminated, self.truncated)
 
 
-PREDICTION_SIZE = 8
-"""Numbers that an agent of `purerl.lpg` predicts in every state."""
-
-
-class Trajectory(NamedTuple):
-    """Input of an update rule: a rollout without observations and actions."""
-
-    reward: jax.Array
-    """[T, N] float32."""
-    terminated: jax.Array
-    """[T, N] bool."""
-    truncated: jax.Array
-    """[T, N] bool; both flags can be true."""
-    log_prob: jax.Array
-    """[T, N] log-probability of the action."""
-    prediction: jax.Array
-    """[T, N, PREDICTION_SIZE] predictions where the agent acted: numbers to which a rule gives a
-    meaning, such as logits of a distribution, or the first one as a value."""
-    next_prediction: jax.Array
-    """[T, N, PREDICTION_SIZE] the same after the action, before any reset."""
-
-
-class Targets(NamedTuple):
-    """Output of an update rule, towards which the agent takes one gradient step."""
-
-    policy: jax.Array
-    """[T, N] weights of -log pi(action); positive weights make an action more likely."""
-    prediction: jax.Array
-    """[T, N, PREDICTION_SIZE] logits of the target distribution of predictions, or [T, N] targets
-    of the first predicted number."""
-    entropy: jax.Array | float = 0.0
-    """[] weight of an entropy bonus for the policy"""
-
-
-UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
-"""`(meta_params, context, trajectory) -> targets`, of a whole rollout."""
-
-
 class EpisodeSums(NamedTuple):
     """Sums over the episodes that finished and the steps taken in a period of training.
 

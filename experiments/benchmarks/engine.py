@@ -177,9 +177,9 @@ def work(make: Callable[..., tuple[Measure, str]], arguments: dict[str, Any]) ->
 
     began = time.perf_counter()
     if not arguments.pop("kernels", True):
-        from purerl.fast import kernels
+        from purerl.fast import switch
 
-        mock.patch.object(kernels, "has_triton", return_value=False).start()
+        mock.patch.object(switch, "has_triton", return_value=False).start()
     measure, layout = make(**arguments)
     measure(0)
     first = time.perf_counter() - began

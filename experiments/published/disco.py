@@ -27,7 +27,7 @@ from flax import struct
 from experiments.published import disco_rule
 from experiments.published.disco_rule import Memory, Outputs, Trajectory, Weights
 from experiments.published.weights import read
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
 from purerl.parts import networks, policies, rollouts, training
 from purerl.types import Environment, EnvParams, EpisodeSums, LearnerEntry, MetaParams, PyTree
 

@@ -25,7 +25,7 @@ from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
 import metaevo
-from purerl.fast.initializers import orthogonal
+from purerl.fast.arithmetic import orthogonal
 from purerl.parts import parameters
 from purerl.types import Context, MetaParams, PyTree
 

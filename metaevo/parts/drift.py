@@ -21,7 +21,7 @@ import optax
 from annotated_types import Gt
 
 from metaevo.parts.part import Part, time_inputs
-from purerl.fast.activations import tanh
+from purerl.fast.arithmetic import tanh
 from purerl.types import Context, MetaParams, PyTree
 
 LOG_RATIO_LIMIT = 20.0

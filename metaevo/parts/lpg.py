@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from annotated_types import Gt
 
 from metaevo.parts.part import Part
-from purerl.fast.activations import tanh
-from purerl.fast.initializers import orthogonal
-from purerl.types import PREDICTION_SIZE, Context, MetaParams, Targets, Trajectory
+from purerl.fast.arithmetic import orthogonal, tanh
+from purerl.lpg import PREDICTION_SIZE, Targets, Trajectory
+from purerl.types import Context, MetaParams
 
 EMBEDDING_SIZE = 16
 

@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt
 from jax.flatten_util import ravel_pytree
 
 from metaevo.parts.part import TIMES, Part, length
-from purerl.fast.activations import tanh
+from purerl.fast.arithmetic import tanh
 from purerl.parts import parameters
 from purerl.parts.optimizers import scale_by_annealed_learning_rate
 from purerl.types import Context, MetaParams, PyTree

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval, MaxLen
 
 from metaevo.parts.part import Part, time_inputs
-from purerl.fast.activations import tanh
+from purerl.fast.arithmetic import tanh
 from purerl.types import Context, MetaParams, PyTree
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {

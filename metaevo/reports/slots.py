@@ -12,8 +12,8 @@ from scipy.integrate import cumulative_trapezoid
 from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import POINTS, TIMES, Evolved, Picture, curves_of
 from metaevo.reports.plots import Panel
-from purerl.parts import losses, optimizers, schedules, update_rules
-from purerl.types import PREDICTION_SIZE, Context, MetaParams, PyTree, Trajectory
+from purerl.parts import losses, optimizers
+from purerl.types import Context, MetaParams, PyTree
 
 MOMENTA = -0.6, 0.0, 0.6
 """Means of the gradients before, in units of their root mean square."""
@@ -117,18 +117,20 @@ def update_rule(found: Evolved) -> list[Panel]:
 
     It ends an episode with predictions of zero and probabilities of 1/4.
     """
+    from purerl import lpg
+
     shape = REWARD_STEPS, 2
     reward = jnp.zeros(shape).at[-1, 1].set(1.0)
-    never, numbers = jnp.zeros(shape, bool), jnp.zeros((*shape, PREDICTION_SIZE))
+    never, numbers = jnp.zeros(shape, bool), jnp.zeros((*shape, lpg.PREDICTION_SIZE))
     log_prob, ended = jnp.full(shape, jnp.log(0.25)), never.at[-1].set(True)
-    episode = Trajectory(reward, ended, never, log_prob, numbers, numbers)
+    episode = lpg.Trajectory(reward, ended, never, log_prob, numbers, numbers)
 
     def credit(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
         weight = function(meta_params, context, episode).policy
         return (weight[:, 1] - weight[:, 0])[::-1]
 
     before = np.arange(REWARD_STEPS)
-    credits = curves_of(found, credit, {"a2c": update_rules.a2c})
+    credits = curves_of(found, credit, {"a2c": lpg.a2c})
     curves = {name: (before, each) for name, each in credits.items()}
     return [Panel(curves, "steps before the reward", "change of the weight", cross=0.0)]
 
@@ -147,7 +149,7 @@ def schedule(found: Evolved) -> list[Panel]:
 
         return jax.device_get(jax.vmap(at)(jnp.asarray(progress)))
 
-    slot = found.learner.slot("schedule") or schedules.SCHEDULE
+    slot = found.learner.slot("schedule") or optimizers.SCHEDULE
     curves = {LEARNED: over_training(found.part.apply, found.meta_params)}
     curves |= {name: over_training(slot.functions[name], None) for name in slot.compared}
     given = curves[slot.compared[0]]

@@ -172,7 +172,7 @@ def own_key(key: jax.Array) -> jax.Array:
     """Convert a key to JAX's default generator; it draws the same numbers as `key`.
 
     Suites store keys in their states, which a scan carries, so all keys must have the same type.
-    Learners split keys of a different type (`purerl.fast.threefry`).
+    Learners split keys of a different type (`purerl.fast.draws`).
     """
     data = jax.random.key_data(key)
     return jax.random.wrap_key_data(data, impl="threefry2x32") if data.shape[-1] == 2 else key

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from purerl.fast.switch import has_triton, on_cpu
+from purerl.fast.switch import on_cpu
 from purerl.types import PyTree
 
 NARROWEST = 16
@@ -24,8 +24,7 @@ TILE = 128
 def can_compute(arrays: PyTree) -> bool:
     """Return whether kernels can compute with these arrays, in the precision that is wanted."""
     return (
-        has_triton()
-        and jax.config.jax_default_matmul_precision is None  # type: ignore[attr-defined]
+        jax.config.jax_default_matmul_precision is None  # type: ignore[attr-defined]
         and all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(arrays))
     )
 

@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast import loops
-from purerl.fast.activations import tanh
+from purerl.fast.arithmetic import tanh
 from purerl.fast.kernels import Block, call, can_compute, differentiable
-from purerl.fast.switch import on_cpu
 
 GATES = "r", "z", "n"
 """Names of the gates in the parameters of `flax.linen.GRUCell`: reset, update, new."""
@@ -39,31 +38,15 @@ UNROLL = 16
 def through_time(
     cell: nn.GRUCell, features: jax.Array, memory: jax.Array, done: jax.Array
 ) -> jax.Array:
-    """Return the memories [T, n, H] after every step, before any reset.
+    """Return the memories [T, n, H] after every step, before any reset (Cho et al. 2014).
 
     Args:
-        cell: with `purerl.fast.activations.tanh`, inside a module.
+        cell: with `purerl.fast.arithmetic.tanh`, inside a module.
         features: [T, n, F].
         memory: [n, H] before the first step.
         done: [T, n] bool, whether an episode ended with a step, which resets the memory.
     """
-    if not on_cpu():
-        return _in_one_loop(cell.variables["params"], features, memory, done)
-
-    def step(cell, memory, inputs):
-        features, done = inputs
-        remembered, _ = cell(memory, features)
-        return _kept(remembered, ~done), remembered
-
-    scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
-    _, remembered = scan(cell, memory, (features, done))
-    return remembered
-
-
-def _in_one_loop(
-    params: Mapping[str, Any], features: jax.Array, memory: jax.Array, done: jax.Array
-) -> jax.Array:
-    """Compute as `flax.linen.GRUCell` does (Cho et al. 2014)."""
+    params: Mapping[str, Any] = cell.variables["params"]
 
     def stacked(side: str, name: str) -> jax.Array:
         return jnp.stack([params[side + gate][name] for gate in GATES])

@@ -1,11 +1,12 @@
-"""Choose between JAX's arithmetic for networks and a faster implementation for CPUs.
+"""Choose implementations by the platform that a program is traced for.
 
-    tanh(x) = jnp.tanh(x)
-    dot_general(x, weights, ...) = jax.lax.dot_general(x, weights, ...)
-
-is the default. It is correct everywhere, and the fastest choice where XLA splits an operation among
-the threads of a CPU. `use_cpu_arithmetic` changes it for programs that are traced later.
+JAX's arithmetic for networks is the default. It is correct everywhere, and the fastest choice where
+XLA splits an operation among the threads of a CPU. `use_cpu_arithmetic` changes it for programs
+that are traced later. Kernels of our own are used on GPUs that Triton compiles for.
 """
+
+import importlib
+from typing import Any
 
 import jax
 
@@ -52,3 +53,11 @@ def has_triton() -> bool:
         return device.platform == "gpu" and float(device.compute_capability) >= 8.0
     except (AttributeError, ValueError):  # not NVIDIA's
         return False
+
+
+def triton_module(name: str) -> Any:
+    """Return the module `purerl.fast.NAME` of kernels; None if a program traced now has no Triton.
+
+    Pallas is imported only here, so programs for CPUs do without it.
+    """
+    return importlib.import_module(f"purerl.fast.{name}") if has_triton() else None

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import acting
-from purerl.fast.threefry import with_fast_draws
+from purerl.fast.draws import with_fast_draws
 from purerl.types import EnvParams, Learner, PyTree
 
 

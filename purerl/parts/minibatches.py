@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from purerl.fast.shuffling import permutations
+from purerl.fast.draws import permutations
 from purerl.parts.training import BaseConfig
 
 

@@ -9,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import Initializer
 
-from purerl.fast.activations import ACTIVATIONS
-from purerl.fast.convolutions import conv_general_dilated
-from purerl.fast.initializers import orthogonal
-from purerl.fast.perceptron import is_fused, perceptron
-from purerl.fast.products import dot_general
+from purerl.fast.arithmetic import ACTIVATIONS, conv_general_dilated, dot_general, orthogonal
+from purerl.fast.switch import triton_module
 from purerl.parts.policies import (
     LOG_STD,
     ActionValues,
@@ -97,16 +94,19 @@ def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
 
     On a GPU both can be one kernel, unless the outputs of single layers are wanted, too.
     """
+    kernels = triton_module("perceptron")
     single = torso.is_initializing() or torso.is_mutable_collection("intermediates")
-    if torso.obs_ndim == 1 and torso.hidden_sizes and not torso.layer_norm and not single:
+    if kernels is None or single:
+        return head(torso(obs))
+    if torso.obs_ndim == 1 and torso.hidden_sizes and not torso.layer_norm:
         parameters = torso.variables["params"]
         names = [f"Dense_{i}" for i in range(len(torso.hidden_sizes))]
         dense = [parameters[name] for name in names if name in parameters]
         layers = tuple((p["kernel"], p["bias"]) for p in (*dense, head.variables["params"]))
         # Flax raises an error for parameters of another network.
         fits = [bias.size for _, bias in layers] == [*torso.hidden_sizes, head.features]
-        if fits and is_fused(layers, obs, torso.activation):
-            return perceptron(layers, obs, torso.activation)
+        if fits and kernels.is_fused(layers, obs, torso.activation):
+            return kernels.perceptron(layers, obs, torso.activation)
     return head(torso(obs))
 
 

@@ -1,9 +1,9 @@
-"""Hand-written optimizers for the slot `make_optimizer`.
+"""Hand-written functions for the slots `make_optimizer` and `schedule`.
 
-Their hyperparameters are in `purerl.parts.training.BaseHyperparams`. Each clips the global norm of
-the gradient first, and anneals its learning rate. On a CPU the parameters are one vector, which
-takes fewer operations and changes results by rounding only; Muon needs their matrices. Constants
-without a hyperparameter are optax's defaults.
+The hyperparameters of optimizers are in `purerl.parts.training.BaseHyperparams`. Each optimizer
+clips the global norm of the gradient first, and anneals its learning rate, whatever the schedule.
+On a CPU the parameters are one vector, which takes fewer operations and changes results by rounding
+only; Muon needs their matrices. Constants without a hyperparameter are optax's defaults.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from optax import contrib
 
-from purerl.fast.gradient_steps import clip_by_global_norm, flattened
+from purerl.fast.loops import clip_by_global_norm, flattened
 from purerl.parts import parameters
 from purerl.parts.training import BaseHyperparams
-from purerl.types import Context, MakeOptimizer, MetaParams, Slot
+from purerl.types import Context, Hyperparams, MakeOptimizer, MetaParams, Schedule, Slot
 
 MUON_SIZE = 0.2
 """Root mean square of Muon's steps in learning rates (Liu et al. 2025, section 2.2)."""
@@ -153,4 +153,53 @@ MAKE_OPTIMIZER = Slot(
         "rmsprop": {"learning_rate": {"log_uniform": [1e-5, 1e-1]}},
         "sgd": {"learning_rate": {"log_uniform": [1e-3, 10.0]}},
     },
+)
+
+
+def constant_schedule(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """The settings as they are."""
+    return context.hyperparams
+
+
+def linear_schedule(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """PPO's `clip_epsilon` and `entropy_coef` fall linearly to zero.
+
+    So does the clip for Atari in Schulman et al. 2017 (table 5), together with the learning rate.
+    """
+    hyperparams, left = context.hyperparams, 1.0 - context.progress
+    return hyperparams.replace(
+        clip_epsilon=left * hyperparams.clip_epsilon, entropy_coef=left * hyperparams.entropy_coef
+    )
+
+
+def cosine_schedule(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """The learning rate falls to zero along half a cosine (Loshchilov & Hutter 2017).
+
+    That replaces the optimizer's annealing: `final_learning_rate` is 1.
+    """
+    hyperparams, share = context.hyperparams, 0.5 * (1.0 + jnp.cos(jnp.pi * context.progress))
+    return hyperparams.replace(
+        learning_rate=share * hyperparams.learning_rate, final_learning_rate=1.0
+    )
+
+
+def scheduled(schedule: Schedule, meta_params: MetaParams, context: Context) -> Hyperparams:
+    """Return the hyperparams of an update.
+
+    Raises:
+        TypeError: when traced, if they are other numbers than those of the context.
+    """
+    hyperparams = schedule(meta_params, context)
+    found = jax.tree.map(jnp.shape, hyperparams)
+    if found != jax.tree.map(jnp.shape, context.hyperparams):
+        raise TypeError(f"a schedule must return the hyperparams that it is given, not {found}")
+    return hyperparams
+
+
+SCHEDULE = Slot(
+    "schedule",
+    {"constant": constant_schedule, "linear": linear_schedule, "cosine": cosine_schedule},
+    # A clip that falls to zero is half as wide on the average.
+    ranges={"linear": {"clip_epsilon": {"log_uniform": [0.1, 1.0]}}},
+    returns_numbers=True,
 )

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.fast.activations import ACTIVATIONS
+from purerl.fast.arithmetic import ACTIVATIONS
 from purerl.types import PyTree
 
 POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.fast import few
+from purerl.fast import arithmetic
 
 LOG_STD = -20.0, 2.0
 """Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018)."""
@@ -76,7 +76,7 @@ class Categorical(NamedTuple):
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw actions [...] int32."""
-        return few.argmax(
+        return arithmetic.argmax(
             jax.random.gumbel(key, self.logits.shape, self.logits.dtype) + self.logits
         )
 
@@ -86,14 +86,14 @@ class Categorical(NamedTuple):
 
     def log_prob(self, action: jax.Array) -> jax.Array:
         """Return log-probabilities [...] of actions [...]."""
-        log_probs = few.log_softmax(self.logits)
+        log_probs = arithmetic.log_softmax(self.logits)
         one_hot = jax.nn.one_hot(action, log_probs.shape[-1], dtype=log_probs.dtype)
-        return few.total(one_hot * log_probs)  # a product: cheaper than a gather, backwards
+        return arithmetic.total(one_hot * log_probs)  # a product: cheaper than a gather, backwards
 
     def entropy(self) -> jax.Array:
         """Return entropies [...] in nats."""
-        log_probs = few.log_softmax(self.logits)
-        return -few.total(jnp.exp(log_probs) * log_probs)
+        log_probs = arithmetic.log_softmax(self.logits)
+        return -arithmetic.total(jnp.exp(log_probs) * log_probs)
 
 
 class Gaussian(NamedTuple):

@@ -4,10 +4,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.fast.activations import tanh
-from purerl.fast.initializers import orthogonal
-from purerl.fast.recurrence import through_time
-from purerl.types import PyTree
+from purerl.fast.arithmetic import orthogonal, tanh
+from purerl.fast.switch import triton_module
 
 
 class Recurrence(nn.Module):
@@ -37,10 +35,26 @@ class Recurrence(nn.Module):
         if done is None:
             return cell(memory, features)[0]
 
-        remembered = through_time(cell, features.reshape(*done.shape, -1), memory, done)
+        kernels = triton_module("recurrence")
+        along = _through_time if kernels is None else kernels.through_time
+        remembered = along(cell, features.reshape(*done.shape, -1), memory, done)
         return remembered.reshape(-1, self.size)
 
 
-def forget(memory: PyTree, done: jax.Array) -> PyTree:
-    """Return memories [..., M] with zeros where an episode is over; None stays None."""
-    return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)
+def _through_time(
+    cell: nn.GRUCell, features: jax.Array, memory: jax.Array, done: jax.Array
+) -> jax.Array:
+    """Return the memories [T, n, H] after every step, before any reset.
+
+    Features are [T, n, F], the memory [n, H] is that before the first step, and `done` [T, n] bool
+    resets it.
+    """
+
+    def step(cell, memory, inputs):
+        features, done = inputs
+        remembered, _ = cell(memory, features)
+        return jnp.where(done[:, None], 0.0, remembered), remembered
+
+    scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+    _, remembered = scan(cell, memory, (features, done))
+    return remembered

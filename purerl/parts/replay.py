@@ -1,4 +1,4 @@
-"""A replay memory: a ring of transitions inside the learner's state, and priorities over it.
+"""A replay memory, a ring of transitions in the learner's state; learning in phases; priorities.
 
 Transitions are stored in the order of time, one step of all N environments after another, so the
 successor of row `i` in the same environment is row `i + N`. The ring holds single steps; n-step
@@ -7,14 +7,15 @@ returns are computed when their rows are drawn.
 The functions are for one agent; `jax.vmap` gives every agent its own ring and priorities.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.parts.rollouts import Environments, step
+from purerl.fast.loops import cond
+from purerl.parts.rollouts import Environments, step, zero_sums
 from purerl.parts.training import BaseConfig
 from purerl.types import Environment, EnvParams, EpisodeSums
 
@@ -24,6 +25,10 @@ PRIORITIES = 1e-15, 1e15
 """Bounds of a priority. Sums of priorities and importance weights then stay within float32."""
 Act = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 """`(key, observations [N, ...]) -> actions to store, actions to take`, both [N, ...]"""
+CollectPhase = Callable[[Any, EpisodeSums, jax.Array], tuple[Any, EpisodeSums]]
+"""`(state, sums [N], key) -> state, sums` after `train_interval` environment steps"""
+LearnPhase = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
+"""`(state, key) -> state, metrics` after a learning phase"""
 
 
 def check(config: BaseConfig, layout: "Layout", batch_size: int, learning_starts: int) -> None:
@@ -277,6 +282,55 @@ def collect(
     (envs, sums), steps = jax.lax.scan(one_step, (envs, sums), keys)
     rows = jax.tree.map(lambda x: x.reshape(layout.train_interval, *x.shape[2:]), steps)
     return envs, sums, rows
+
+
+def run_phases(
+    state: Any,
+    collect: CollectPhase,
+    learn: LearnPhase,
+    metrics: Sequence[str],
+    *,
+    count: int,
+    waiting: int,
+) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
+    """Go through the phases of one update: collect, learn, collect, learn, ...
+
+    Args:
+        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
+        collect: increments `state.phase`.
+        learn: leaves `state.ring` unchanged.
+        metrics: names of the metrics that `learn` returns.
+        count: phases of an update.
+        waiting: phases before learning starts.
+
+    Returns:
+        the state, sums over episodes, and means of the metrics over the phases that learned.
+    """
+
+    def phase(carry, key):
+        state, sums, totals = carry
+        collect_key, learn_key = jax.random.split(key)
+        state, sums = collect(state, sums, collect_key)
+
+        # The replay memory stays outside: a branch that returned it would copy it.
+        def learn_now():
+            after, metrics = learn(state, learn_key)
+            return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
+
+        def wait():
+            return state.replace(ring=None), jax.tree.map(jnp.zeros_like, totals)
+
+        after, metrics = cond(state.phase >= waiting, learn_now, wait)
+        state = after.replace(ring=state.ring)
+        return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
+
+    phases_key, key = jax.random.split(state.key)
+    keys = jax.random.split(phases_key, count)
+    totals = dict.fromkeys((*metrics, "phases"), jnp.float32(0.0))
+    carry = state.replace(key=key), zero_sums(len(state.envs.obs)), totals
+    (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
+    means = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in metrics}
+    return state, jax.tree.map(jnp.sum, sums), means
 
 
 class Priorities(NamedTuple):

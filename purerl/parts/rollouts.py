@@ -1,4 +1,4 @@
-"""Parallel environments of one agent: reset, steps and rollouts."""
+"""Parallel environments of one agent: reset, steps, rollouts, and sums over their episodes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,12 +8,19 @@ import jax.numpy as jnp
 
 from purerl import acting
 from purerl.fast import loops
-from purerl.parts import episodes
-from purerl.parts.recurrence import forget
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
 UNROLL = 8
 """Steps in one iteration on a GPU; more save little and take longer to compile."""
+
+
+class Unfinished(NamedTuple):
+    """The unfinished episodes, one per environment."""
+
+    returns: jax.Array
+    """[N] undiscounted rewards so far."""
+    lengths: jax.Array
+    """[N] steps so far, float32."""
 
 
 class Environments(NamedTuple):
@@ -23,7 +30,7 @@ class Environments(NamedTuple):
     """[N, ...]"""
     obs: jax.Array
     """[N, *obs_shape] observations to act on next"""
-    unfinished: episodes.Unfinished
+    unfinished: Unfinished
     """returns and lengths of the running episodes"""
     memory: jax.Array | None = None
     """[N, M] memory of a recurrent agent in the running episodes; None without recurrence"""
@@ -52,7 +59,7 @@ def reset(
     """Return `num_envs` newly reset environments, with the memory of an agent in them."""
     keys = jax.random.split(key, num_envs)
     obs, state = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
-    return Environments(state, obs, episodes.begin(num_envs), memory)
+    return Environments(state, obs, begin_episodes(num_envs), memory)
 
 
 def step(
@@ -72,7 +79,7 @@ def step(
     )
     reward = reward.astype(jnp.float32)
     done = jnp.logical_or(terminated, truncated)
-    unfinished, sums = episodes.record(envs.unfinished, sums, reward, done)
+    unfinished, sums = record(envs.unfinished, sums, reward, done)
     outcome = Outcome(reward, terminated, truncated, info["final_observation"])
     return Environments(state, obs, unfinished, forget(envs.memory, done)), sums, outcome
 
@@ -126,7 +133,38 @@ def collect(
         jax.random.split(action_key, num_steps),
         jax.random.split(env_key, (num_steps, num_envs)),
     )
-    carry = envs, episodes.zero_sums(num_envs)
+    carry = envs, zero_sums(num_envs)
     with jax.named_scope("rollout"):
         (envs, sums), transitions = loops.scan(one_step, carry, step_keys, unroll=UNROLL)
     return envs, transitions, jax.tree.map(jnp.sum, sums)
+
+
+def forget(memory: PyTree, done: jax.Array) -> PyTree:
+    """Return memories [..., M] with zeros where an episode is over; None stays None."""
+    return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)
+
+
+def begin_episodes(num_envs: int) -> Unfinished:
+    """Return N episodes before their first step."""
+    return Unfinished(jnp.zeros(num_envs), jnp.zeros(num_envs))
+
+
+def zero_sums(num_envs: int) -> EpisodeSums:
+    """Return sums without episodes, each [N]; they are added up over environments after a scan."""
+    return EpisodeSums(*(jnp.zeros(num_envs) for _ in EpisodeSums._fields))
+
+
+def record(
+    unfinished: Unfinished, sums: EpisodeSums, reward: jax.Array, done: jax.Array
+) -> tuple[Unfinished, EpisodeSums]:
+    """Add one step of N environments: rewards [N] float32, and whether episodes ended [N] bool."""
+    returns = unfinished.returns + reward
+    lengths = unfinished.lengths + 1.0
+    sums = EpisodeSums(
+        episodes=sums.episodes + done,
+        returns=sums.returns + jnp.where(done, returns, 0.0),
+        lengths=sums.lengths + jnp.where(done, lengths, 0.0),
+        rewards=sums.rewards + reward,
+        steps=sums.steps + 1.0,
+    )
+    return Unfinished(jnp.where(done, 0.0, returns), jnp.where(done, 0.0, lengths)), sums

@@ -6,7 +6,7 @@ import scipy.stats
 
 from examples import sac
 from purerl import acting, envs
-from purerl.parts import episodes
+from purerl.parts import rollouts
 from purerl.parts.evaluation import evaluate
 from tests.purerl import probes, reference
 
@@ -38,7 +38,7 @@ def test_targets_by_hand():
     env_params = learner.env.default_params
     hyperparams = sac.Hyperparams(gamma=0.9)
     state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
-    sums = episodes.zero_sums(4)
+    sums = rollouts.zero_sums(4)
     state, _ = jax.jit(learner.collect)(state, sums, KEY, env_params)
     batch = jax.jit(learner.make_batch)(state, KEY, hyperparams)
     rewards = np.asarray(state.ring.reward)[:8]

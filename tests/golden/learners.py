@@ -19,7 +19,7 @@ import optax
 import tests.conftest  # noqa: F401 - sets XLA's flags before JAX starts
 from purerl import dqn, envs, lpg, ppo, pqn, q_learning
 from purerl.fast import use_cpu_arithmetic
-from purerl.parts import evaluation, losses, optimizers, own_task, schedules, update_rules
+from purerl.parts import evaluation, losses, optimizers, own_task
 from tests.compiling import HAS_OTHER_EMITTERS
 from tests.purerl import probes
 
@@ -93,7 +93,7 @@ def _lpg(env: Any, env_params: Any, slots: dict[str, Any], **config: Any) -> Cas
 
 def _distribution_rule(meta_params: Any, context: Any, trajectory: Any) -> Any:
     """Targets that are distributions, moved at random."""
-    targets = update_rules.a2c(meta_params, context, trajectory)
+    targets = lpg.a2c(meta_params, context, trajectory)
     noise = jax.random.normal(context.key, trajectory.prediction.shape)
     return targets._replace(prediction=trajectory.prediction + noise)
 
@@ -114,7 +114,11 @@ def cases() -> dict[str, Case]:
         "ppo-jax-arithmetic": _ppo(*cartpole, clipped, {})._replace(cpu_arithmetic=False),
         "ppo-linear-dpo": _ppo(
             *cartpole,
-            {"policy_loss": losses.dpo, "schedule": schedules.linear, "value_loss": losses.huber},
+            {
+                "policy_loss": losses.dpo,
+                "schedule": optimizers.linear_schedule,
+                "value_loss": losses.huber,
+            },
             {"annealing_steps": 100.0},
             shared_network=True,
             layer_norm=True,
@@ -137,7 +141,7 @@ def cases() -> dict[str, Case]:
         ),
         "dqn": _dqn(*cartpole, {}, {}),
         "dqn-everything": _dqn(
-            *cycle, {"value_loss": losses.huber, "schedule": schedules.cosine},
+            *cycle, {"value_loss": losses.huber, "schedule": optimizers.cosine_schedule},
             {"priority_exponent": 0.7}, double=True, dueling=True, n_step=3, gradient_steps=2,
             replay="prioritized", target_update="polyak",
         ),

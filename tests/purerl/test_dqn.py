@@ -10,9 +10,9 @@ import pytest
 
 from purerl import acting, dqn, envs
 from purerl.parts import losses, optimizers
-from purerl.parts.episodes import zero_sums
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.parts.replay import Priorities, set_priorities
+from purerl.parts.rollouts import zero_sums
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_optimizers import Adam
 from tests.purerl.reference import q_values

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import dqn, envs, lpg, ppo, pqn, q_learning
-from purerl.parts import losses, update_rules
+from purerl.parts import losses
 from purerl.types import TrainResult
 
 pytestmark = pytest.mark.long
@@ -87,7 +87,7 @@ class Case:
 
     def scaled_rule(self, meta_params, *arguments):
         self.traces.append(1)
-        targets = update_rules.a2c(meta_params, *arguments)
+        targets = lpg.a2c(meta_params, *arguments)
         return targets._replace(policy=meta_params["scale"] * targets.policy)
 
     def run_updates(self, state, count):

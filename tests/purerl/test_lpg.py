@@ -9,9 +9,10 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from purerl import envs, lpg
-from purerl.parts import optimizers, update_rules
+from purerl.lpg import PREDICTION_SIZE, Targets, Trajectory
+from purerl.parts import optimizers
 from purerl.parts.own_task import OwnTask, sampler
-from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+from purerl.types import Context
 from tests.purerl.parts.test_returns import brute_force_of_all
 from tests.purerl.reference import drawn
 
@@ -46,7 +47,7 @@ def test_a2c_against_explicit_sums():
     )
     within = ~(seen.terminated | seen.truncated)[:-1]
     seen.next_prediction[:-1][within] = seen.prediction[1:][within]
-    targets = update_rules.a2c(None, Context(HYPERPARAMS), seen)
+    targets = lpg.a2c(None, Context(HYPERPARAMS), seen)
     value, following = seen.prediction[..., 0], seen.next_prediction[..., 0]
     advantage = brute_force_of_all(
         seen.reward, value, following, seen.terminated, seen.truncated, gamma=0.9, lam=0.8
@@ -79,9 +80,7 @@ def tables_after_one_step(tables, experience, targets, entropy_coef):
     return policy + 0.3 * steps[0] / (T * N), prediction + 0.3 * steps[1] / (T * N)
 
 
-@pytest.mark.parametrize(
-    "rule", [update_rules.a2c, pytest.param(categorical, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("rule", [lpg.a2c, pytest.param(categorical, marks=pytest.mark.long)])
 def test_a_tabular_update_by_hand(rule):
     env, env_params = grid_world()
     learner = lpg.LPG(CONFIG, env, rule, optimizers.sgd)
@@ -95,7 +94,7 @@ def test_a_tabular_update_by_hand(rule):
     seen = experience.trajectory
     targets = rule(None, Context(hyperparams, progress=0.5), seen)
     tables = [params["params"][f"{name}_head"]["kernel"] for name in ("policy", "prediction")]
-    coefficient = 0.2 if rule is update_rules.a2c else 0.0
+    coefficient = 0.2 if rule is lpg.a2c else 0.0
     expected = tables_after_one_step(tables, experience, targets, coefficient)
     found = after.params["params"]
     np.testing.assert_allclose(found["policy_head"]["kernel"], expected[0], rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ from gymnax.environments import spaces
 from purerl import envs
 from purerl.envs import registry
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, own_key, tolerant
-from purerl.fast.threefry import unrolled
+from purerl.fast.draws import unrolled
 from purerl.parts.evaluation import evaluate
 from tests.purerl.probes import Fixed
 

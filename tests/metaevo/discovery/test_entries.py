@@ -13,8 +13,9 @@ from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import learners, resolve, zoo
 from metaevo.training.settings import make_task, training_class
+from purerl.lpg import PREDICTION_SIZE, Trajectory
 from purerl.parts import losses, optimizers
-from purerl.types import PREDICTION_SIZE, Context, Trajectory
+from purerl.types import Context
 
 NAMES = zoo.names()
 SMALL = 256 * 1024

@@ -9,7 +9,7 @@ from metaevo.config import ConfigError
 from metaevo.parts.expressions import parse
 from metaevo.parts.formula import HAND_WRITTEN, Formula
 from purerl import ppo
-from purerl.parts import losses, optimizers, schedules
+from purerl.parts import losses, optimizers
 from purerl.types import Context
 from tests.metaevo.evolving import study_of
 
@@ -117,7 +117,7 @@ def test_hand_written_losses_as_formulas(slot, name):
 def test_hand_written_schedules_as_formulas(name):
     part = HAND_WRITTEN["schedule"][name]
     found = part.apply(part.init(None), CONTEXT)
-    expected = schedules.SCHEDULE.functions[name](None, CONTEXT)
+    expected = optimizers.SCHEDULE.functions[name](None, CONTEXT)
     assert vars(found) == pytest.approx(vars(expected))
 
 

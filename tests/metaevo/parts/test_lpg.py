@@ -7,7 +7,8 @@ from scipy.special import expit, softmax
 
 from metaevo.parts import LearnedUpdateRule
 from purerl import envs, lpg
-from purerl.types import PREDICTION_SIZE, Context, Trajectory
+from purerl.lpg import PREDICTION_SIZE, Trajectory
+from purerl.types import Context
 
 KEY = jax.random.key(0)
 T, N, SIZE = 5, 2, 4

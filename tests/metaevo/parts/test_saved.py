@@ -18,8 +18,9 @@ from metaevo.parts.learners import PART, part_class
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
+from purerl.lpg import Targets
 from purerl.parts import losses, optimizers
-from purerl.types import Context, Targets
+from purerl.types import Context
 from tests.metaevo.evolving import forget_code, settings_of
 from tests.metaevo.parts.test_optimizer import drawn
 from tests.metaevo.toy import assert_same

@@ -9,8 +9,8 @@ from metaevo.judging.scores import Scores
 from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
-from purerl import ppo
-from purerl.parts import losses, optimizers, schedules, update_rules
+from purerl import lpg, ppo
+from purerl.parts import losses, optimizers
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
@@ -132,9 +132,9 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
     ("slot", "function", "names"),
     [
         ("policy_loss", losses.clipped_surrogate, ["clipped_surrogate", "dpo"]),
-        ("update_rule", update_rules.a2c, ["a2c"]),
+        ("update_rule", lpg.a2c, ["a2c"]),
         ("make_optimizer", optimizers.adam, ["adam"]),
-        ("schedule", schedules.linear, ["constant", "linear", "cosine"]),
+        ("schedule", optimizers.linear_schedule, ["constant", "linear", "cosine"]),
     ],
 )
 def test_a_function_that_ignores_time_has_one_curve(slot, function, names):

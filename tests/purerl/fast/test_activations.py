@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast.activations import ACTIVATIONS, tanh
+from purerl.fast.arithmetic import ACTIVATIONS, tanh
 
 
 def test_accuracy():

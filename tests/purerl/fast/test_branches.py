@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from purerl import fast
-from purerl.fast import branches
+from purerl.fast import loops
 
 RAN: list[int] = []
 
@@ -15,7 +15,7 @@ def expensive(x):
 
 
 def increment_if(predicate, x):
-    return branches.cond(predicate, expensive, lambda x: x, x)
+    return loops.cond(predicate, expensive, lambda x: x, x)
 
 
 @pytest.fixture(params=["cpu", "cuda"], autouse=True)
@@ -42,9 +42,9 @@ def test_a_batch(predicates, ran, transform):
 def test_either_of_two_trees():
     trees = {"a": jnp.arange(3.0)}, {"a": -jnp.arange(3.0)}
     for predicate in (True, False):
-        found = branches.either(jnp.array(predicate), *trees)
+        found = loops.either(jnp.array(predicate), *trees)
         np.testing.assert_array_equal(found["a"], trees[not predicate]["a"])
-    signs = jax.vmap(branches.either, in_axes=(0, None, None))(jnp.array([True, False]), *trees)
+    signs = jax.vmap(loops.either, in_axes=(0, None, None))(jnp.array([True, False]), *trees)
     np.testing.assert_array_equal(signs["a"], jnp.stack([each["a"] for each in trees]))
 
 
@@ -56,5 +56,5 @@ def test_values_and_derivatives_match_jaxs_cond():
         return jax.vmap(jax.value_and_grad(function, argnums=1))
 
     arguments = jnp.array([True, False, True]), jnp.array([0.5, 1.0, 2.0])
-    found, expected = (with_cond(cond)(*arguments) for cond in (branches.cond, jax.lax.cond))
+    found, expected = (with_cond(cond)(*arguments) for cond in (loops.cond, jax.lax.cond))
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast.convolutions import conv_general_dilated
+from purerl.fast.arithmetic import conv_general_dilated
 
 
 def layers(**settings):

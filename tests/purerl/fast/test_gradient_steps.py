@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 
-from purerl.fast.gradient_steps import SMALL, clip_by_global_norm, scan_gradient_steps
+from purerl.fast.loops import SMALL, clip_by_global_norm, scan_gradient_steps
 
 PARAMS = {"a": jnp.arange(6.0).reshape(2, 3), "b": {"c": jnp.float32(2.0)}, "d": jnp.ones(0)}
 INPUTS = jnp.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.0], [0.1, 0.2, 0.3]])

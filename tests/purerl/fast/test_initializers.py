@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from purerl.fast.initializers import orthogonal
+from purerl.fast.arithmetic import orthogonal
 
 
 @pytest.mark.smoke

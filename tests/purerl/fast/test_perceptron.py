@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from purerl import envs, ppo
-from purerl.fast import kernels, switch
 from purerl.fast import perceptron as perceptrons
+from purerl.fast import switch
 from purerl.fast.perceptron import perceptron
+from purerl.fast.switch import has_triton
 
 AGENTS = 3
 TOLERANCE = 1e-4 if jax.default_backend() == "cpu" else 2e-2
@@ -22,7 +23,7 @@ TOLERANCE = 1e-4 if jax.default_backend() == "cpu" else 2e-2
 def on_a_gpu(monkeypatch):
     """Use the kernels wherever a GPU would, for two agents or more."""
     monkeypatch.setattr(perceptrons, "MANY", 2)
-    monkeypatch.setattr(kernels, "has_triton", lambda: True)
+    monkeypatch.setattr(switch, "has_triton", lambda: True)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_ppo_uses_kernels_and_learns_the_same(settings, fused, launches, monkeyp
     assert bool(launches) == fused
     if fused:
         found = compiled.compile()(keys)
-        monkeypatch.setattr(kernels, "has_triton", lambda: False)
+        monkeypatch.setattr(switch, "has_triton", lambda: False)
         expected = jax.vmap(train)(keys)
         for leaf, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(leaf, other, atol=10 * TOLERANCE)
@@ -190,9 +191,9 @@ def test_gpus_that_triton_compiles_for(capability, expected, monkeypatch):
     [cpu, *_] = jax.devices("cpu")
     device = SimpleNamespace(platform="gpu", compute_capability=capability)
     monkeypatch.setattr(jax, "devices", lambda platform=None: [device])
-    assert switch.has_triton() == expected
+    assert has_triton() == expected
     with jax.default_device(cpu):
-        assert not switch.has_triton()
+        assert not has_triton()
 
 
 def test_few_agents_are_left_to_xla(launches, monkeypatch):

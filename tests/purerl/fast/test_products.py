@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast import products
+from purerl.fast import arithmetic
 from purerl.parts import networks
 
 DIMENSIONS = (((1,), (0,)), ((), ()))
@@ -51,7 +51,7 @@ def test_second_derivatives():
 
         return jax.jit(jax.grad(function, (0, 1)))(x, w)
 
-    found = of_gradients(lambda x, w: products.dot_general(x, w, DIMENSIONS))
+    found = of_gradients(lambda x, w: arithmetic.dot_general(x, w, DIMENSIONS))
     for one, other in zip(found, of_gradients(jnp.matmul), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
@@ -59,7 +59,7 @@ def test_second_derivatives():
 def test_products_are_jaxs_by_default(plain_arithmetic):
     keys = jax.random.split(jax.random.key(0), 2)
     x, w = jax.random.normal(keys[0], (5, 3)), jax.random.normal(keys[1], (3, 7))
-    product = lambda x, w: products.dot_general(x, w, DIMENSIONS)  # noqa: E731
+    product = lambda x, w: arithmetic.dot_general(x, w, DIMENSIONS)  # noqa: E731
     np.testing.assert_array_equal(product(x, w), x @ w)
     found, expected = (jax.jvp(f, (x, w), (x, w)) for f in (product, jnp.matmul))
     np.testing.assert_array_equal(found, expected)
@@ -68,6 +68,6 @@ def test_products_are_jaxs_by_default(plain_arithmetic):
 @pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (3, 0), (9, 0)])
 def test_empty_layers(inputs, outputs):
     x, w = jnp.ones((5, inputs)), jnp.ones((inputs, outputs))
-    total = lambda x, w: jnp.sum(products.dot_general(x, w, DIMENSIONS))  # noqa: E731
-    np.testing.assert_array_equal(products.dot_general(x, w, DIMENSIONS), x @ w)
+    total = lambda x, w: jnp.sum(arithmetic.dot_general(x, w, DIMENSIONS))  # noqa: E731
+    np.testing.assert_array_equal(arithmetic.dot_general(x, w, DIMENSIONS), x @ w)
     np.testing.assert_array_equal(jax.grad(total, 1)(x, w), jnp.zeros_like(w))

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from purerl.fast.shuffling import permutations
+from purerl.fast.draws import permutations
 
 KEY = jax.random.key(3)
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast.threefry import hash_2x32, unrolled, with_fast_draws
+from purerl.fast.draws import hash_2x32, unrolled, with_fast_draws
 
 KEY = jax.random.key(7)
 

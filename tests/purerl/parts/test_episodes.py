@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.parts import episodes
+from purerl.parts import rollouts
 
 T, N = 12, 3
 
@@ -12,9 +12,9 @@ def record(rewards, done):
     """Record T steps of N environments; return the sums, each [N]."""
 
     def step(carry, row):
-        return episodes.record(*carry, *row), None
+        return rollouts.record(*carry, *row), None
 
-    carry = episodes.begin(N), episodes.zero_sums(N)
+    carry = rollouts.begin_episodes(N), rollouts.zero_sums(N)
     return jax.jit(lambda rows: jax.lax.scan(step, carry, rows)[0][1])((rewards, done))
 
 

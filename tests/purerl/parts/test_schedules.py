@@ -9,7 +9,7 @@ import pytest
 
 from metaevo.parts import learners
 from purerl import dqn, ppo, pqn
-from purerl.parts import schedules
+from purerl.parts import optimizers
 from purerl.types import Context
 from tests.purerl import probes
 
@@ -28,12 +28,12 @@ CONFIGS = {
 def test_the_hand_written_ones(progress):
     hyperparams = ppo.Hyperparams(learning_rate=0.5, clip_epsilon=0.25, entropy_coef=0.125)
     context = Context(hyperparams, progress)
-    assert schedules.constant(None, context) is hyperparams
-    linear = schedules.linear(None, context)
+    assert optimizers.constant_schedule(None, context) is hyperparams
+    linear = optimizers.linear_schedule(None, context)
     assert linear == hyperparams.replace(
         clip_epsilon=0.25 * (1 - progress), entropy_coef=0.125 * (1 - progress)
     )
-    cosine = schedules.cosine(None, context)
+    cosine = optimizers.cosine_schedule(None, context)
     rate = 0.5 * np.cos(np.pi * progress / 2) ** 2  # (1 + cos x) / 2 = cos^2(x / 2)
     assert float(cosine.learning_rate) == pytest.approx(rate, abs=1e-7)
     assert cosine.replace(learning_rate=0.5) == hyperparams.replace(final_learning_rate=1.0)

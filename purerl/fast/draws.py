@@ -1,16 +1,4 @@
-"""JAX's random numbers, bit for bit, computed without a loop.
-
-In place of
-
-    def with_fast_draws(function):
-        return function
-
-On a CPU, JAX compiles every draw to a loop of five rounds with a dozen tiny programs in its body.
-In a scan over environment steps, such loops take longer than the environment, and much of the
-compile time. Use this for small draws only: XLA may duplicate straight-line code in every consumer
-of its result. With it, a population in `metaevo.evolve` (or a network, with jax 0.11) did not
-compile within minutes.
-"""
+"""Random numbers: JAX's without its loop on CPUs, and orders of a batch from sorted words."""
 
 import functools
 import math
@@ -23,6 +11,8 @@ from jax.extend.random import define_prng_impl
 
 from purerl.types import PyTree
 
+RANDOM_BITS = 16
+"""Minimum number of random bits in a word of `permutations`."""
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 STRAIGHT = jax.__version_info__ < (0, 11)
@@ -34,7 +24,13 @@ R = TypeVar("R")
 
 
 def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that it draws the same random numbers faster.
+    """Wrap a function so that it draws the same random numbers faster, bit for bit.
+
+    The plain equivalent returns `function`. On a CPU, JAX compiles every draw to a loop of five
+    rounds with a dozen tiny programs in its body. In a scan over environment steps, such loops take
+    longer than the environment, and much of the compile time. Use this for small draws only: XLA
+    may duplicate straight-line code in every consumer of its result. With it, a population in
+    `metaevo.evolve` (or a network, with jax 0.11) did not compile within minutes.
 
     Keys in its arguments are `unrolled`; keys in its result are converted back.
     """
@@ -131,3 +127,25 @@ _IMPLEMENTATION = define_prng_impl(
     name="threefry2x32_unrolled",
     tag="fryu",
 )
+
+
+def permutations(key: jax.Array, count: int, size: int) -> jax.Array:
+    """Return random orders of 0, 1, ..., size - 1: [count, size] int32.
+
+    They have the distribution of this, but are other numbers:
+
+        keys = jax.random.split(key, count)
+        jax.vmap(lambda key: jax.random.permutation(key, size))(keys)
+
+    A random number and its index share a word, because on a CPU XLA sorts words five times as fast
+    as pairs. If two numbers are equal, the smaller index comes first. This happens to a share of
+    `size` x 2^-bits of the numbers, with bits = 32 - log2(size).
+    """
+    index_bits = max(size - 1, 1).bit_length()
+    if index_bits > 32 - RANDOM_BITS:
+        keys = jax.random.split(key, count)
+        return jax.vmap(lambda key: jax.random.permutation(key, size))(keys).astype(jnp.int32)
+    words = jax.random.bits(key, (count, size), jnp.uint32) >> index_bits << index_bits
+    words = words | jax.lax.broadcasted_iota(jnp.uint32, words.shape, 1)
+    order = jax.lax.sort(words, dimension=1, is_stable=False) & jnp.uint32(2**index_bits - 1)
+    return order.astype(jnp.int32)
