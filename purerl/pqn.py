@@ -75,9 +75,13 @@ class Config(training.BaseConfig):
     """activation function of the hidden layers"""
     layer_norm: bool = True
     """normalise each layer before its activation"""
+    network: Any = None
+    """a flax module of your own, or a function of the action space that returns one, in place of
+    the network that the settings above describe (docs/how-to/network.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=False)
 
     @property
@@ -160,7 +164,7 @@ class PQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete.
+        ValueError: if the environment's actions are not discrete, or a network does not fit.
     """
 
     config: Config
@@ -178,10 +182,7 @@ class PQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        config = self.config
-        return networks.q_network(
-            self.env, "PQN", config.hidden_sizes, config.activation, layer_norm=config.layer_norm
-        )
+        return networks.q_network(self.env, self.config, "PQN", layer_norm=self.config.layer_norm)
 
     def init(
         self,

@@ -57,8 +57,10 @@ def dormancy(network: Any, params: PyTree, obs: jax.Array, activation: str) -> P
     for an average unit. The units of a head are its outputs. Parameters that feed neither a hidden
     unit nor an output get 1. The activity of a filter is its mean over positions. Inputs of the
     network are [B, *obs_shape]; the result has the structure of `params`. `activation` is that of
-    the hidden layers.
+    the hidden layers. All are 1 in a network of the user's.
     """
+    if not isinstance(network, nn.Module):
+        return jax.tree.map(jnp.ones_like, params)
     outputs = _layer_outputs(network, params, obs)
     entering = _entering(outputs)
 
