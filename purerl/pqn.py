@@ -330,16 +330,9 @@ class PQN:
         return self.network.apply(params, obs)
 
     def value_targets(
-        self,
-        state: State,
-        hyperparams: Hyperparams,
-        env_params: EnvParams,
-        meta_params: MetaParams = None,
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them.
-
-        `meta_params` are for a learned part in the slot `targets`.
-        """
+        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
         context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, hyperparams, env_params)
         batch = self.make_batch(state, transitions, context, meta_params)

@@ -132,6 +132,7 @@ PARTS = {
     "optimizer": "metaevo.parts.optimizer:LearnedOptimizer",
     "program": "metaevo.parts.program:Program",
     "schedule": "metaevo.parts.schedule:Schedule",
+    "targets": "metaevo.parts.targets:LearnedTargets",
     "value_loss": "metaevo.parts.value_loss:ValueLossNetwork",
 }
 """The parts of metaevo, each imported when it is used."""
