@@ -21,7 +21,7 @@ def _no_learner(entry: Any) -> str:
     return conformance.complaint(entry)
 
 
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "pqn", "q_learning", "lpg")}
 """The learners of purerl, each imported when it is used."""
 LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
