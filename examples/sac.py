@@ -303,7 +303,7 @@ class SAC:
             here = context.replace(minibatch=step / config.gradient_steps, key=slots_key)
             grads, metrics = gradient(state.params, batch, loss_key, here, meta_params)
             updates, opt_state = optimizer.update(
-                grads, state.opt_state, state.params, **here.extra_args()
+                grads, state.opt_state, state.params, context=here
             )
             params = optax.apply_updates(state.params, updates)
             average = optax.incremental_update(

@@ -24,7 +24,6 @@ from purerl.parts import (
     minibatches,
     networks,
     optimizers,
-    parameters,
     returns,
     rollouts,
     training,
@@ -327,15 +326,15 @@ class PPO:
         def gradient_step(params, opt_state, inputs):
             rows, step, key = inputs
             minibatch = jax.tree.map(lambda x: x[rows], batch)
-            obs = minibatch.transition.obs
             here = context.replace(
                 epoch=(step // config.num_minibatches) / config.update_epochs,
                 minibatch=(step % config.num_minibatches) / config.num_minibatches,
                 key=key,
-                dormancy=parameters.dormancy(self.network, params, obs, config.activation),
+                observations=minibatch.transition.obs,
+                network=self.network,
             )
             grads, metrics = gradient(params, minibatch, here, meta_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
