@@ -294,7 +294,7 @@ class Learner(Protocol):
 class LearnerEntry(NamedTuple):
     """A learner with its settings and slots, as `metaevo` builds, evolves and compares it.
 
-    A learner of one's own has its own entry: see examples/sac.py.
+    A learner of one's own has its own entry.
     """
 
     config: type

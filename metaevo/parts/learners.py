@@ -22,7 +22,7 @@ def _no_learner(entry: Any) -> str:
     return ""
 
 
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg", "sac")}
 """The learners of purerl, each imported when it is used."""
 LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
