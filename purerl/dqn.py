@@ -81,6 +81,9 @@ class Config(training.BaseConfig):
     """activation function of the hidden layers"""
     dueling: bool = False
     """add a state's value and the advantages of the actions"""
+    network: Any = None
+    """a flax module of your own, or a function of the action space that returns one, in place of
+    the network that the settings above describe (docs/how-to/network.md)"""
     gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
     """minibatches of a learning phase"""
     target_update: Literal["hard", "polyak"] = "hard"
@@ -92,6 +95,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        networks.check_unused(self)
         replay.check(self, self.layout, self.batch_size, self.learning_starts)
 
     @property
@@ -191,8 +195,8 @@ class DQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete, or its observations
-            do not fit `store_observations`.
+        ValueError: if the environment's actions are not discrete, its observations do not fit
+            `store_observations`, or a network does not fit.
     """
 
     config: Config
@@ -210,8 +214,7 @@ class DQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        config = self.config
-        return networks.q_network(self.env, config.hidden_sizes, config.activation, config.dueling)
+        return networks.q_network(self.env, self.config)
 
     def init(
         self,

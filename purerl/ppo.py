@@ -78,6 +78,9 @@ class Config(training.BaseConfig):
     """bring continuous actions within their bounds by tanh instead of clipping"""
     state_dependent_std: bool = False
     """let the network output the standard deviation of continuous actions"""
+    network: Any = None
+    """a flax module of your own, or a function of the action space that returns one, in place of
+    the network that the settings above describe (docs/how-to/network.md)"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """set over which advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -87,6 +90,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
         minibatches.check_advantages(self, self.num_minibatches, self.normalize_advantages)
 
@@ -172,7 +176,8 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
+        ValueError: if the environment's actions are neither discrete nor a vector, or a network
+            does not fit.
     """
 
     config: Config
@@ -186,7 +191,8 @@ class PPO:
     train = training.train
 
     def __post_init__(self) -> None:
-        _ = self.network  # which must fit the environment
+        has_memory = self.begin() is not None  # the network must fit the environment
+        minibatches.check(self.config, self.config.num_minibatches, whole_rollouts=has_memory)
 
     @cached_property
     def network(self) -> Any:
@@ -229,8 +235,9 @@ class PPO:
             return policy, memory
 
         action_key, env_key, key = jax.random.split(state.key, 3)
+        num_steps, start = self.config.num_steps, self.begin()
         envs, transitions, sums = rollouts.collect(
-            self.env, env_params, act, (action_key, env_key), state.envs, self.config.num_steps
+            self.env, env_params, act, (action_key, env_key), state.envs, num_steps, start
         )
         return state.replace(key=key, envs=envs), transitions, sums
 
@@ -274,7 +281,7 @@ class PPO:
         memory = transition.memory
         if memory is not None:
             done = transition.done.reshape(self.config.num_steps, -1)
-            memory = memory[: done.shape[1]]  # before the first steps
+            memory = jax.tree.map(lambda x: x[: done.shape[1]], memory)  # before the first steps
         policy, value, _ = self.network.apply(params, transition.obs, memory, done)
         return policy, value
 
@@ -339,7 +346,7 @@ class PPO:
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
         counts = config.batch_size, config.num_minibatches, config.update_epochs
-        length = config.num_steps if config.recurrent_size else 1
+        length = 1 if self.begin() is None else config.num_steps
         order = minibatches.order(shuffle_key, *counts, length=length)
         steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
@@ -391,13 +398,13 @@ class PPO:
         """Return the parameters for acting."""
         return Policy(state.params, state.normalizer.observations)
 
-    def begin(self) -> jax.Array | None:
-        """Return the memory [M] at the start of an episode; None without recurrence."""
+    def begin(self) -> PyTree:
+        """Return the memory at the start of an episode; None without recurrence."""
         return self.network.no_memory()
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: PyTree = None
-    ) -> tuple[Any, jax.Array | None]:
+    ) -> tuple[Any, PyTree]:
         """Return the distribution of actions at one raw observation, and the next memory."""
         obs = normalized(obs, policy.observation_statistics)
         distribution, _, memory = self.network.apply(policy.params, obs, memory)

@@ -199,8 +199,8 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
-    memory: jax.Array | None = None
-    """[N, M] memory of a recurrent agent when it saw `obs`."""
+    memory: PyTree = None
+    """[N, ...] memory of a recurrent agent when it saw `obs`."""
 
     @property
     def done(self) -> jax.Array:

@@ -365,7 +365,8 @@ def reference_of(kind: Kind, given: Any) -> str:
         raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
     if id(given) in _NAMED:
         return _NAMED[id(given)][0]
-    place = f"{given.__module__}:{given.__name__}"
+    named = given if hasattr(given, "__name__") else type(given)
+    place = f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
     shipped = [name for name, known in kind.names.items() if known in (given, place)]
     return shipped[0] if shipped else give(given, place)
 

@@ -72,6 +72,44 @@ def name_of(learner: str | LearnerEntry) -> str:
     return shipped.get(place) or give(learner, place)
 
 
+# --- Networks -----------------------------------------------------------------------------------
+
+
+def _no_network(given: Any) -> str:
+    if callable(given) or hasattr(given, "apply"):
+        return ""
+    return "must be a flax module, or a function or class of the action space that returns one"
+
+
+NETWORK = Kind("train.network", "flax module, or function that returns one", _no_network)
+
+
+def named_network(train: Any) -> Any:
+    """Return static settings, an object or a dict, with the reference to a network that is given.
+
+    Raises:
+        ConfigError: if it is none.
+    """
+    is_dict = isinstance(train, Mapping)
+    given = train.get("network") if is_dict else getattr(train, "network", None)
+    if given is None or isinstance(given, str):
+        return train
+    change = {"network": reference_of(NETWORK, given)}
+    return {**train, **change} if is_dict else dataclasses.replace(train, **change)
+
+
+def with_network(train: Any) -> Any:
+    """Return a learner's static settings with the network that they refer to.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    reference = getattr(train, "network", None)
+    if reference is None:
+        return train
+    return dataclasses.replace(train, network=resolve(NETWORK, reference))
+
+
 # --- Parts --------------------------------------------------------------------------------------
 
 

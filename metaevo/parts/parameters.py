@@ -57,12 +57,13 @@ def dormancy(context: Context, params: PyTree) -> PyTree:
     for an average unit. The units of a head are its outputs. Parameters that feed neither a hidden
     unit nor an output get 1. The activity of a filter is its mean over positions. The context has
     the network and the minibatch's observations; the result has the structure of `params`.
-    Without a network, as for a figure, all are 1.
+    All are 1 in a network of the user's, and without one, as for a figure.
     """
-    network: Any = context.network
-    if network is None:
+    network = context.network
+    if not isinstance(network, nn.Module):
         return jax.tree.map(jnp.ones_like, params)
-    activation = ACTIVATIONS[getattr(network, "config", network).activation]
+    named: Any = getattr(network, "config", network)
+    activation = ACTIVATIONS[named.activation]
     outputs = _layer_outputs(network, params, context.observations)
     entering = _entering(outputs)
 

@@ -165,7 +165,7 @@ class Setup:
 
     learner: str
     train: Any
-    """static settings, an object of the learner's `Config`"""
+    """static settings, an object of the learner's `Config` with the reference to a network"""
     hyperparams: Hyperparams
     name: str
     """of the environment"""
@@ -188,9 +188,9 @@ class Setup:
         Raises:
             ConfigError: if the learner cannot act in the environment, or cannot use a setting.
         """
-        key = jax.random.key(0)
+        key, train = jax.random.key(0), learners.with_network(self.train)
         try:  # traces the networks without compiling
-            learner = self._make(functions)
+            learner = self._make(train, functions)
             jax.eval_shape(learner.init, key, self.hyperparams, example, self.env_params)
         except SettingError as error:
             raise ConfigError(f"train.{error}") from error
@@ -226,8 +226,10 @@ class Setup:
             check_scalars(where, part, slot, meta_params, self.hyperparams)
             return meta_params
 
+        train = learners.with_network(self.train)
+
         def update(key: jax.Array, meta_params: MetaParams) -> Any:
-            learner = self._make({slot.name: part.apply})
+            learner = self._make(train, {slot.name: part.apply})
             state = learner.init(key, self.hyperparams, meta_params, self.env_params)
             return learner.update(state, self.hyperparams, meta_params, self.env_params)
 
@@ -239,8 +241,8 @@ class Setup:
             raise failure(what, error) from error
         return meta_params
 
-    def _make(self, functions: Mapping[str, Callable[..., Any]]) -> Learner:
-        learner = learners.find(self.learner).make(self.train, self.env, **functions)
+    def _make(self, train: Any, functions: Mapping[str, Callable[..., Any]]) -> Learner:
+        learner = learners.find(self.learner).make(train, self.env, **functions)
         sample = sampler(self.env)
         return learner if sample is None else OwnTask(learner, sample)
 
@@ -259,6 +261,7 @@ def filling_of(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
 def changed_settings(base: Any, changes: Any, where: str) -> Any:
     """Return settings with changes; `base` is an object of their class, or the class."""
     kind, start = (base, {}) if isinstance(base, type) else (type(base), to_dict(base))
+    changes = learners.named_network(changes)
     if isinstance(changes, kind):
         changes = to_dict(changes)
     if not (changes is None or isinstance(changes, Mapping)):
@@ -272,9 +275,7 @@ def changed_settings(base: Any, changes: Any, where: str) -> Any:
 def named_tasks(tasks: Any) -> dict[str, Task]:
     """Return tasks by names: by default of their environments, with a number if there are two."""
     if isinstance(tasks, Mapping) and tasks:
-        return {
-            name: replace(task, env=code.name_of(task.env or name)) for name, task in tasks.items()
-        }
+        return {name: _named(task, code.name_of(task.env or name)) for name, task in tasks.items()}
     named: dict[str, Task] = {}
     for given in [tasks] if isinstance(tasks, str | Task) else tasks:
         task = given if isinstance(given, Task) else Task(given)
@@ -283,10 +284,14 @@ def named_tasks(tasks: Any) -> dict[str, Task]:
         while name in named:
             number += 1
             name = f"{env.rpartition(':')[2]}-{number}"
-        named[name] = replace(task, env=env)
+        named[name] = _named(task, env)
     if not named:
         raise ConfigError("tasks: must have at least one task")
     return named
+
+
+def _named(task: Task, env: str) -> Task:
+    return replace(task, env=env, train=learners.named_network(task.train))
 
 
 def learner_sections(learner: str) -> list[Setting]:

@@ -94,9 +94,11 @@ class TrainSettings(HasRun):
 def with_task(settings: PlainMapping) -> PlainDict:
     """Return settings with `env` and `env_params`, as Python functions take them, in `task`.
 
-    The environment may be a name, a class or an object.
+    The environment and the network may be a name, a class or an object.
     """
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
+    if "train" in raw:
+        raw["train"] = learners.named_network(raw["train"])
     if "env" in settings:
         env = settings["env"]
         name = env if isinstance(env, list | tuple) else code.name_of(env)

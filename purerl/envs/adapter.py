@@ -19,6 +19,14 @@ class Adapter(Environment):
         """Return the observation that replaces `obs`."""
         return obs
 
+    def restored(self, obs: jax.Array, params: PyTree) -> Any:
+        """Return observations [..., *obs_shape] as the innermost environment shows them.
+
+        Only nested observations, of which learners see vectors, are changed.
+        """
+        inner = getattr(self.env, "restored", None)
+        return obs if inner is None else inner(obs, self.inner(params))
+
     def inner(self, params: PyTree) -> Any:
         """Return the wrapped environment's part of the parameters, by default all."""
         return params

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
@@ -27,6 +28,17 @@ class Flattened(Adapter):
     def observe(self, obs: PyTree, params: PyTree) -> jax.Array:
         """Return the vector."""
         return _flat(self.env.observation_space(params), obs)
+
+    def restored(self, obs: jax.Array, params: PyTree) -> Any:
+        """Return nested observations of vectors [..., size]; discrete parts stay one-hot.
+
+        Raises:
+            ValueError: if the vectors have another size.
+        """
+        space, (size,) = self.env.observation_space(params), self.observation_space(params).shape
+        if obs.shape[-1] != size:
+            raise ValueError(f"observations of {obs.shape[-1]} numbers: {self.name} has {size}")
+        return _nested(space, obs)
 
 
 def without_nesting(env: Environment, params: PyTree) -> Environment:
@@ -71,3 +83,15 @@ def _flat(space: Any, obs: PyTree) -> jax.Array:
     if isinstance(space, spaces.Box):
         return jnp.ravel(obs).astype(jnp.float32)
     return jnp.concatenate([_flat(part, obs[key]) for key, part in _parts(space)])
+
+
+def _nested(space: Any, vectors: jax.Array) -> PyTree:
+    """Return the inverse of `_flat` for vectors [..., size], with discrete parts one-hot."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        shape = (space.n,) if isinstance(space, spaces.Discrete) else space.shape
+        return vectors.reshape(*vectors.shape[:-1], *shape)
+    parts = _parts(space)
+    ends = np.cumsum([sum(map(_size, _leaves(part))) for _, part in parts])
+    pieces = jnp.split(vectors, ends[:-1].tolist(), axis=-1)
+    found = {key: _nested(part, each) for (key, part), each in zip(parts, pieces, strict=True)}
+    return found if isinstance(space, spaces.Dict) else tuple(found.values())

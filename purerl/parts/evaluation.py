@@ -59,6 +59,8 @@ def evaluate(
         running = running & ~(terminated | truncated)
         return key, obs, env_state, memory, running, returns
 
-    memory = jax.tree.map(lambda x: jnp.tile(x, (num_episodes, 1)), acting.begin(learner))
+    memory = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (num_episodes, *jnp.shape(x))), acting.begin(learner)
+    )
     start = key, obs, env_state, memory, jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
     return jax.lax.while_loop(unfinished, step, start)[5]

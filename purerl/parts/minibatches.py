@@ -5,19 +5,20 @@ import jax.numpy as jnp
 
 from purerl.fast.draws import permutations
 from purerl.parts.training import BaseConfig
+from purerl.types import SettingError
 
 
 def check(config: BaseConfig, num_minibatches: int, *, whole_rollouts: bool) -> None:
-    """Raise `ValueError` if a batch cannot be divided into minibatches, or into whole rollouts."""
+    """Raise an error if a batch cannot be divided into minibatches, or into whole rollouts."""
     if config.frames_per_update % num_minibatches:
         raise ValueError(
             f"num_envs x num_steps = {config.frames_per_update} must be divisible by "
             f"num_minibatches = {num_minibatches}"
         )
     if whole_rollouts and config.num_envs % num_minibatches:
-        raise ValueError(
+        raise SettingError(
             f"num_envs = {config.num_envs} must be divisible by num_minibatches = "
-            f"{num_minibatches}: with recurrent_size, minibatches hold whole rollouts"
+            f"{num_minibatches}: with a memory, minibatches hold whole rollouts"
         )
 
 

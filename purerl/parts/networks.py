@@ -1,5 +1,6 @@
 """The networks that learners share."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -9,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import Initializer
 
-from purerl.fast.arithmetic import ACTIVATIONS, conv_general_dilated, dot_general, orthogonal
+from purerl.fast.arithmetic import ACTIVATIONS, conv_general_dilated, dot_general, orthogonal, tanh
 from purerl.fast.switch import triton_module
+from purerl.parts.own_network import OwnActorCritic, OwnQNetwork, module_of
 from purerl.parts.policies import (
     LOG_STD,
     ActionValues,
@@ -19,8 +21,7 @@ from purerl.parts.policies import (
     Policy,
     SquashedGaussian,
 )
-from purerl.parts.recurrence import Recurrence
-from purerl.types import Environment
+from purerl.types import Environment, SettingError
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """Initialiser with variance 1 / inputs (LeCun et al. 1998). DQN learns faster with it than with
@@ -44,6 +45,15 @@ class _Settings(Protocol):
     def squash_actions(self) -> bool: ...
     @property
     def state_dependent_std(self) -> bool: ...
+    @property
+    def network(self) -> Any: ...
+
+
+_OF_DEFAULT = (
+    "hidden_sizes", "activation", "shared_network", "layer_norm", "recurrent_size", "dueling",
+    "state_dependent_std",
+)  # fmt: skip
+"""Settings of learners that only describe the default network."""
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
@@ -107,6 +117,58 @@ def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
         if fits and kernels.is_fused(layers, obs, torso.activation):
             return kernels.perceptron(layers, obs, torso.activation)
     return head(torso(obs))
+
+
+class Recurrence(nn.Module):
+    """A gated recurrent unit (Cho et al. 2014), for one step or for whole sequences.
+
+    Its state is its output. An episode begins with zeros. Recurrent kernels start orthogonal, the
+    kernels of inputs with a variance of 1 / inputs.
+    """
+
+    size: int
+
+    @nn.compact
+    def __call__(
+        self, features: jax.Array, memory: jax.Array, done: jax.Array | None = None
+    ) -> jax.Array:
+        """Return the memory after some features.
+
+        Args:
+            features: [..., F]; with `done` [T * n, F], n sequences of T steps, time first.
+            memory: [..., size] before these features; with `done` [n, size], before the first step.
+            done: [T, n] bool, whether an episode ended with a step, which resets the memory.
+
+        Returns:
+            [..., size]; with `done` after every step, before any reset: [T * n, size].
+        """
+        cell = nn.GRUCell(self.size, activation_fn=tanh, recurrent_kernel_init=orthogonal())
+        if done is None:
+            return cell(memory, features)[0]
+
+        kernels = triton_module("recurrence")
+        along = _through_time if kernels is None else kernels.through_time
+        remembered = along(cell, features.reshape(*done.shape, -1), memory, done)
+        return remembered.reshape(-1, self.size)
+
+
+def _through_time(
+    cell: nn.GRUCell, features: jax.Array, memory: jax.Array, done: jax.Array
+) -> jax.Array:
+    """Return the memories [T, n, H] after every step, before any reset.
+
+    Features are [T, n, F], the memory [n, H] is that before the first step, and `done` [T, n] bool
+    resets it.
+    """
+
+    def step(cell, memory, inputs):
+        features, done = inputs
+        remembered, _ = cell(memory, features)
+        return jnp.where(done[:, None], 0.0, remembered), remembered
+
+    scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+    _, remembered = scan(cell, memory, (features, done))
+    return remembered
 
 
 class ActorCritic(nn.Module):
@@ -247,12 +309,13 @@ class QNetwork(nn.Module):
         return ActionValues(values)
 
 
-def actor_critic(env: Environment, config: _Settings) -> ActorCritic:
-    """Build the actor-critic that fits an environment's spaces.
+def actor_critic(env: Environment, config: _Settings) -> ActorCritic | OwnActorCritic:
+    """Build the actor-critic that fits an environment's spaces, or the user's own.
 
     Raises:
         ValueError: if the action space is neither discrete nor a vector, or actions without bounds
             are to be squashed.
+        SettingError: if the user's network does not fit.
     """
     space = env.action_space(env.default_params)
     discrete = hasattr(space, "n")
@@ -265,8 +328,12 @@ def actor_critic(env: Environment, config: _Settings) -> ActorCritic:
         )
     if config.squash_actions and not np.isfinite([space.low, space.high]).all():
         raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
-    policy_size = int(space.n) if discrete else int(space.shape[0])
-    return ActorCritic(obs_ndim(env), policy_size, not discrete, config)
+    ndim, policy_size = obs_ndim(env), int(space.n) if discrete else int(space.shape[0])
+    if config.network is None:
+        return ActorCritic(ndim, policy_size, not discrete, config)
+    gaussian = SquashedGaussian if config.squash_actions else Gaussian
+    module = module_of(config.network, space)
+    return OwnActorCritic(module, env, policy_size, None if discrete else gaussian)
 
 
 def actor_predictor(
@@ -281,15 +348,33 @@ def actor_predictor(
     return ActorPredictor(obs_ndim(env), num_actions, prediction_size, hidden_sizes, activation)
 
 
-def q_network(
-    env: Environment, hidden_sizes: Sequence[int], activation: str, dueling: bool
-) -> QNetwork:
-    """Build the network of action values that fits an environment's spaces.
+def q_network(env: Environment, config: Any, learner: str = "DQN") -> QNetwork | OwnQNetwork:
+    """Build the network of action values that fits an environment's spaces, or the user's own.
 
     Raises:
         ValueError: if the action space is not discrete.
+        SettingError: if the user's network does not fit.
     """
-    return QNetwork(obs_ndim(env), _num_actions(env, "DQN"), hidden_sizes, activation, dueling)
+    num_actions, ndim = _num_actions(env, learner), obs_ndim(env)
+    if config.network is None:
+        return QNetwork(ndim, num_actions, config.hidden_sizes, config.activation, config.dueling)
+    module = module_of(config.network, env.action_space(env.default_params))
+    return OwnQNetwork(module, env, num_actions)
+
+
+def check_unused(config: Any) -> None:
+    """Check that settings of the default network have their defaults if a user's is given.
+
+    Raises:
+        SettingError: naming the first that has not.
+    """
+    for each in dataclasses.fields(config) if config.network is not None else ():
+        value = getattr(config, each.name)
+        if each.name in _OF_DEFAULT and value != each.default:
+            raise SettingError(
+                f"{each.name} = {value!r}: has no effect with a network of your own; leave it at "
+                f"its default, {each.default!r}"
+            )
 
 
 def obs_ndim(env: Environment) -> int:

@@ -32,8 +32,8 @@ class Environments(NamedTuple):
     """[N, *obs_shape] observations to act on next"""
     unfinished: Unfinished
     """returns and lengths of the running episodes"""
-    memory: jax.Array | None = None
-    """[N, M] memory of a recurrent agent in the running episodes; None without recurrence"""
+    memory: PyTree = None
+    """[N, ...] memory of a recurrent agent in the running episodes; None without recurrence"""
 
 
 class Outcome(NamedTuple):
@@ -69,10 +69,12 @@ def step(
     envs: Environments,
     sums: EpisodeSums,
     action: jax.Array,
+    start: PyTree = None,
 ) -> tuple[Environments, EpisodeSums, Outcome]:
     """Step N environments, and reset those in which an episode ended.
 
-    Finished episodes are added to the sums, each [N].
+    Finished episodes are added to the sums, each [N]. `start` is the memory of a recurrent agent at
+    the start of an episode.
     """
     obs, state, reward, terminated, truncated, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
         keys, envs.state, action, env_params
@@ -81,7 +83,7 @@ def step(
     done = jnp.logical_or(terminated, truncated)
     unfinished, sums = record(envs.unfinished, sums, reward, done)
     outcome = Outcome(reward, terminated, truncated, info["final_observation"])
-    return Environments(state, obs, unfinished, forget(envs.memory, done)), sums, outcome
+    return Environments(state, obs, unfinished, forget(envs.memory, done, start)), sums, outcome
 
 
 def collect(
@@ -91,10 +93,12 @@ def collect(
     keys: tuple[jax.Array, jax.Array],
     envs: Environments,
     num_steps: int,
+    start: PyTree = None,
 ) -> tuple[Environments, Transition, EpisodeSums]:
     """Sample actions from a policy for `num_steps` = T steps of N environments.
 
-    The keys are for the actions and for the environments.
+    The keys are for the actions and for the environments. `start` is the memory of a recurrent
+    agent at the start of an episode.
 
     Returns:
         The environments after the rollout, transitions [T, N, ...], and the sums over episodes.
@@ -116,6 +120,7 @@ def collect(
             envs._replace(memory=memory),
             sums,
             acting.in_space(policy, action, space),
+            start,
         )
         transition = Transition(
             obs=envs.obs,
@@ -139,9 +144,14 @@ def collect(
     return envs, transitions, jax.tree.map(jnp.sum, sums)
 
 
-def forget(memory: PyTree, done: jax.Array) -> PyTree:
-    """Return memories [..., M] with zeros where an episode is over; None stays None."""
-    return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)
+def forget(memory: PyTree, done: jax.Array, start: PyTree) -> PyTree:
+    """Return memories [..., *M], with `start` [*M] where an episode is over [...]; None stays."""
+
+    def of_array(x: jax.Array, new: jax.Array) -> jax.Array:
+        over = done.reshape(*done.shape, *(1,) * (x.ndim - done.ndim))
+        return jnp.where(over, jnp.broadcast_to(new, x.shape), x)
+
+    return jax.tree.map(of_array, memory, start)
 
 
 def begin_episodes(num_envs: int) -> Unfinished:

@@ -66,6 +66,11 @@ def test_nested_observations_become_a_vector(kind, observations):
         expected = [*np.eye(3)[time % 3], *expected] if kind is Pair else expected
         np.testing.assert_array_equal(obs, np.float32(expected))
         assert (obs.dtype, obs.shape) == (space.dtype, space.shape)
+        shown = env.restored(obs, env_params)
+        shown = shown[1] if kind is Pair else shown
+        np.testing.assert_array_equal(shown["deep"]["z"], np.arange(6).reshape(2, 3))
+        np.testing.assert_array_equal(shown["kind"], np.eye(4)[time % 4])
+        assert (shown["deep"]["a"], shown["pair"][0]) == (time > 1, x)
         *_, raw_info = raw.step(key, state, 0, env_params)
         obs, state, _, terminated, truncated, info = env.step(key, state, 0, env_params)
         final = gymnasium_vector(raw, raw_info["final_observation"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl.fast import kernels, recurrence
-from purerl.parts.recurrence import Recurrence
+from purerl.parts.networks import Recurrence
 
 TOLERANCE = 1e-4 if jax.default_backend() == "cpu" else 2e-2
 """TF32 has 10 bits of mantissa."""
