@@ -152,10 +152,10 @@ def _path(name: str) -> Path:
         except Exception:  # of a parent package
             spec = None
         if spec is None or spec.origin is None:
-            raise ValueError(f"{name}: there is no module {where!r}")
+            raise ValueError(f"there is no module {where!r}")
         path = Path(spec.origin)
     if not path.is_file():
-        raise ValueError(f"{name}: there is no file {str(path)!r}")
+        raise ValueError(f"there is no file {str(path)!r}")
     return path
 
 

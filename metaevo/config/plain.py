@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import re
 import sys
 import textwrap
 from collections import Counter
@@ -17,8 +18,12 @@ PlainMapping = Mapping[str, Any]
 """Read-only counterpart of `PlainDict`."""
 
 
+_REPEATED = re.compile(r"(?<!\S)(\S+): (?=\1(?: =|:) )")
+"""A key before a message that begins with the key itself."""
+
+
 class ConfigError(ValueError):
-    """A setting, an argument or a file is wrong; the message is a single line.
+    """A setting, an argument or a file is wrong; the message is a single line with a key once.
 
     Examples:
         >>> try:
@@ -30,7 +35,7 @@ class ConfigError(ValueError):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(_REPEATED.sub("", " ".join(message.split())))
 
 
 @contextlib.contextmanager
@@ -80,7 +85,7 @@ class Whole(PlainDict):
 def to_dict(config: Any) -> Any:
     """Convert a config to plain data; `metaevo.config.from_dict` is the inverse.
 
-    Python's numbers replace scalars of NumPy and JAX.
+    Python's numbers replace scalars of NumPy and JAX, the shortest that is equal in float32.
     """
     if dataclasses.is_dataclass(config):
         fields = dataclasses.fields(config)
@@ -89,8 +94,10 @@ def to_dict(config: Any) -> Any:
         return {key: to_dict(value) for key, value in config.items()}
     if isinstance(config, list | tuple):
         return [to_dict(value) for value in config]
-    is_scalar = getattr(config, "ndim", None) == 0 and hasattr(config, "item")
-    return config.item() if is_scalar else config
+    if getattr(config, "ndim", None) != 0 or not hasattr(config, "item"):
+        return config
+    is_short = getattr(config, "dtype", None) == "float32"
+    return float(str(config)) if is_short else config.item()
 
 
 def merge(base: PlainDict, override: PlainDict) -> PlainDict:

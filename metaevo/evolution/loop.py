@@ -46,7 +46,7 @@ class EvolutionConfig:
         >>> found = metaevo.evolve(problem, evolution=config)
     """
 
-    generations: Annotated[int, Ge(0)] = 30
+    generations: Annotated[int, Gt(0)] = 30
     """in total; a resumed run can have more"""
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""

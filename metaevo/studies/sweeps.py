@@ -99,6 +99,10 @@ class Evolutions(Program[Any]):
         self.evolution = Evolution(problem, settings.strategy.build(), config)
         self.frames = config.generations * self.evolution.frames
 
+    def work(self) -> tuple[int, str]:
+        """Return the frames, or the generations of a problem without frames."""
+        return super().work() if self.frames else (self.evolution.config.generations, "gen")
+
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""
         seed, sweep = settings[0].run.seed, settings[0].sweep
@@ -116,7 +120,7 @@ class Evolutions(Program[Any]):
         state = evolution.start(seed, settings.strategy.build())
         for block in evolution.blocks(state):
             if block.records:
-                count(block.records[-1]["frames"] - before)
+                count(block.records[-1]["frames"] - before or len(block.records))
                 before = block.records[-1]["frames"]
         found = jax.tree.map(lambda leaf: leaf[None], evolution.result(block.state))
         keys = jax.random.split(judging_key, settings.evolution.validation_seeds)

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -175,8 +176,8 @@ def _write_report(
     directory, settings = run.directory, run.settings
     table = page.Table(
         "Returns",
-        ["episodes", "agents", "mean", "IQM", "95% interval of IQM"],
-        [[row[key] for key in ("name", "seeds", "mean", "iqm", "interval")] for row in rows],
+        ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
+        list(map(_cells, rows)),
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
         f"{_weights_text(to_dict(settings.fitness))}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
@@ -191,6 +192,12 @@ def _write_report(
         [*quick, table, *images, *page.about(directory.read_config())],
         show=True,
     )
+
+
+def _cells(row: PlainDict) -> list[Any]:
+    known = row["scores"][np.isfinite(row["scores"])]
+    ends = [float(known.min()), float(known.max())] if len(known) else [None, None]
+    return [*(row[key] for key in ("name", "seeds", "mean", "iqm", "interval")), *ends]
 
 
 def _weights_text(weights: PlainMapping) -> str:

@@ -34,7 +34,7 @@ MAX_PROGRAMS = 16
 """Programs of static groups that are kept for later batches."""
 
 Count = Callable[[int], object]
-"""Called with the environment steps just done; may raise to stop."""
+"""Called with the work just done, see `Program.work`; may raise to stop."""
 
 
 class Rung(NamedTuple):
@@ -61,6 +61,10 @@ class Program(ABC, Generic[S]):
     """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
+
+    def work(self) -> tuple[int, str]:
+        """Return the sum of all `count` for a setting on one seed, and its unit."""
+        return self.frames, "frame"
 
     def __init__(self, settings: S) -> None:
         """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
@@ -185,10 +189,16 @@ def function_objective(
 
     class Function(Program[Params]):
         def evaluate(self, settings: Sequence[Params], purpose: Purpose, count: Count) -> Rungs:
-            scores = np.array([[float(function(each))] for each in settings])
-            yield Rung(scores, np.zeros(len(scores)))
+            scores: list[list[float]] = []
+            for each in settings:
+                scores.append([float(function(each))])
+                count(1)
+            yield Rung(np.array(scores), np.zeros(len(scores)))
 
-    config = replace(config, scheduler="none", confirm_seeds=0)
+        def work(self) -> tuple[int, str]:
+            return 1, "call"
+
+    config = replace(config, scheduler="none", seeds=1, confirm_seeds=0)
     return Objective(free_space(rules), config, dict, Function)
 
 

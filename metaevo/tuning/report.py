@@ -17,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import NOTE, is_quick
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.results import importance
-from metaevo.tuning.study import Study, Trial
+from metaevo.tuning.study import Study
 
 SHOWN_TRIALS = 10
 CAPTIONS = {
@@ -52,7 +52,7 @@ def write_sweep_report(
     if confirmed is not None:
         sections.append(_confirmation(confirmed))
     images = page.images(run.figures, CAPTIONS, wide=CAPTIONS)
-    sections += [_best_trials(trials, objective), *images]
+    sections += [_best_trials(study, objective), *images]
     where = [str(config["task"]["env"])] if "task" in config else []
     what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
     page.write_report(
@@ -90,7 +90,8 @@ def _confirmation(result: PlainDict) -> page.Table:
     return page.Table(heading, [*columns, "settings"], rows, note=note, highlight=[0])
 
 
-def _best_trials(trials: list[Trial], objective: Objective[Any]) -> page.Table:
+def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
+    trials, interrupted = study.trials(), study.interrupted()
     complete = [trial for trial in trials if trial.outcome == "complete"]
     complete.sort(key=lambda trial: -(trial.value or 0.0))
     names = list(objective.space.entries)
@@ -105,6 +106,9 @@ def _best_trials(trials: list[Trial], objective: Objective[Any]) -> page.Table:
         f"steps; {sum(trial.diverged > 0 for trial in trials)} have a diverged agent. Sampler "
         f"{config.sampler}, scheduler {config.scheduler}."
     )
+    if interrupted:
+        numbers = ", ".join(map(str, interrupted))
+        note += f" Interrupted by a kill, and repeated under other numbers: {numbers}."
     columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
     return page.Table("Best trials of the search", columns, rows, note=note)
 

@@ -98,8 +98,10 @@ def run_sweep(
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds
+        work, unit = program.work()
+        done = logged if program.frames else len(study.trials()) * config.seeds * work
         with Progress(
-            total=agents * program.frames, initial=logged, desc="searching", unit="frame",
+            total=agents * work, initial=done, desc="searching", unit=unit,
             unit_scale=True, check_stop=run.check_stop,
         ) as bar:  # fmt: skip
             search(objective, study, bar, lambda: _log(run, study, started))

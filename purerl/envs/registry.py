@@ -12,6 +12,7 @@ import gymnax
 import jax
 from gymnax import registration
 from gymnax.environments.environment import Environment as GymnaxEnvironment
+from gymnax.environments.environment import EnvParams as GymnaxParams
 
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
@@ -102,6 +103,11 @@ def make(
             )
         replacements[key] = _checked(name, key, value, default=fields[key])
         _check_range(name, key, replacements[key])
+    if is_own and LIMIT not in overrides and not _sets_limit(env, params):
+        raise ValueError(
+            f"cannot build environment {name!r}: its episodes have one step, gymnax's default: add "
+            f"`{LIMIT}: int`, the time limit, to {type(params).__name__}, or set env_params.{LIMIT}"
+        )
     return made, _prepared(made, params.replace(**replacements))
 
 
@@ -188,11 +194,10 @@ def _check_episodes(env: Environment, params: PyTree) -> None:
         _, state = jax.eval_shape(lambda key: env.reset(key, params), jax.random.key(0))
     except Exception as error:
         raise ValueError(f"it cannot be reset: {type(error).__name__}: {error}") from error
-    for method in ("step", "is_truncated"):  # only gymnax's own use the fields
-        if getattr(type(env), method, None) != getattr(GymnaxEnvironment, method):
-            return
+    if _has_own_limit(type(env)):
+        return
     for field, meaning, found in (
-        ("max_steps_in_episode", "the time limit", params),
+        (LIMIT, "the time limit", params),
         ("time", "the steps of this episode", state),
     ):
         if not hasattr(found, field):
@@ -200,6 +205,20 @@ def _check_episodes(env: Environment, params: PyTree) -> None:
                 f"{type(found).__name__} has no field {field!r}: add `{field}: int`, {meaning}, or "
                 "define `is_truncated(state, params)` in the environment"
             )
+
+
+def _has_own_limit(kind: type) -> bool:
+    """Whether gymnax's methods, which use the fields, are not those that end episodes."""
+    own = ("step", "is_truncated")
+    return any(getattr(kind, each, None) != getattr(GymnaxEnvironment, each) for each in own)
+
+
+def _sets_limit(env: type | Environment, params: PyTree) -> bool:
+    """Whether a user's environment has a time limit that is not gymnax's default of one step."""
+    own = [each for each in type(params).__mro__ if each is not GymnaxParams]
+    is_declared = any(LIMIT in inspect.get_annotations(each) for each in own)
+    kind = env if isinstance(env, type) else type(env)
+    return is_declared or getattr(params, LIMIT, None) != 1 or _has_own_limit(kind)
 
 
 def _argument(name: str, key: str, value: Any) -> Any:
@@ -212,9 +231,10 @@ def _argument(name: str, key: str, value: Any) -> Any:
     return value
 
 
+LIMIT = "max_steps_in_episode"
 LARGEST_SIZE = 1024
 """Largest value of a constructor's argument; a grid has as many cells as its square."""
-RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf"))}
+RANGES = {"slip_probability": (0.0, 1.0), LIMIT: (1, float("inf"))}
 """Allowed range of these parameters in every environment."""
 
 

@@ -43,6 +43,7 @@ CASES = [
     ("evolve", "--component.error_scale 1e38", "component"),
     ("evolve", r"""--task.env '"\ud800"'""", "task.env"),
     ("evolve", "--task.env '!!python/object/apply:os.system [true]'", "task.env"),
+    ("evolve", "--task.env no.py:X", "error: task.env = 'no.py:X': there is no file 'no.py'"),
     ("evolve", "--evolve ../../etc/passwd", "evolve"),
     ("train", "--task.env [CartPole-v1,Acrobot-v1]", "task.env"),
     ("train", "--value_loss cubic", "value_loss = 'cubic'"),

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 
 from tests.faults.works import ROOT, WORKS, Work, count_records
 
-PHASES = ("start-up", "compiling", "working", "finishing")
+PHASES = ("start-up", "compiling", "working", "saving", "finishing")
 FINISHING = 0.12
 """of the kills come after the last generation, update or trial"""
 LONGEST = 0.03
 """seconds from a record to the kill: records are milliseconds apart, and so are checkpoints"""
+SAVING = 0.3
+"""seconds to wait for a save in addition, where the kill should come during one"""
 
 
 class Snapshot(NamedTuple):
@@ -34,14 +36,22 @@ class Snapshot(NamedTuple):
     lines: int
     judged: int
     """when evaluation.json or scores.npz was written, shortly before the end [ns]"""
+    unfinished: frozenset[str]
+    """checkpoints that are being written, and files that end in the middle of a line"""
 
     def phase(self, after: "Snapshot", total: int) -> str:
         """Return the phase in which a process was killed that began here."""
         if after.config == self.config:
             return "start-up"
+        if after.is_saving(self):
+            return "saving"
         if max(self.lines, after.lines) >= total:
             return "finishing"
         return "compiling" if (self.metrics, self.lines) == after[1:3] else "working"
+
+    def is_saving(self, before: "Snapshot") -> bool:
+        """Whether a checkpoint, or a line, is being written."""
+        return bool(self.unfinished - before.unfinished)
 
 
 def look(run_dir: Path) -> Snapshot:
@@ -51,19 +61,26 @@ def look(run_dir: Path) -> Snapshot:
         return int(getattr(path.stat(), name)) if path.exists() else 0
 
     judged = (run_dir / name for name in ("evaluation.json", "scores.npz"))
+    lines = (run_dir / name for name in ("metrics.jsonl", "study.journal"))
+    torn = (f"{path.name} {path.stat().st_size}" for path in lines if _is_torn(path))
     return Snapshot(
         config=stat(run_dir / "config.yaml", "st_mtime_ns"),
         metrics=stat(run_dir / "metrics.jsonl", "st_ino"),
         lines=count_records(run_dir),
         judged=max(stat(path, "st_mtime_ns") for path in judged),
+        unfinished=frozenset({*torn, *(each.name for each in run_dir.glob("checkpoints/*.tmp"))}),
     )
 
 
-def strike(work: Work, run_dir: Path, cache: Path, target: int, rng: random.Random) -> str | None:
-    """Start, or continue, a run, and kill it after `target` records.
+def _is_torn(path: Path) -> bool:
+    return path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
 
-    Now and then it is killed within a second instead. Return the phase that it was in; None if it
-    has ended before.
+
+def strike(work: Work, run_dir: Path, cache: Path, target: int, rng: random.Random) -> str | None:
+    """Start, or continue, a run, and kill it after `target` records, often while it saves.
+
+    Now and then it is killed within three seconds instead. Return the phase that it was in; None if
+    it has ended before.
     """
     before, begun = look(run_dir), time.monotonic()
     process = work.start(run_dir, cache)
@@ -73,8 +90,14 @@ def strike(work: Work, run_dir: Path, cache: Path, target: int, rng: random.Rand
         if now.config != before.config and now.lines >= target:
             break
         time.sleep(0.0005)
-    end = time.monotonic() + rng.uniform(0, 1.0 if target == work.total else LONGEST)
-    while time.monotonic() < min(end, early) and look(run_dir).judged in (0, before.judged):
+    is_late, awaits_save = target == work.total, rng.random() < 0.5
+    end = time.monotonic() + rng.uniform(0, 1.0 if is_late else LONGEST)
+    if awaits_save and not is_late:
+        end += SAVING
+    while time.monotonic() < min(end, early):
+        now = look(run_dir)
+        if now.judged not in (0, before.judged) or (awaits_save and now.is_saving(before)):
+            break
         time.sleep(0.0005)
     process.kill()
     error = process.ended()

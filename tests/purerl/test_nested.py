@@ -1,5 +1,7 @@
 """Environments of a user: nested observations, and what is refused before anything is compiled."""
 
+from typing import Any, NamedTuple
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -7,10 +9,12 @@ import numpy as np
 import pytest
 from flax import struct
 from gymnax.environments import spaces
+from gymnax.environments.environment import EnvParams
 
 from metaevo.config import ConfigError, code
 from metaevo.tasks.task import TaskConfig, make_environment
 from purerl import envs, ppo
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
 
 KEY = jax.random.key(0)
@@ -79,6 +83,43 @@ def test_nested_observations_become_a_vector(kind, observations):
     assert 2 < ends < 12
 
 
+class InGymnasium(gymnasium.Env):
+    """Shows one state of `Nested`; an episode of one step pays the action."""
+
+    observation_space = spaces.gymnax_space_to_gym_space(Nested().observation_space())
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, state):
+        self.state = state
+
+    def reset(self, *, seed=None, options=None):
+        return jax.device_get(Nested().show(self.state)), {}
+
+    def step(self, action):
+        return self.reset()[0], float(action), True, False, {}
+
+
+class Reader(NamedTuple):
+    """A learner that takes action 1 if it is shown a vector."""
+
+    env: Any
+    vector: jax.Array
+
+    def action_distribution(self, policy, obs, memory=None):
+        return probes.Always(jnp.all(obs == self.vector).astype(jnp.int32)), None
+
+
+def test_gymnasium_shows_the_same_vector(monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
+    env, env_params = envs.make(Nested)
+    vector, state = env.reset(KEY, env_params)
+    options = {"kwargs": {"state": state}, "disable_env_checker": True}
+    gymnasium.register("Nested-v0", InGymnasium, **options)
+    learner = Reader(env, vector)
+    returns = evaluate_in_gymnasium(learner, (), "Nested-v0", num_episodes=2)
+    np.testing.assert_array_equal(returns, 1)
+
+
 @struct.dataclass
 class Unlimited:
     reward: float = 1.0
@@ -91,6 +132,15 @@ class Timeless:
 
 class NoLimit(probes.Probe):
     default_params = Unlimited()
+
+
+@struct.dataclass
+class Inherited(EnvParams):
+    """Its time limit is gymnax's default, one step."""
+
+
+class OneStep(probes.Probe):
+    default_params = Inherited()
 
 
 class NoTime(probes.Probe):
@@ -124,6 +174,7 @@ class Spaceless(probes.Probe):
     ("kind", "parts"),
     [
         (NoLimit, ["Unlimited", "add `max_steps_in_episode: int`"]),
+        (OneStep, ["one step", "add `max_steps_in_episode: int`", "to Inherited"]),
         (NoTime, ["Timeless", "add `time: int`"]),
         (NoParams, ["default_params", "dataclass"]),
         (Unresettable, ["KeyError: 'no simulator'"]),

@@ -174,3 +174,8 @@ def test_values_converge_to_value_iteration():
     assert (result.state.visits.sum(axis=(1, 2)) == 60_000).all()
     assert (result.episodes.steps == 6_000).all()
     assert (result.metrics["visited"][:, -1] == 15 / 16).all()
+    state = jax.tree.map(lambda leaf: leaf[0], result.state)
+    predictions, targets = learner.value_targets(state, hyperparams, env_params)
+    assert predictions.shape == targets.shape == (6_000,)
+    assert set(predictions.tolist()) <= set(state.q.ravel().tolist())
+    assert abs(float((predictions - targets).mean())) < 0.02  # it has converged

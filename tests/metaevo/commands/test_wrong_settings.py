@@ -37,6 +37,7 @@ CASES = {
     "evolve --quick --foo": "unknown flag --foo; allowed: component, ",
     "evolve --devics 2": "--devics (did you mean --devices?)",
     "evolve --generations many": "evolution.generations = 'many': must be an integer",
+    "evolve --generations 0": "evolution.generations = 0: must be greater than 0",
     "evolve --evolution.validation_seeds -1": "evolution.validation_seeds = -1: must be at least 0",
     "evolve --evolve value_loss --component.temprl 1": "(did you mean --component.temporal?)",
     "evolve --evolve value_los": "evolve = 'value_los' is not known (did you mean value_loss?)",

@@ -51,7 +51,7 @@ def test_omitted_keys_keep_the_defaults_of_their_section():
     [
         *((Config, {"train": {"every": each}}, 7) for each in (7, 7.0, np.int64(7))),
         (Config, {"hyperparams": {"learning_rate": 1}}, 1.0),
-        (Config, {"hyperparams": {"gamma": jnp.float32(0.25)}}, 0.25),
+        (Config, {"hyperparams": {"gamma": jnp.float32(0.3)}}, 0.3),
         (Config, {"hyperparams": {"offset": -math.inf}}, -math.inf),
         (Options, {"part": ["a"]}, ("a",)),
         *((Options, {"mixed": {"a": each}}, each) for each in (True, 2, 0.5)),

@@ -82,7 +82,7 @@ def test_a_learned_part_in_a_slot(tmp_path):
     found = metaevo.evolve(
         problem,
         strategy=metaevo.OpenES(population_size=4),
-        evolution=metaevo.EvolutionConfig(generations=0, validation_seeds=0),
+        evolution=metaevo.EvolutionConfig(generations=1, validation_seeds=0),
     )
     found.save(tmp_path / "mine")
     by_name = metaevo.train("q_learning", **SIZES, value_loss=tmp_path / "mine")
