@@ -257,14 +257,8 @@ class PPO:
         normalizer, reward = state.normalizer.update(
             transitions.obs, transitions.reward, transitions.done, gamma=hyperparams.gamma
         )
-        rollout = Rollout(
-            reward,
-            value,
-            next_value,
-            transitions.terminated,
-            transitions.truncated,
-            transitions.log_prob,
-        )
+        ends = transitions.terminated, transitions.truncated
+        rollout = Rollout(reward, value, next_value, *ends, transitions.log_prob)
         advantage, target = returns.estimates(self.targets, meta_params, context, rollout)
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
@@ -379,16 +373,9 @@ class PPO:
         )
 
     def value_targets(
-        self,
-        state: State,
-        hyperparams: Hyperparams,
-        env_params: EnvParams,
-        meta_params: MetaParams = None,
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them.
-
-        `meta_params` are for a learned part in the slot `targets`.
-        """
+        """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
         context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, env_params)
         _, batch = self.make_batch(state, transitions, context, meta_params)

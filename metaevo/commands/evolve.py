@@ -28,6 +28,7 @@ SLOTS = {
     "make_optimizer": "optimizer",
     "schedule": "schedule",
     "update_rule": "lpg",
+    "targets": "targets",
 }
 """Parts whose presets serve a user's own part, by its slot."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")

@@ -18,7 +18,7 @@ PART = "program"
 def main(argv: list[str]) -> int:
     """Parse a command line, judge the proposals of standard input, return the exit code."""
     parser = computing("judge")
-    text = "the slot: value_loss, policy_loss, make_optimizer or schedule"
+    text = "the slot: value_loss, policy_loss, make_optimizer, schedule or targets"
     parser.add_argument("--slot", help=text)
     text = "settings of an evolution, or a preset"
     parser.add_argument("--tasks", type=Path, metavar="FILE", help=text)

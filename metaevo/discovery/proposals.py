@@ -129,7 +129,8 @@ class Judge:
         """Build the tasks, and open the archive.
 
         Args:
-            slot: value_loss, policy_loss, make_optimizer or schedule; by default the settings'.
+            slot: value_loss, policy_loss, make_optimizer, schedule or targets; by default that of
+                the settings.
             tasks: settings of an evolution: a YAML file, the name of a preset, or a dict.
             state: directory of the archive; by default it is not kept.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from metaevo.parts.optimizer import LearnedOptimizer as LearnedOptimizer
     from metaevo.parts.program import Program as Program
     from metaevo.parts.schedule import Schedule as Schedule
+    from metaevo.parts.targets import LearnedTargets as LearnedTargets
     from metaevo.parts.value_loss import ValueLossNetwork as ValueLossNetwork
 
 _PLACES = {place.rpartition(":")[2]: place for place in _PARTS.values()}

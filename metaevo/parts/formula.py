@@ -37,13 +37,15 @@ class Formula(Written):
     """
 
     slot: str = "value_loss"  # type: ignore[misc]
-    """that it fills: value_loss, policy_loss, make_optimizer, schedule, or one of a learner of your
-    own that is a function of scalars"""
+    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
+    learner of your own that is a function of scalars"""
     expression: str = "error**2 / 2 + c0 * error"
     """value_loss: of prediction, target, old_prediction, error (prediction - target), change
     (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage, length;
     make_optimizer: the step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy,
-    length; other slots: of the scalar arguments, length; all: of progress"""
+    length; targets: the advantage of a step, of delta, next_advantage, next_target, reward, value,
+    next_value, terminated, done, log_prob, ratio, gamma, gae_lambda, delta_1, delta_2, delta_4,
+    delta_8, length; other slots: of the scalar arguments, length; all: of progress"""
     constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
     """names of evolved constants, with their initial values"""
     gives: Literal["value", "slope"] = "value"
@@ -161,8 +163,18 @@ HAND_WRITTEN: dict[str, dict[str, Formula]] = {
             also={"entropy_coef": "1 - progress"},
         ),
     },
+    "targets": {
+        "gae": Formula(
+            slot="targets", expression="delta + gamma * gae_lambda * next_advantage", constants={}
+        ),
+        "q_lambda": Formula(
+            slot="targets",
+            expression="delta + gamma * gae_lambda * (next_target - next_value)",
+            constants={},
+        ),
+    },
 }
-"""Hand-written losses, optimizers and schedules as formulas, by slot and name.
+"""Hand-written losses, optimizers, schedules and targets as formulas, by slot and name.
 
-A learner's hyperparameters are constants of these formulas, with their defaults.
+Hyperparameters that are no inputs are constants of these formulas, with their defaults.
 """

@@ -5,8 +5,8 @@ function of these inputs, and draws inputs as they occur in training. A new slot
 LANGUAGES; a slot of scalars has one without an entry.
 
 What programs compute on these inputs rejects useless ones (`is_valid`) and finds duplicates
-(`is_same`): the slope of a loss, the step of an optimizer, the factor of a schedule, the value of
-another function of scalars.
+(`is_same`): the slope of a loss, the step of an optimizer, the factor of a schedule, the advantage
+of a step, the value of another function of scalars.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from metaevo.parts import optimizer
 from metaevo.parts.drift import LOG_RATIO_LIMIT
 from metaevo.parts.part import TIMES, Part, length
 from metaevo.parts.schedule import FRACTIONS
+from purerl.parts import returns
 from purerl.types import Context, Hyperparams, MetaParams, Slot
 
 if TYPE_CHECKING:
@@ -241,6 +242,45 @@ def schedule(rule: Rule) -> Function:
     return scheduled
 
 
+# --- Targets ------------------------------------------------------------------------------------
+
+
+def targets(rule: Rule) -> Function:
+    """Return the slot's function: the rule is the advantage of a step, from the last one on."""
+
+    def step(meta_params: MetaParams, context: Context, inputs: dict[str, Any]) -> jax.Array:
+        times = {"progress": context.progress, "length": length(context)}
+        return rule.evaluate(meta_params, inputs | times, 0)
+
+    return returns.backwards(step, rule.names)
+
+
+def _draw_targets(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draw steps of a learner whose values are wrong by about 1; an eighth end an episode."""
+    found = {name: rng.normal(0, 1, POINTS) for name in ("reward", "next_advantage")}
+    terminated, done = np.arange(POINTS) < POINTS // 16, np.arange(POINTS) < POINTS // 8
+    next_value = np.where(terminated, 0.0, rng.normal(0, 3, POINTS))
+    found["next_advantage"][done] = 0.0
+    gamma, error = rng.uniform(0.9, 1.0, POINTS), rng.normal(0, 1, POINTS)
+    later = {name: np.where(done, 0.0, rng.normal(0, 1, POINTS)) for name in returns.LATER}
+    return (
+        found
+        | later
+        | {
+            "delta": error,
+            "value": found["reward"] + gamma * next_value - error,
+            "next_value": next_value,
+            "next_target": next_value + found["next_advantage"],
+            "terminated": terminated,
+            "done": done,
+            "log_prob": -np.exp(rng.normal(-1, 1, POINTS)),
+            "ratio": np.exp(rng.normal(0, 0.5, POINTS)),
+            "gamma": gamma,
+            "gae_lambda": rng.uniform(0.5, 1.0, POINTS),
+        }
+    )
+
+
 # --- Slots --------------------------------------------------------------------------------------
 
 LANGUAGES = {
@@ -259,9 +299,11 @@ LANGUAGES = {
     ),
     "make_optimizer": Language((*optimizer.FEATURES, *TIMES), make_optimizer, _draw_optimizer),
     "schedule": Language(("progress",), schedule, lambda rng: {}),
+    "targets": Language((*returns.STEP_INPUTS, *TIMES), targets, _draw_targets),
 }
 """The slots of metaevo's learners. error: prediction - target; change: prediction - old_prediction;
-ratio: of the new and the old probability; the inputs of an optimizer: `optimizer.Seen`."""
+ratio: of the new and the old probability; the inputs of an optimizer: `optimizer.Seen`; the inputs
+of targets: `purerl.parts.returns.backwards`."""
 
 
 class Written(Part):
@@ -320,6 +362,8 @@ class Written(Part):
         what = self.slot if self.gives == "value" else f"the slope of {self.slot}"
         if self.slot == "make_optimizer":
             what = "the step of a parameter, in learning rates,"
+        if self.slot == "targets":
+            what = "the advantage of a step"
         if self.slot == "schedule":
             first, *others = self.rule.hyperparams
             what = "the factors" if others else f"the factor of {first}"

@@ -51,8 +51,8 @@ class Program(Written):
 
     strategy: ClassVar[type[StrategyConfig]] = Strategy
     slot: str = "value_loss"  # type: ignore[misc]
-    """that it fills: value_loss, policy_loss, make_optimizer, schedule, or one of a learner of your
-    own that is a function of scalars"""
+    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
+    learner of your own that is a function of scalars"""
     gives: Literal["value", "slope"] = "value"
     """whether a program is the loss or its derivative by its first argument"""
     inputs: tuple[str, ...] = ()

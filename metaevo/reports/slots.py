@@ -1,4 +1,4 @@
-"""Pictures of evolved policy losses, optimizers, update rules and schedules."""
+"""Pictures of evolved policy losses, optimizers, update rules, schedules and targets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,12 +12,14 @@ from scipy.integrate import cumulative_trapezoid
 from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import POINTS, TIMES, Evolved, Picture, curves_of
 from metaevo.reports.plots import Panel
-from purerl.parts import losses, optimizers
-from purerl.types import Context, MetaParams, PyTree
+from purerl.parts import losses, optimizers, returns
+from purerl.types import Context, MetaParams, PyTree, Rollout
 
 MOMENTA = -0.6, 0.0, 0.6
 """Means of the gradients before, in units of their root mean square."""
 GRADIENTS_BEFORE, REWARD_STEPS = 40, 16
+ERRORS, ROLLOUTS = 32, 64
+"""TD errors that follow a step in a rollout, and number of rollouts."""
 SIZE = 1e-2
 """The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
 GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
@@ -163,6 +165,42 @@ def schedule(found: Evolved) -> list[Panel]:
     ]
 
 
+def targets(found: Evolved) -> list[Panel]:
+    """Draw the weight of a TD error in advantage and target, by the steps until it occurs.
+
+    The weight is the change by an error of one standard deviation, per standard deviation, as a
+    mean over rollouts without an end whose errors are independent and standard normal.
+    """
+    shape = ERRORS + 1, ROLLOUTS
+    rng = np.random.default_rng(0)
+    errors, values = jnp.float32(rng.normal(size=(2, *shape)))
+    next_values = jnp.concatenate([values[1:], values[-1:]])
+    never, log_prob = jnp.zeros(shape, bool), jnp.full(shape, jnp.log(0.5))
+    gamma = found.hyperparams.gamma
+
+    def weights(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+        def first(errors: jax.Array) -> jax.Array:
+            reward = errors + values - gamma * next_values
+            rollout = Rollout(reward, values, next_values, never, never, log_prob)
+            return jnp.stack([each[0] for each in function(meta_params, context, rollout)])
+
+        changed = jax.vmap(lambda step: first(errors.at[step].add(1.0)))(jnp.arange(len(errors)))
+        return tuple(jnp.moveaxis(jnp.mean(changed - first(errors), axis=-1), 1, 0))
+
+    curves = curves_of(found, weights, {"gae": returns.gae})
+    steps = np.arange(len(errors))
+    return [
+        Panel(
+            {name: (steps, each[index]) for name, each in curves.items()},
+            "steps until the TD error",
+            "weight" if index == 0 else "",
+            title,
+            cross=0.0,
+        )
+        for index, title in enumerate(("in the advantage", "in the value target"))
+    ]
+
+
 PICTURES = {
     "policy_loss": Picture(
         "policy_loss.png",
@@ -196,6 +234,14 @@ PICTURES = {
         "takes the whole training.",
         schedule,
         {"columns": 2, "sharex": True},
+    ),
+    "targets": Picture(
+        "targets.png",
+        "How much a TD error counts in the discovered advantage of an action, and in the target of "
+        "the value, by the number of steps after it. For GAE that is a power of gamma lambda."
+        + TIMES,
+        targets,
+        {"columns": 2, "sharey": "row"},
     ),
 }
 """by slot"""

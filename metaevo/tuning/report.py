@@ -108,7 +108,7 @@ def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
     )
     if interrupted:
         numbers = ", ".join(map(str, interrupted))
-        note += f" Interrupted by a kill, and repeated under other numbers: {numbers}."
+        note += f" Interrupted, and repeated under other numbers: {numbers}."
     columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
     return page.Table("Best trials of the search", columns, rows, note=note)
 

@@ -7,8 +7,10 @@
     end_t        is 1 at the end of an episode and in the last step of a rollout, else 0
 
 They read `hyperparams.gamma`, and lambda from `hyperparams.gae_lambda`, whatever the learner.
+`backwards` makes such a function of one for a single step.
 """
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -26,6 +28,25 @@ from purerl.types import (
 
 UNROLL = 16
 """Steps in one iteration on a GPU, where each is one short kernel."""
+LATER = {"delta_1": 1, "delta_2": 2, "delta_4": 4, "delta_8": 8}
+"""Errors of later steps among the `STEP_INPUTS`, with how many steps later."""
+FIXED = "gamma", "gae_lambda"
+"""Hyperparameters among the `STEP_INPUTS`."""
+STEP_INPUTS = (
+    "delta",
+    "next_advantage",
+    "next_target",
+    "reward",
+    "value",
+    "next_value",
+    "terminated",
+    "done",
+    "log_prob",
+    "ratio",
+    *FIXED,
+    *LATER,
+)
+"""Inputs of a function of one step, see `backwards`."""
 
 
 def generalized_advantages(
@@ -165,6 +186,87 @@ def v_trace(meta_params: MetaParams, context: Context, rollout: Rollout) -> Esti
     return Estimates(advantage, target)
 
 
+def backwards(
+    step: Callable[[MetaParams, Context, dict[str, jax.Array]], jax.Array],
+    names: Collection[str] = STEP_INPUTS,
+) -> TargetEstimator:
+    """Return the function for the slot `targets` that applies another to each step, from the last.
+
+    Args:
+        step: `(meta_params, context, inputs) -> advantage`, elementwise. The target is the
+            advantage plus the value.
+        names: of the inputs that it reads.
+
+    The inputs of step t, each [N] float32 or [], where V'_t is 0 after a termination:
+
+        delta              r_t + gamma * V'_t - V_t
+        next_advantage     0 if end_t, else the advantage of step t + 1
+        next_target        V'_t if end_t, else the target of step t + 1
+        reward, value      r_t, V_t
+        next_value         V'_t
+        terminated, done   1 or 0: whether the episode ended so, whether it ended at all
+        log_prob, ratio    of the rollout; 0 and 1 where it has none
+        gamma, gae_lambda  of the hyperparameters
+        delta_k            delta of step t + k (see `LATER`), 0 after the end
+
+    Raises:
+        ValueError: when traced, if a rollout is too short for a later step.
+    """
+
+    def targets(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+        hyperparams, bootstrap, ends = context.hyperparams, _bootstrap(rollout), _ends(rollout)
+        ones = jnp.ones_like(rollout.reward)
+        delta = rollout.reward + hyperparams.gamma * bootstrap - rollout.value
+        known = {
+            "delta": delta,
+            "reward": rollout.reward,
+            "value": rollout.value,
+            "next_value": bootstrap,
+            "terminated": rollout.terminated.astype(ones.dtype),
+            "done": rollout.done.astype(ones.dtype),
+            "log_prob": 0.0 * ones if rollout.log_prob is None else rollout.log_prob,
+            "ratio": ones if rollout.ratio is None else rollout.ratio,
+            **_later(delta, ends, names),
+        }
+        known = {name: each for name, each in known.items() if name in names}
+        fixed = {name: getattr(hyperparams, name) for name in names if name in FIXED}
+
+        def backward(carry, inputs):
+            known_t, value_t, bootstrap_t, end_t = inputs
+            advantage, target = carry
+            later = {
+                "next_advantage": jnp.where(end_t, 0.0, advantage),
+                "next_target": jnp.where(end_t, bootstrap_t, target),
+            }
+            advantage = step(meta_params, context, known_t | later | fixed)
+            advantage = jnp.broadcast_to(jnp.asarray(advantage, value_t.dtype), value_t.shape)
+            both = advantage, advantage + value_t
+            return both, both
+
+        inputs = known, rollout.value, bootstrap, ends
+        start = jnp.zeros_like(bootstrap[0])
+        return Estimates(*loops.scan(backward, (start, start), inputs, reverse=True)[1])
+
+    return targets
+
+
+def _later(delta: jax.Array, ends: jax.Array, names: Collection[str]) -> dict[str, jax.Array]:
+    """Return the errors [T, N] of later steps by their names, as far as they are in `names`."""
+    found = {}
+    wanted = {steps: name for name, steps in LATER.items() if name in names}
+    for steps in range(1, max(wanted, default=0) + 1):
+        if steps >= len(delta):
+            name = wanted[max(wanted)]
+            raise ValueError(
+                f"num_steps = {len(delta)}: {name} is the error {max(wanted)} steps later: must "
+                f"be at least {max(wanted) + 1}, or leave out {name}"
+            )
+        delta = jnp.where(ends, 0.0, jnp.concatenate([delta[1:], delta[-1:]]))
+        if steps in wanted:
+            found[wanted[steps]] = delta
+    return found
+
+
 def estimates(
     targets: TargetEstimator, meta_params: MetaParams, context: Context, rollout: Rollout
 ) -> Estimates:
@@ -204,6 +306,7 @@ TARGETS = Slot(
     "targets",
     {"gae": gae, "n_step": n_step, "q_lambda": q_lambda, "v_trace": v_trace},
     arguments=("rollout",),
+    ranges={"n_step": {"return_steps": {"choice": [1, 3, 5, 10, 20]}}},
     returns_numbers=True,
 )
 

@@ -10,7 +10,7 @@ from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import lpg, ppo
-from purerl.parts import losses, optimizers
+from purerl.parts import losses, optimizers, returns
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
@@ -135,6 +135,7 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
         ("update_rule", lpg.a2c, ["a2c"]),
         ("make_optimizer", optimizers.adam, ["adam"]),
         ("schedule", optimizers.linear_schedule, ["constant", "linear", "cosine"]),
+        ("targets", returns.gae, ["gae"]),
     ],
 )
 def test_a_function_that_ignores_time_has_one_curve(slot, function, names):
