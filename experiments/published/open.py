@@ -25,9 +25,10 @@ from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
 import metaevo
-from metaevo.parts import parameters
 from purerl.fast.arithmetic import orthogonal
 from purerl.types import Context, MetaParams, PyTree
+
+parameters = metaevo.parts.parameters
 
 DECAYS = np.array([[0.1], [0.5], [0.9], [0.99], [0.999], [0.9999]], np.float32)
 """Of the momenta."""
