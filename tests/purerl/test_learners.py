@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import acting, dqn, envs, lpg, ppo, q_learning, sac
+from purerl import acting, dqn, envs, lpg, ppo, pqn, q_learning, sac
 from purerl.parts import losses
 from purerl.parts.evaluation import STREAM, GreedyEvaluations, time_limit
 from purerl.types import TrainResult
@@ -33,6 +33,11 @@ LEARNERS = {
             n_step=2, hidden_sizes=(8,),
         ),
         dqn.Hyperparams(learning_rate=3e-3, epsilon_end=0.3),
+    ),
+    "pqn": (
+        pqn.PQN,
+        pqn.Config(4 * 32, 4, 8, update_epochs=2, num_minibatches=2, hidden_sizes=(8,)),
+        pqn.Hyperparams(learning_rate=3e-3, epsilon_end=0.3),
     ),
     "q_learning": (
         q_learning.QLearning,

@@ -7,7 +7,8 @@ import pytest
 import metaevo
 from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
-from metaevo.config import ConfigError, code
+from metaevo.config import ConfigError, code, references
+from metaevo.config.plain import names_in
 from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
 from tests import processes
@@ -46,7 +47,7 @@ def test_names_that_cannot_be_loaded(wrong, message):
     ],
 )
 def test_code_is_found_wherever_settings_name_it(settings):
-    (name,) = code.names_in(settings)
+    (name,) = names_in(settings)
     path = Path("run")
     with pytest.raises(ConfigError, match=f"^run: .* add --code {name} "):
         code.admit(path, settings, {}, {"task": {"env": "CartPole-v1"}})
@@ -116,5 +117,5 @@ def test_code_that_has_changed_since_its_run_began_does_not_run(run, refused):
 
 def test_two_classes_of_one_name_are_two_names():
     first, second = (type("Twin", (), {}) for _ in range(2))
-    assert code.name_of(first) == code.name_of(first)
-    assert code.name_of(first) != code.name_of(second)
+    assert references.name_of(first) == references.name_of(first)
+    assert references.name_of(first) != references.name_of(second)

@@ -20,7 +20,7 @@ from metaevo.judging.generality.measurement import Measurement, population_of
 from metaevo.judging.generality.rules import rule_of
 from metaevo.judging.generality.tasks import Reference, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.parts import ValueLossNetwork, resolve
+from metaevo.parts import ValueLossNetwork, records
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import Context
@@ -246,7 +246,7 @@ def test_a_run_is_a_rule(tmp_path):
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")
         tasks = {"task": {"env": "Catch-bsuite"}}
-        resolve.write(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
+        records.write(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
         found = rule_of(str(run.path))
         assert (found.slot, found.seen) == ("value_loss", ("Catch-bsuite",))
         assert found.name == str(seed)
