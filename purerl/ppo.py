@@ -378,9 +378,10 @@ class PPO:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
-        context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, env_params)
-        _, batch = self.make_batch(state, transitions, context, meta_params)
+        _, batch = self.make_batch(
+            state, transitions, self.context(state, hyperparams), meta_params
+        )
         return batch.value, batch.target
 
     def policy(self, state: State) -> Policy:
