@@ -344,12 +344,11 @@ class PPO:
         counts = config.batch_size, config.num_minibatches, config.update_epochs
         length = 1 if self.begin() is None else config.num_steps
         order = minibatches.order(shuffle_key, *counts, length=length)
-        steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
             gradient_step,
             state.params,
             state.opt_state,
-            (order, jnp.arange(steps), jax.random.split(slots_key, steps)),
+            (order, jnp.arange(len(order)), jax.random.split(slots_key, len(order))),
         )
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
@@ -379,9 +378,8 @@ class PPO:
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
         state, transitions, _ = self.collect(state, env_params)
-        _, batch = self.make_batch(
-            state, transitions, self.context(state, hyperparams), meta_params
-        )
+        context = self.context(state, hyperparams)
+        _, batch = self.make_batch(state, transitions, context, meta_params)
         return batch.value, batch.target
 
     def policy(self, state: State) -> Policy:
