@@ -7,6 +7,7 @@ A block stands between `<!-- begin generated: WHAT -->` and `<!-- end generated 
 - `settings train purerl.ppo.Config`: the settings of a section of the config;
 - `api metaevo.Scores: verdict iqm`: signature and docstring of a function or class, of a class
   with the named members, and without a heading as `text NAME`;
+- `file examples/reinforce.py`: a program;
 - `kills`, `zoo`, `generality`: the killed runs, the entries of the zoo, the rows of the benchmark.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
@@ -39,6 +40,8 @@ def generated(what: str) -> str:
     if kind in ("api", "text"):
         name, _, members = argument.partition(": ")
         return signatures.describe(name, members.split(), heading=kind == "api")
+    if kind == "file":
+        return f"```python\n{(DOCS.parent / argument).read_text(encoding='utf-8')}```"
     if kind in ("kills", "zoo", "generality"):
         return getattr(tables, kind)()
     raise ValueError(f"{what}: no such block; docs/pages.py has a list")

@@ -129,6 +129,8 @@ class Hyperparams(training.BaseHyperparams):
     """error at which huber turns from squared to linear"""
     loss_slope: float = 0.1
     """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
+    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
     """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
     importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
@@ -215,7 +217,7 @@ class DQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return networks.q_network(self.env, self.config)
+        return networks.q_network(self.env, self.config, dueling=self.config.dueling)
 
     def init(
         self,

@@ -111,6 +111,8 @@ class Hyperparams(training.BaseHyperparams):
     """error at which huber turns from squared to linear"""
     loss_slope: float = 0.1
     """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
+    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """largest distance of the probability ratio from 1"""
     clip_epsilon_high: Annotated[float, Gt(0)] = 0.28
@@ -127,7 +129,7 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """trace decay of the advantages"""
-    return_steps: Annotated[float, Ge(1)] = 5
+    return_steps: Annotated[float, Ge(1)] = 5.0
     """rewards in the returns of n_step"""
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """weight of the entropy bonus"""

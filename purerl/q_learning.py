@@ -87,6 +87,8 @@ class Hyperparams(struct.PyTreeNode):
     """error at which huber turns from squared to linear"""
     loss_slope: float = 0.1
     """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
+    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     learning_rate: Annotated[float, Ge(0)] = 0.2
     """step size"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.95

@@ -240,6 +240,8 @@ class TrainResult(struct.PyTreeNode):
     """Each field [U]: one sum per update."""
     metrics: dict[str, jax.Array]
     """Each [U]: losses and diagnostics, means over the minibatches of an update."""
+    evaluations: jax.Array | None = None
+    """[M] mean returns of the evaluations of the greedy policy, if there are any."""
 
 
 Train = Callable[[jax.Array, Hyperparams, MetaParams, EnvParams], TrainResult]
@@ -249,8 +251,8 @@ Train = Callable[[jax.Array, Hyperparams, MetaParams, EnvParams], TrainResult]
 class Learner(Protocol):
     """A learner with its static parts bound, as the outer loops use PPO, DQN, ...
 
-    `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`. The
-    learners of purerl also take `num_updates`, a traced length; see `purerl.parts.training`.
+    `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`;
+    `train = purerl.parts.training.train` also takes a traced length and evaluations.
     Two methods are optional. A learner with a memory has `begin() -> memory`, the memory at the
     start of an episode. One with the slot `value_loss` has `value_targets(state, hyperparams,
     env_params)`, which returns predictions [B] and targets [B] as the value loss sees them.
@@ -299,7 +301,7 @@ class Learner(Protocol):
 class LearnerEntry(NamedTuple):
     """A learner with its settings and slots, as `metaevo` builds, evolves and compares it.
 
-    A learner of one's own has its own entry: see examples/sac.py.
+    A learner of one's own has its own entry: see examples/reinforce.py.
     """
 
     config: type

@@ -31,7 +31,7 @@ SLOTS = {
     "targets": "targets",
 }
 """Parts whose presets serve a user's own part, by its slot."""
-LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
+LEARNERS = ("q_learning", "dqn", "ppo", "pqn", "lpg")
 """Learners to search for a preset if the user names no learner, the quickest first."""
 SHORT = {
     "--generations": ("evolution.generations", "how many in all"),

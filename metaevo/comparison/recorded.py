@@ -10,12 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.run_directory import OF_AGENTS
 from metaevo.statistics import FloatArray
 
 EVALUATION = "evaluation"
 """Metric with the held-out scores of an evolution; those of a contender are `evaluation:NAME`."""
-MEAN = "mean_return"
-"""The metric that a training records for every agent; others are means over its agents."""
+MEAN, EVALUATED = "mean_return", "evaluation_return"
+BY_AGENT = dict(zip((MEAN, EVALUATED), OF_AGENTS, strict=True))
+"""Metrics that a training records for every agent, and where; others are means over its agents."""
 _EMPTY = np.empty(0)
 KINDS = "update", "generation", "trial"
 """Kinds of records that are compared; a run has one of them."""
@@ -47,7 +49,7 @@ _ENV_PARAMS = "task.env_params", "env_params"
 _OF_EVOLUTION = "strategy.", "evolution.", "evaluation.", "run."
 """Prefixes of the settings of a user's problem that are not its own; its own define the task."""
 _NOT_METRICS = {*KINDS, "kind", "index", "frames", "seconds"}
-_WITHOUT_PARAMETERS = {MEAN, "diverged", "episodes"}
+_WITHOUT_PARAMETERS = {MEAN, EVALUATED, "diverged", "episodes"}
 """Metrics of a training that diverged agents have, too."""
 
 Direction = Literal["higher", "lower"]
@@ -176,8 +178,8 @@ class RecordedRun:
         missing = np.full(len(self.rows), np.nan)
         is_known = not self.diverged or metric in _WITHOUT_PARAMETERS
         values = [self.columns.get(metric, missing) if is_known else missing]
-        if metric == MEAN and self.agents > 1:
-            returns = zip_longest(*(row.get("returns") or [] for row in self.rows))
+        if metric in BY_AGENT and self.agents > 1:
+            returns = zip_longest(*(row.get(BY_AGENT[metric]) or [] for row in self.rows))
             values = [numbers(each) for each in returns] or values
         found = []
         for index, y in enumerate(values):

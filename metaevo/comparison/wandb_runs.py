@@ -10,6 +10,7 @@ from pathlib import Path
 from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.run_directory import OF_AGENTS
 
 WANDB = "wandb:"
 _TIMEOUT = 120
@@ -51,10 +52,12 @@ def recorded(
 def _record(row: PlainMapping, kind: str) -> PlainDict:
     """Return a record as it is in metrics.jsonl; wandb has each agent's return as a metric."""
     own = {key.removeprefix(f"{kind}/"): row[key] for key in row if key.startswith(f"{kind}/")}
-    agents = [key for key in own if key.startswith("returns.")]
-    by_agent = {int(key.partition(".")[2]): own.pop(key) for key in agents}  # without null
-    returns = [by_agent.get(agent) for agent in range(max(by_agent, default=-1) + 1)]
-    return {**own, kind: own["index"], "returns": returns}
+    record = {**own, kind: own["index"]}
+    for name in OF_AGENTS:
+        agents = [key for key in own if key.startswith(f"{name}.")]
+        by_agent = {int(key.partition(".")[2]): record.pop(key) for key in agents}  # without null
+        record[name] = [by_agent.get(agent) for agent in range(max(by_agent, default=-1) + 1)]
+    return record
 
 
 def _online(path: str) -> Iterator[RecordedRun]:

@@ -21,6 +21,7 @@ import optax
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.parts.optimizer import FEATURES, SIGNALS, Seen, optimizer_along
 from metaevo.parts.part import HandWritten, Part, Parts, length
+from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from purerl.types import Context, MetaParams, PyTree
@@ -90,7 +91,7 @@ def observe(
     seen: list[np.ndarray] = []
     recording = Parts({**parts.by_slot, part.slot: target.recorded(part, seen)})
     learner = problem.with_parts(recording).bound[0].learner
-    population = Population(task, meta_params, problem.weights, agents=AGENTS)
+    population = Population(task, meta_params, FitnessConfig(), agents=AGENTS)
     # One agent at a time: a device with a single thread waits for itself if it is to hand over
     # more than 100 kB at once.
     update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))

@@ -35,8 +35,9 @@ from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
+from metaevo.tasks.agents import Trained
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population, Trained
+from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem, digest
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ class Judgement:
         agents = int(fewest) if is_cpu else None
         learner, shapes = bound.learner, repr(jax.tree.map(np.shape, bound.env_params))
         known = _populations.setdefault(problem, {})
-        key = repr(learner.config), id(learner.env), shapes, agents
+        key = repr(learner.config), id(learner.env), shapes, agents, bound.evaluations
         if key not in known:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
@@ -289,8 +290,7 @@ def _lengths(problem: MetaProblem) -> list[int]:
     """Return the environment steps of an agent on each task, at the full length."""
     if not isinstance(problem, LearnerProblem):
         return frames_of_tasks(problem)
-    configs = [one.learner.config for one in problem.bound]
-    return [config.num_updates * config.frames_per_update for config in configs]
+    return [one.frames() for one in problem.bound]
 
 
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:

@@ -8,23 +8,16 @@ from typing import Any
 
 from metaevo.config import ConfigError, show
 from metaevo.config.code import Kind, give, reference_of, resolve, short_name
+from metaevo.parts import conformance
 from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot
 
 # --- Learners -----------------------------------------------------------------------------------
 
 
-def _no_learner(entry: Any) -> str:
-    if not isinstance(entry, LearnerEntry):
-        return f"must be a purerl.types.LearnerEntry, not {type(entry).__name__}"
-    if not isinstance(entry.slots, tuple) or not all(isinstance(s, Slot) for s in entry.slots):
-        return "slots: must be a tuple of purerl.types.Slot"
-    return ""
-
-
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "q_learning", "lpg")}
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "pqn", "q_learning", "lpg")}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
+LEARNER = Kind("learner", "a purerl.types.LearnerEntry", conformance.complaint, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -62,7 +55,7 @@ def name_of(learner: str | LearnerEntry) -> str:
     """
     if isinstance(learner, str):
         return learner
-    if complaint := _no_learner(learner):
+    if complaint := conformance.complaint(learner):
         raise ConfigError(f"learner = {show(learner)}: {complaint}")
     module = learner.make.__module__
     variables = vars(sys.modules[module]).items()

@@ -1,4 +1,4 @@
-"""Learned schedules: how hyperparams of PPO or DQN move while an agent trains.
+"""Learned schedules: how hyperparams move while an agent trains.
 
     height(progress) = unit * sum_k coefficient_k T_k(2 progress - 1),    T_k: Chebyshev polynomials
 
@@ -17,8 +17,8 @@ from annotated_types import Gt, Interval
 from metaevo.parts.part import Part
 from purerl.types import Context, Hyperparams, MetaParams, PyTree
 
-Name = Literal["learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"]
-FRACTIONS = ("gae_lambda",)
+Name = Literal["learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda", "epsilon_start"]
+FRACTIONS = "gae_lambda", "epsilon_start"
 """Hyperparameters in [0, 1]."""
 COEFFICIENTS = "level", "slope", "bend", "cubic", "quartic", "quintic", "sextic", "septic"
 """Names of the coefficients, by degree."""

@@ -39,22 +39,17 @@ MOVES = {
 
 
 def plot_learning_curves(
-    curves: Mapping[str, ArrayLike],
-    frames: ArrayLike,
-    path: plots.PathLike,
-    *,
-    ylabel: str = "return of finished episodes",
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike
 ) -> Path:
     """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; return the path.
 
     Args:
-        curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
-        frames: [points] environment steps, shared by all curves.
+        curves: environment steps [points] and returns [seeds, points] by name; NaN where a seed had
+            no finished episode.
         path: output path of the PNG.
-        ylabel: name of the quantity.
     """
-    shown = {name: (frames, curve) for name, curve in curves.items()}
-    return plots.plot_panels([plots.Panel(shown, "environment steps", ylabel)], path, height=3.6)
+    panel = plots.Panel(curves, "environment steps", "return of finished episodes")
+    return plots.plot_panels([panel], path, height=3.6)
 
 
 # --- Values of a table --------------------------------------------------------------------------

@@ -60,6 +60,11 @@ class _Record(TypedDict, total=False):
     frames: Index
     seconds: Seconds
     returns: list[Measure] | None
+    evaluation_returns: list[Measure] | None
+
+
+OF_AGENTS = "returns", "evaluation_returns"
+"""Entries of a record with a number for every agent of a training."""
 
 
 class RunDirectory:

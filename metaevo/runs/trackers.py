@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import RunDirectory, evolutions_in
+from metaevo.runs.run_directory import OF_AGENTS, RunDirectory, evolutions_in
 from metaevo.runs.settings import RecordConfig, tracking_uri
 
 ARTIFACTS = (
@@ -256,8 +256,10 @@ def _settings(directory: RunDirectory) -> PlainDict:
 
 def _numbers(record: PlainDict) -> dict[str, float]:
     """Return the numbers of a record as `kind/name`, without its index."""
-    kind, returns = record["kind"], record.get("returns") or []
-    named = flatten(record) | {f"returns.{at}": each for at, each in enumerate(returns[:AGENTS])}
+    kind, named = record["kind"], flatten(record)
+    for name in OF_AGENTS:
+        agents = (record.get(name) or [])[:AGENTS]
+        named |= {f"{name}.{at}": each for at, each in enumerate(agents)}
     return {
         f"{kind}/{name}": value
         for name, value in named.items()

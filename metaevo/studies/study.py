@@ -34,6 +34,7 @@ from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
@@ -209,7 +210,7 @@ class Study:
         problem: Any = self.problem
         task = problem.reference()
         learner: Any = task.learner
-        population = Population(task, None, problem.weights, agents=AGENTS)
+        population = Population(task, None, FitnessConfig(), agents=AGENTS)
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, AGENTS)
         agents = population.advance(population.init(keys), population.num_updates // 2)
 

@@ -47,12 +47,16 @@ class Trainings(Program[Any]):
         task, meta_params = make_task(settings)
         at_once = run.chunk_size or 1
         task.check_memory("sweep.seeds", meta_params, kept=self.sweep.seeds, at_once=at_once)
+        *_, last = shares = rungs(self.sweep)
+        updates = task.learner.config.num_updates
+        self.steps = [max(1, round(share / last * updates)) for share in shares]
         self.population = Population(
             task,
             meta_params,
             settings.fitness,
             chunk_size=run.chunk_size,
             num_devices=run.num_devices,
+            rungs=self.steps,
         )
         self.frames = self.population.frames
 
@@ -62,14 +66,12 @@ class Trainings(Program[Any]):
         seeds = self.sweep.seeds if is_search else self.sweep.confirm_seeds
         keys = keys_for(settings[0].run.seed, purpose, seeds)
         agents = population.init(keys, [each.hyperparams for each in settings])
-        steps = rungs(self.sweep) if is_search else [1]
-        for step in steps:
-            updates = max(1, round(step / steps[-1] * population.num_updates))
+        for updates in self.steps if is_search else self.steps[-1:]:
             agents = population.advance(agents, updates - agents.updates, count)
             left = yield Rung(
                 population.scores(agents),
                 agents.diverged.sum(axis=1),
-                updates * population.frames_per_update * seeds,
+                population.frames_after(updates) * seeds,
             )
             if left is not None:
                 agents = agents.select(left)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from purerl.parts.evaluation import mean_return
 from purerl.types import EpisodeSums, PyTree
@@ -31,13 +31,33 @@ class FitnessConfig:
     """mean return of the episodes that finished in the last tenth of training (or last at all)"""
     reward_per_step: Annotated[float, Ge(0)] = 0.0
     """mean reward of all steps of training: finer where returns saturate"""
+    evaluation_return: Annotated[float, Ge(0)] = 0.0
+    """mean return of the greedy policy in new episodes at the end of training"""
+    evaluation_episodes: Annotated[int, Gt(0)] = 16
+    """episodes of an evaluation; as frames count this many times the environment's time limit"""
+    evaluations: Annotated[int, Gt(0)] = 1
+    """evaluations at equal distances in a training, for a curve; the last is the return above"""
 
     def __post_init__(self) -> None:
-        if not (self.mean_return or self.final_return or self.reward_per_step):
+        if not self.weights:
             raise ValueError("at least one weight must be positive")
+        for name in ("evaluation_episodes", "evaluations"):
+            value, default = getattr(self, name), getattr(FitnessConfig, name)
+            if value != default and not self.evaluation_return:
+                raise ValueError(f"{name} = {value}: needs evaluation_return > 0")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The positive weights, by the names of the measures."""
+        names = "mean_return", "final_return", "reward_per_step", "evaluation_return"
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
-def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dict[str, jax.Array]:
+def measures(
+    episodes: EpisodeSums,
+    num_updates: jax.Array | None = None,
+    evaluations: jax.Array | None = None,
+) -> dict[str, jax.Array]:
     """Return the measures of one training run, by the names of `FitnessConfig`.
 
     Examples:
@@ -48,6 +68,7 @@ def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dic
         episodes: each field [U], sums per update. Means are over finished episodes only, and NaN
             where none finished.
         num_updates: [] int32, the length of a training that is shorter than U; by default U.
+        evaluations: [M] mean returns of the evaluations of the greedy policy, if there are any.
     """
     updates = jnp.arange(episodes.episodes.shape[0])
     last_tenth: Any = len(updates) - max(1, round(FINAL_FRACTION * len(updates)))
@@ -57,29 +78,39 @@ def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dic
     # An agent may be so good that none of its episodes ends there: then go back to the last end.
     last_end = jnp.max(jnp.where(episodes.episodes > 0, updates, 0))
     final = updates >= jnp.minimum(last_tenth, last_end)
-    return {
+    found = {
         "mean_return": mean_return(episodes),
         "final_return": mean_return(
             jax.tree.map(lambda sums: jnp.where(final, sums, 0.0), episodes)
         ),
         "reward_per_step": jnp.sum(episodes.rewards) / jnp.sum(episodes.steps),
     }
+    return found if evaluations is None else {**found, "evaluation_return": evaluations[-1]}
 
 
 def fitness(config: FitnessConfig, measured: dict[str, jax.Array]) -> jax.Array:
     """Return the weighted sum; measures of weight zero may be NaN."""
-    weights = {name: getattr(config, name) for name in measured}
     return sum(
-        (weight * measured[name] for name, weight in weights.items() if weight), jnp.float32(0.0)
+        (weight * measured[name] for name, weight in config.weights.items()), jnp.float32(0.0)
     )
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _fitness_of_agents(config: FitnessConfig, episodes: EpisodeSums) -> jax.Array:
-    return jax.vmap(lambda sums: fitness(config, measures(sums)))(episodes)
+def _fitness_of_agents(
+    config: FitnessConfig, episodes: EpisodeSums, evaluations: jax.Array | None
+) -> jax.Array:
+    def of_agent(sums, returns):
+        return fitness(config, measures(sums, evaluations=returns))
+
+    return jax.vmap(of_agent)(episodes, evaluations)
 
 
-def scores(config: FitnessConfig, episodes: EpisodeSums, finite: np.ndarray) -> np.ndarray:
+def scores(
+    config: FitnessConfig,
+    episodes: EpisodeSums,
+    finite: np.ndarray,
+    evaluations: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the fitness of agents [agents] by their learning curves.
 
     It is NaN where an agent diverged, or where no episode ended and the fitness needs one.
@@ -88,8 +119,10 @@ def scores(config: FitnessConfig, episodes: EpisodeSums, finite: np.ndarray) -> 
         config: the weights.
         episodes: each field [agents, points], sums.
         finite: [agents] whether their parameters are finite.
+        evaluations: [agents, evaluations] mean returns of the greedy policies, if there are any.
     """
-    return np.where(finite, jax.device_get(_fitness_of_agents(config, episodes)), np.nan)
+    found = jax.device_get(_fitness_of_agents(config, episodes, evaluations))
+    return np.where(finite, found, np.nan)
 
 
 def all_finite(tree: PyTree, axes: int = 0) -> Any:

@@ -12,76 +12,26 @@ the same.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap, choose_chunk_size, collect, deal
+from metaevo.tasks.agents import Agents, Row, Trained, inputs_of, on_a_single_row, packed, unpacked
 from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
 from metaevo.tasks.task import Bound
-from purerl.types import EnvParams, EpisodeSums, Hyperparams, MetaParams, PyTree
+from purerl.parts.own_task import OwnTask
+from purerl.types import EnvParams, MetaParams, PyTree
 
 MAX_POINTS = 200
 """Default limit for the points of a learning curve."""
 BLOCK_SECONDS = 5.0
 """Default limit for the seconds on the devices between two returns to the host."""
-
-
-class Row(struct.PyTreeNode):
-    """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
-
-    A curve has a fixed number of points, so that memory does not grow with the length of training,
-    and logs do not depend on where a run was interrupted.
-    """
-
-    agent: PyTree
-    """the learner's state; between programs, its random keys are plain numbers"""
-    hyperparams: Hyperparams
-    """its own, or None if all agents share them"""
-    meta_params: MetaParams
-    """its own, or None if all agents share them"""
-    episodes: EpisodeSums
-    """each field [windows]"""
-    metrics: Any
-    """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
-    finite: jax.Array
-    """[] bool, whether the policy's parameters are finite"""
-
-
-class Agents(NamedTuple):
-    """Agents on the host: settings x seeds."""
-
-    rows: Row
-    """each leaf [settings x seeds, ...]"""
-    seeds: int
-    """of every setting"""
-    updates: int
-    """done so far"""
-
-    @property
-    def diverged(self) -> np.ndarray:
-        """[settings, seeds] whether an agent's parameters are not finite."""
-        return ~np.asarray(self.rows.finite).reshape(-1, self.seeds)
-
-    def select(self, settings: Sequence[int]) -> "Agents":
-        """Return the agents of some settings, in that order."""
-        index = np.asarray(settings, int)[:, np.newaxis] * self.seeds + np.arange(self.seeds)
-        return self._replace(rows=jax.tree.map(lambda leaf: leaf[index.ravel()], self.rows))
-
-
-class Trained(NamedTuple):
-    """Results of complete trainings."""
-
-    scores: Any
-    """[settings, seeds]; NaN where an agent diverged or has no finished episode"""
-    episodes: EpisodeSums
-    """fields [settings, seeds, windows]"""
 
 
 class Population:
@@ -107,6 +57,7 @@ class Population:
         metrics: bool = False,
         chunk_size: int | None = None,
         num_devices: int | None = None,
+        rungs: Sequence[int] = (),
     ):
         """Bind the parts; compiles on the first `init`.
 
@@ -120,12 +71,22 @@ class Population:
             metrics: keep the learner's metrics in addition to the episodes.
             chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
             num_devices: at most that many; by default all.
+            rungs: numbers of updates after which scores are needed, in addition to the end: the
+                greedy policy is evaluated there, too, if the fitness depends on it.
+
+        Raises:
+            ConfigError: if the greedy policy cannot be evaluated in the task.
         """
-        config = task.learner.config
+        config, task = task.learner.config, task.evaluated_for(fitness)
         self.task, self.meta_params, self.fitness = task, meta_params, fitness
         self.num_updates, self.frames_per_update = config.num_updates, config.frames_per_update
         every = log_every or -(-self.num_updates // MAX_POINTS)
         self.windows = Windows(every, self.num_updates)
+        self.evaluated = np.empty(0, int)
+        """[evaluations] numbers of updates after which the greedy policy is evaluated"""
+        if (planned := task.evaluations) is not None:
+            ends = planned.updates_before(np.arange(planned.times), self.num_updates)
+            self.evaluated = np.union1d(np.asarray(ends), np.asarray(rungs, int))
         self.agents, self._metrics = agents, metrics
         available = len(devices.select(num_devices, local=True))
         self.num_devices = min(available, agents or available)
@@ -144,8 +105,13 @@ class Population:
 
     @property
     def frames(self) -> int:
-        """Environment steps of one agent's whole training."""
-        return self.num_updates * self.frames_per_update
+        """Environment steps of one agent's whole training, with those of its evaluations."""
+        return self.frames_after(self.num_updates)
+
+    def frames_after(self, updates: int) -> int:
+        """Return the environment steps of one agent's first updates, with its evaluations."""
+        planned, done = self.task.evaluations, int(np.sum(self.evaluated <= updates))
+        return updates * self.frames_per_update + (done * planned.frames if planned else 0)
 
     @property
     def template(self) -> Row:
@@ -172,7 +138,7 @@ class Population:
 
         By default there is one setting: the population's hyperparams and meta-parameters.
         """
-        inputs = _inputs(keys, hyperparams, meta_params)
+        inputs = inputs_of(keys, hyperparams, meta_params)
         total = len(inputs["key"])
         chunks = [
             jax.device_get(self._init(deal(inputs, chunk, self.num_devices)))
@@ -190,22 +156,41 @@ class Population:
         total, end = len(agents.rows.finite), agents.updates + updates
         trained = []
         for chunk, start in zip(self._chunks(total), self._placed(agents.rows), strict=True):
-            rows, count = start, min(chunk.stop, total) - chunk.start
+            rows, count, done = start, min(chunk.stop, total) - chunk.start, agents.updates
             for (rows,), length, _ in self.blocks([start], agents.updates, end):  # noqa: B007
+                frames = self.frames_after(done + length) - self.frames_after(done)
+                done += length
                 if progress is not None:
-                    progress(count * length * self.frames_per_update)
+                    progress(count * frames)
             trained.append(jax.device_get(rows))
         return Agents(self.rows(trained, total), agents.seeds, end)
 
     def scores(self, agents: Agents) -> np.ndarray:
         """Return the fitness of the training so far [settings, seeds].
 
-        NaN where an agent diverged, or where no episode ended and the fitness needs one.
+        NaN where an agent diverged, or where no episode ended, or no evaluation was due, and the
+        fitness needs one.
         """
         known = -(-agents.updates // self.windows.every)
         episodes = jax.tree.map(lambda sums: sums[:, :known], agents.rows.episodes)
-        found = scores(self.fitness, episodes, np.asarray(agents.rows.finite))
+        evaluations = None
+        if agents.rows.evaluations is not None:
+            last = int(np.sum(self.evaluated <= agents.updates)) - 1
+            evaluations = np.asarray(agents.rows.evaluations)[:, [max(last, 0)]]  # may be NaN
+        found = scores(self.fitness, episodes, np.asarray(agents.rows.finite), evaluations)
         return found.reshape(-1, agents.seeds)
+
+    def evaluation_curves(self, rows: Row) -> np.ndarray | None:
+        """Return the evaluations at the points of the learning curves [agents, windows].
+
+        A point has the last one since the point before, or NaN; None without evaluations.
+        """
+        if rows.evaluations is None:
+            return None
+        found = np.full((len(rows.finite), self.windows.count), np.nan)
+        for end, returns in zip(self.evaluated, np.asarray(rows.evaluations).T, strict=True):
+            found[:, np.searchsorted(self.windows.ends(), end)] = returns
+        return found
 
     # --- On the devices ---------------------------------------------------------------------------
 
@@ -214,7 +199,7 @@ class Population:
         return list(self._placed(rows))
 
     def _placed(self, rows: Row) -> Iterator[Row]:
-        rows = rows.replace(agent=jax.device_get(_packed(rows.agent)))
+        rows = rows.replace(agent=jax.device_get(packed(rows.agent)))
         # Placed as they come back, or the second block would compile again.
         placement = devices.sharding(self.num_devices, local=True)
         for chunk in self._chunks(len(rows.finite)):
@@ -270,7 +255,7 @@ class Population:
         env_params = self.task.env_params if env_params is None else env_params
         if meta_params is None:  # a copy for each agent is faster, see `_train_rows`
             meta_params = [self.meta_params] * len(hyperparams or [None])
-        inputs = _inputs(keys, hyperparams, meta_params)
+        inputs = inputs_of(keys, hyperparams, meta_params)
         count = None if progress is None else lambda agents: progress(agents * self.frames)
         return jax.tree.map(
             lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]),
@@ -300,23 +285,50 @@ class Population:
             agent, episodes, metrics = self.task.learner.update(agent, *settings)
             return agent, (episodes, metrics if self._metrics else None)
 
-        over_rows = jax.vmap(update) if size > 1 else _on_a_single_row(update)
+        over_rows = jax.vmap(update) if size > 1 else on_a_single_row(update)
 
         def step(index, carry):
-            agent, sums = carry
+            agent, sums, evaluations = carry
             agent, new = over_rows(agent, rows.hyperparams, meta_params)
             window = (done + index) // self.windows.every
             add = lambda total, each: total.at[:, window].add(each)  # noqa: E731
-            return agent, jax.tree.map(add, sums, new)
+            if evaluations is not None:
+                at = done + index + 1
+                evaluations = self._evaluated(evaluations, agent, rows.key, env_params, at)
+            return agent, jax.tree.map(add, sums, new), evaluations
 
-        start = self._unpacked(rows.agent), (rows.episodes, rows.metrics)
-        agent, (episodes, metrics) = jax.lax.fori_loop(0, updates, step, start)
+        start = self._unpacked(rows.agent), (rows.episodes, rows.metrics), rows.evaluations
+        agent, (episodes, metrics), evaluations = jax.lax.fori_loop(0, updates, step, start)
         return rows.replace(
-            agent=_packed(agent),
+            agent=packed(agent),
             episodes=episodes,
             metrics=metrics,
             finite=jax.vmap(self._is_finite)(agent),
+            evaluations=evaluations,
         )
+
+    def _evaluated(
+        self,
+        evaluations: jax.Array,
+        agent: PyTree,
+        key: Any,
+        env_params: EnvParams,
+        updates: jax.Array,
+    ) -> jax.Array:
+        """Write the mean returns of agents [chunk] after so many updates, if they are due."""
+        planned: Any = self.task.evaluations
+        learner, ends = self.task.learner, jnp.asarray(self.evaluated)
+        place = jnp.searchsorted(ends, updates)
+
+        def measure(agent, key):
+            own = learner.env_params_of(agent) if isinstance(learner, OwnTask) else env_params
+            policy, key = learner.policy(agent), jax.random.wrap_key_data(key)
+            return planned.measure(learner, policy, key, own, updates)
+
+        def write(evaluations):
+            return evaluations.at[:, place].set(jax.vmap(measure)(agent, key))
+
+        return jax.lax.cond(ends[place] == updates, write, lambda same: same, evaluations)
 
     def _init_row(self, inputs: PlainDict) -> Row:
         learner, settings = self.task.learner, self._settings(inputs)
@@ -325,13 +337,16 @@ class Population:
         episodes, metrics = jax.tree.map(
             lambda leaf: jnp.zeros((self.windows.count, *leaf.shape), leaf.dtype), sums
         )
+        count = len(self.evaluated)
         return Row(
-            _packed(agent),
+            packed(agent),
             inputs.get("hyperparams"),
             inputs.get("meta_params"),
             episodes,
             metrics if self._metrics else None,
             self._is_finite(agent),
+            inputs["key"] if count else None,
+            jnp.full(count, jnp.nan) if count else None,
         )
 
     def _settings(self, own: PlainDict) -> tuple[PyTree, PyTree, PyTree]:
@@ -357,57 +372,4 @@ class Population:
         return covered
 
     def _unpacked(self, agent: PyTree) -> PyTree:
-        """Return states that were packed; `self._like` has the shapes of one."""
-
-        def unpack(leaf, like):
-            if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
-                return jax.random.wrap_key_data(leaf)
-            return leaf if like.size else leaf[(..., *map(slice, like.shape))]
-
-        return jax.tree.map(unpack, agent, self._like)
-
-
-def _packed(agent: PyTree) -> PyTree:
-    """Return states for the host, with random keys as plain numbers and no array of length 0.
-
-    JAX 0.11.2 ends the process while it compiles a program for several devices whose input is an
-    array of length 0.
-    """
-
-    def pack(leaf):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.key_data(leaf)
-        return leaf if leaf.size else jnp.zeros([max(n, 1) for n in leaf.shape], leaf.dtype)
-
-    return jax.tree.map(pack, agent)
-
-
-def _on_a_single_row(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what `jax.vmap` does to a single row, as a faster program."""
-
-    def single(*rows):
-        result = f(*jax.tree.map(lambda leaf: leaf[0], rows))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return single
-
-
-def _inputs(
-    keys: jax.Array, hyperparams: Sequence[PyTree] | None, meta_params: Sequence[PyTree] | None
-) -> PlainDict:
-    """Return all settings with all keys, in NumPy, so that new numbers do not compile."""
-
-    def repeated(settings: Sequence[PyTree], dtype: Any = None) -> PyTree:
-        def stacked(*leaves: Any) -> np.ndarray:
-            found = np.stack(leaves, dtype=dtype, casting="same_kind")
-            return np.repeat(found, len(keys), axis=0)
-
-        return jax.tree.map(stacked, *settings)
-
-    settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
-    rows: PlainDict = {"key": np.tile(np.asarray(jax.random.key_data(keys)), (settings, 1))}
-    if hyperparams is not None:
-        rows["hyperparams"] = repeated(hyperparams, np.float32)
-    if meta_params is not None:
-        rows["meta_params"] = repeated(meta_params)
-    return rows
+        return unpacked(agent, self._like)

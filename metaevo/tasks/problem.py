@@ -26,7 +26,7 @@ from metaevo.evolution.problem import (
     Purpose,
     keys_for,
 )
-from metaevo.parts import learners
+from metaevo.parts import conformance, learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
@@ -145,13 +145,16 @@ class LearnerProblem(MetaProblem):
     def _bound(self, name: str) -> Bound:
         """Bind the learner with its parts to a task."""
         setup, task, sample = self._setups[name], self.named[name], None
+        where = f"tasks.{name}.sample"
         if task.sample:
             from metaevo.tasks.sampling import sampled
 
-            setup, sample = sampled(setup, task, f"tasks.{name}.sample")
+            setup, sample = sampled(setup, task, where)
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
         bound = self._filled(setup, self.parts.functions(), example)
-        return bound._replace(name=name, sample=sample)
+        if "updates" in task.sample:
+            conformance.check_train(bound.learner, f"{where}.updates", "num_updates")
+        return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
 
     def _filled(
         self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
@@ -338,11 +341,10 @@ class LearnerProblem(MetaProblem):
         """Return the environment steps of an evaluation on a task, [] int32."""
 
         def steps(one: Bound, drawn: jax.Array) -> jax.Array:
-            config, updates = one.learner.config, None
+            updates = None
             if one.sample is not None:
                 updates = one.sample.updates(jax.random.wrap_key_data(drawn))
-            count = config.num_updates if updates is None else updates
-            return jnp.int32(count * config.frames_per_update)
+            return jnp.int32(one.frames(updates))
 
         each = [functools.partial(steps, one) for one in self.bound]
         return jax.lax.switch(task.place, each, task.key)

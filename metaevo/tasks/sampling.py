@@ -40,6 +40,13 @@ class Sample:
         each = zip(self.entries.items(), keys, strict=True)
         return {name: draw(entry, own) for (name, entry), own in each}
 
+    def longest(self, env_params: EnvParams) -> EnvParams:
+        """Return environment parameters with the highest time limit that may be drawn."""
+        entry = self.entries.get(f"{ENV_PARAMS}max_steps_in_episode")
+        if entry is None:
+            return env_params
+        return _with_drawn(env_params, {f"{ENV_PARAMS}max_steps_in_episode": max(ends(entry))})
+
     def updates(self, key: jax.Array) -> jax.Array | None:
         """Return the drawn length of a training, [] int32; None if it is not drawn."""
         drawn = self.values(key).get(UPDATES)
@@ -59,9 +66,10 @@ class Sample:
         length = {} if updates is None else {"num_updates": updates}
         result = changed.train(key, hyperparams, meta_params, **length)
         if (scale := values.get(REWARD_SCALE)) is not None:
-            sums = result.episodes
+            sums, evaluations = result.episodes, result.evaluations
             sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
-            result = result.replace(episodes=sums)
+            evaluations = None if evaluations is None else evaluations / scale
+            result = result.replace(episodes=sums, evaluations=evaluations)
         return result, updates
 
 
@@ -157,7 +165,7 @@ def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
 def _with_drawn(params: Any, values: Mapping[str, jax.Array]) -> EnvParams:
     if isinstance(params, ScaledParams):
         inner = _with_drawn(params.env, values)
-        return params.replace(env=inner, scale=values[REWARD_SCALE])
+        return params.replace(env=inner, scale=values.get(REWARD_SCALE, params.scale))
     changes = {
         name: jnp.asarray(value, jnp.result_type(getattr(params, name)))
         for name, value in of_prefix(values, ENV_PARAMS).items()

@@ -19,11 +19,12 @@ from metaevo.config.checks import Setting, section
 from metaevo.config.code import Kind, resolve
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.parts import learners
+from metaevo.parts import conformance, learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
 from metaevo.parts.resolve import fill
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
+from purerl.parts.evaluation import GreedyEvaluations, time_limit
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import (
     Environment,
@@ -100,12 +101,56 @@ class Bound(NamedTuple):
     """of the learner"""
     sample: Any = None
     """a `metaevo.tasks.sampling.Sample` of traced settings; None if none is drawn"""
+    evaluations: GreedyEvaluations | None = None
+    """of the greedy policy during a training; None if the fitness needs none"""
+
+    def evaluated_for(self, weights: FitnessConfig) -> "Bound":
+        """Return the task with the evaluations that a fitness needs.
+
+        Raises:
+            ConfigError: if episodes have no time limit, a training has fewer updates than
+                evaluations, or the learner's `train` is its own and cannot evaluate.
+        """
+        if not weights.evaluation_return:
+            return self._replace(evaluations=None)
+        most, count = self.learner.config.num_updates, weights.evaluations
+        if count > most:
+            raise ConfigError(
+                f"fitness.evaluations = {count}: must be at most {most}, the updates of a training"
+            )
+        where = f"fitness.evaluation_return = {weights.evaluation_return:g}"
+        params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
+        if (limit := time_limit(self.learner.env, params)) is None:
+            raise ConfigError(
+                f"{where}: episodes of {self.name} may have no end; "
+                "add `max_steps_in_episode: int` to the environment's parameters"
+            )
+        conformance.check_train(self.learner, where, "evaluations")
+        planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
+        evaluated = self._replace(evaluations=planned)
+        if evaluated.frames() >= 2**31:
+            raise ConfigError(
+                f"fitness.evaluations = {count}: with {planned.frames:,} environment steps each, "
+                "the frames of an agent must be less than 2^31"
+            )
+        return evaluated
+
+    def frames(self, updates: Any = None) -> Any:
+        """Return the environment steps of an agent's training, with those of its evaluations.
+
+        It has so many `updates`, by default all.
+        """
+        config, evaluations = self.learner.config, self.evaluations
+        steps = (config.num_updates if updates is None else updates) * config.frames_per_update
+        return steps + (evaluations.times * evaluations.frames if evaluations else 0)
 
     def train(
         self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, **length: Any
     ) -> TrainResult:
         """Train one agent from scratch; `num_updates` may shorten it."""
         settings = devices.as_inputs((hyperparams, meta_params, self.env_params))
+        if self.evaluations is not None:
+            length["evaluations"] = self.evaluations
         return self.learner.train(key, *settings, **length)
 
     def score(
@@ -116,7 +161,7 @@ class Bound(NamedTuple):
         A diverged agent still acts and collects returns, so only its parameters show it: its
         fitness is NaN.
         """
-        measured = measures(result.episodes, num_updates)
+        measured = measures(result.episodes, num_updates, result.evaluations)
         finite = all_finite(self.learner.policy(result.state))
         return jnp.where(finite, fitness(weights, measured), jnp.nan), measured
 
@@ -124,15 +169,18 @@ class Bound(NamedTuple):
         """Estimate the bytes of an agent, without compilation.
 
         Returns:
-            of its state, of the replay memory in it, and of a gradient and a batch.
+            of its state, of the replay memory in it, and of a gradient, a batch and the episodes
+            of an evaluation.
         """
         learner, key = self.learner, jax.random.key(0)
         state = jax.eval_shape(learner.init, key, self.hyperparams, meta_params, self.env_params)
-        obs, _ = jax.eval_shape(learner.env.reset, key, self.env_params)
+        obs, env_state = jax.eval_shape(learner.env.reset, key, self.env_params)
         gradient = devices.num_bytes(jax.eval_shape(learner.policy, state))
         batch = learner.config.batch_size * (2 * devices.num_bytes(obs) + 64)
         replay = devices.num_bytes(getattr(state, "ring", ()))
-        return devices.num_bytes(state), replay, gradient + batch
+        episodes = self.evaluations.episodes if self.evaluations else 0
+        played = episodes * devices.num_bytes((obs, env_state))
+        return devices.num_bytes(state), replay, gradient + batch + played
 
     def working_set(self, meta_params: MetaParams) -> int:
         """Estimate the bytes that training one agent walks over.
@@ -186,18 +234,32 @@ class Setup:
         distribution of tasks, every agent gets its own task.
 
         Raises:
-            ConfigError: if the learner cannot act in the environment, or cannot use a setting.
+            ConfigError: if the learner cannot act in the environment, or cannot use a setting, or,
+                as a learner of the user's own, lacks a method or returns another shape.
         """
         key, train = jax.random.key(0), learners.with_network(self.train)
+        settings = self.hyperparams, example, self.env_params
+        is_own, entry = self.learner not in learners.LEARNERS, learners.find(self.learner)
         try:  # traces the networks without compiling
             learner = self._make(train, functions)
-            jax.eval_shape(learner.init, key, self.hyperparams, example, self.env_params)
+            if is_own:
+                conformance.check_methods(self.learner, learner)
+            jax.eval_shape(learner.init, key, *settings)
+        except ConfigError:
+            raise
         except SettingError as error:
             raise ConfigError(f"train.{error}") from error
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"task.env: learner {self.learner!r} cannot act in {self.env.name}: {error}"
             ) from error
+        except Exception as error:
+            if not is_own:
+                raise
+            what = f"learner = {show(self.learner)}: {type(learner).__name__}.init fails"
+            raise failure(what, error) from error
+        if is_own:
+            conformance.check_results(self.learner, entry, learner, settings)
         return Bound(self.name, learner, self.env_params, self.hyperparams)
 
     def check(self, where: str, part: Part, meta_params: MetaParams = None) -> Any:

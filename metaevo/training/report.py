@@ -20,7 +20,7 @@ from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
-from metaevo.training.result import WHOLE, TrainingResult
+from metaevo.training.result import GREEDY, WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
@@ -78,6 +78,8 @@ def finish(
     last = max(1, round(FINAL_FRACTION * len(result.steps)))
     final = jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes)
     scores = {"end of training": mean_returns(final), WHOLE: result.scores}
+    if result.evaluations is not None:
+        scores[GREEDY] = result.evaluations[:, -1]  # at the end of training
     scores |= _play(run, population, result.policies)
     rows = [_row(name, each) for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
@@ -136,12 +138,15 @@ def _play(
 
 
 def _write_curves(path: Path, result: TrainingResult) -> None:
-    """Write a line for every point, a column for every agent; nan where no episode finished."""
-    agents = len(result.returns)
-    head = ",".join(["steps", *(f"seed_{index}" for index in range(agents))])
-    table = np.column_stack([result.steps, result.returns.T])
+    """Write a line for every point, with columns for every agent; nan where nothing is known."""
+    curves = {"seed": result.returns}
+    if result.evaluations is not None:
+        curves["evaluation"] = result.evaluations
+    names = [f"{name}_{index}" for name, each in curves.items() for index in range(len(each))]
+    table = np.column_stack([result.steps, *(each.T for each in curves.values())])
+    head, formats = ",".join(["steps", *names]), ["%d", *["%.7g"] * len(names)]
     with replacing(path) as file:
-        np.savetxt(file, table, ["%d", *["%.7g"] * agents], ",", header=head, comments="")
+        np.savetxt(file, table, formats, ",", header=head, comments="")
 
 
 # --- Figures and the report ---------------------------------------------------------------------
@@ -149,8 +154,7 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
     settings, figures, trained = run.settings, run.directory.figures, result.policies
-    curves = {title_of(settings): result.returns}
-    policies.plot_learning_curves(curves, result.steps, figures / CURVES)
+    policies.plot_learning_curves(result.curves(title_of(settings)), figures / CURVES)
     if hasattr(trained, "visits"):
         q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
         grid = policies.grid_map(task.learner.env, len(q))
@@ -179,7 +183,7 @@ def _write_report(
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         list(map(_cells, rows)),
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
-        f"{_weights_text(to_dict(settings.fitness))}; a policy plays "
+        f"{_weights_text(settings.fitness.weights)}; a policy plays "
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
@@ -202,5 +206,6 @@ def _cells(row: PlainDict) -> list[Any]:
 
 def _weights_text(weights: PlainMapping) -> str:
     """Format the fitness as a weighted sum, such as "mean_return + 0.5 x reward_per_step"."""
-    used = [(name, weight) for name, weight in weights.items() if weight]
-    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in used)
+    return " + ".join(
+        name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights.items()
+    )

@@ -13,13 +13,19 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns, scores
-from metaevo.tasks.population import Population, Row
+from metaevo.tasks.population import Population
 from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
 """The row of evaluation.json with the scores; a sweep maximises the same."""
+
+GREEDY = "evaluation of the greedy policy"
+"""Name of the evaluations during a training, in figures and tables."""
+Curves = dict[str, tuple[np.ndarray, np.ndarray]]
+"""Environment steps [points] and returns [seeds, points], by names."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +37,41 @@ class TrainingResult:
     policies: PyTree
     """each leaf [seeds, ...]"""
     steps: np.ndarray
-    """[points] environment steps of an agent at the points of the learning curves"""
+    """[points] environment steps of an agent's training at the points of the learning curves"""
     returns: np.ndarray
     """[seeds, points] mean return of the episodes that finished since the last point, or NaN"""
     scores: np.ndarray
     """[seeds] fitness of the whole training; NaN for an agent that diverged"""
     diverged: np.ndarray
     """[seeds] whether a parameter of the policy is not finite"""
+    evaluations: np.ndarray | None = None
+    """[seeds, points] mean return of the last evaluation of the greedy policy since the last point,
+    or NaN; None if the fitness needs no evaluations"""
     path: Path | None = None
     """the run directory, with a report and figures; None without one"""
 
     def table(self) -> list[PlainDict]:
-        """Return a record for each agent and point of its learning curve."""
+        """Return a record for each agent and point of its learning curves."""
+        curves = {"return": self.returns}
+        if self.evaluations is not None:
+            curves["evaluation_return"] = self.evaluations
         return [
-            {"seed": seed, "steps": steps, "return": value}
-            for seed, curve in enumerate(self.returns.tolist())
-            for steps, value in zip(self.steps.tolist(), curve, strict=True)
+            {"seed": seed, "steps": steps}
+            | {name: float(each[seed, point]) for name, each in curves.items()}
+            for seed in range(len(self.returns))
+            for point, steps in enumerate(self.steps.tolist())
         ]
+
+    def curves(self, name: str) -> Curves:
+        """Return the learning curves under this name, and those of the evaluations, if any.
+
+        The curve of the evaluations has points where there was one.
+        """
+        found: Curves = {name: (self.steps, self.returns)}
+        if self.evaluations is not None:
+            known = np.isfinite(self.evaluations).any(axis=0)
+            found[GREEDY] = self.steps[known], self.evaluations[:, known]
+        return found
 
     def draw(self, folder: str | Path) -> list[Path]:
         """Draw the learning curves: their mean with a 95% interval over the agents.
@@ -61,12 +85,11 @@ class TrainingResult:
         from metaevo.reports import policies
 
         path = files.make_folder(folder) / "learning_curves.png"
-        curves = {self.learner.env.name: self.returns}
-        return [policies.plot_learning_curves(curves, self.steps, path)]
+        return [policies.plot_learning_curves(self.curves(self.learner.env.name), path)]
 
     def arrays(self) -> PlainDict:
         """Return all fields but the learner and the path."""
-        names = "policies", "steps", "returns", "scores", "diverged"
+        names = "policies", "steps", "returns", "scores", "diverged", "evaluations"
         return {name: getattr(self, name) for name in names}
 
 
@@ -105,13 +128,16 @@ def result_of(population: Population, rows: Row, path: Path | None = None) -> Tr
     learner = population.task.learner
     policies = jax.vmap(learner.policy)(rows.agent)
     finite = np.asarray(all_finite(policies, axes=1))
+    evaluations = None if rows.evaluations is None else np.asarray(rows.evaluations)
+    found = scores(population.fitness, rows.episodes, finite, evaluations)
     return TrainingResult(
         learner,
         policies,
         population.windows.ends() * population.frames_per_update,
         np.asarray(mean_returns(rows.episodes), np.float64),
-        np.asarray(scores(population.fitness, rows.episodes, finite), np.float32),
+        np.asarray(found, np.float32),
         ~finite,
+        population.evaluation_curves(rows),
         path,
     )
 
@@ -154,6 +180,7 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
         returns=np.zeros((seeds, points), np.float64),
         scores=np.zeros(seeds, np.float32),
         diverged=np.zeros(seeds, bool),
+        evaluations=np.zeros((seeds, points)) if len(population.evaluated) else None,
     )
     arrays, _ = checkpoint.load_tree(path, like.arrays())
     return TrainingResult(learner, path=directory.path, **arrays)

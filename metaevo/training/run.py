@@ -23,16 +23,18 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
+from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
-from metaevo.tasks.population import Population, Row
+from metaevo.tasks.population import Population
 from metaevo.training import report
 from metaevo.training.result import TrainingResult, load_training, population_of, result_of
 from metaevo.training.settings import TrainSettings, training_class, with_task
-from purerl.types import Environment, EpisodeSums, LearnerEntry
+from purerl.types import Environment, LearnerEntry
 
 HARMLESS = (
-    "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
-    "run.keep_checkpoints", "run.num_devices", "run.wandb", "run.mlflow", "run.track",
+    "evaluation.", "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
+    "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints", "run.num_devices",
+    "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 KIND = Kind("train", "train", "update", HARMLESS)
@@ -180,7 +182,7 @@ def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
-    frames = population.frames_per_update * run.settings.seeds
+    agents = run.settings.seeds
     restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
         chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
@@ -197,14 +199,16 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
         for chunks, length, seconds in trained:
             now, done = time.monotonic(), done + length
             bar.stage("training")
-            rows = [(each.episodes, each.metrics) for each in chunks]
-            episodes, metrics = collect(rows, population.agents)
+            curves = [each.replace(agent=None) for each in chunks]  # whose states are large
+            kept = collect(curves, population.agents)
             points = np.flatnonzero((ends > done - length) & (ends <= done))
-            for place, record in enumerate(_records(population, episodes, metrics, points), 1):
+            for place, record in enumerate(_records(population, kept, points), 1):
                 moment = now - seconds * (1 - place / len(points))
                 run.log({**record, "seconds": round(moment - started, 3)})
             if length:
-                _show(bar, mean_returns(episodes), done * frames, length * frames / seconds)
+                frames = agents * population.frames_after(done)
+                rate = (frames - agents * population.frames_after(done - length)) / seconds
+                _show(bar, mean_returns(kept.episodes), frames, rate)
             bar.update(length)
             due = length > 0 and (now - saved >= config.checkpoint_seconds or done == total)
             stopping = run.stop.requested  # read once: no run stops without a checkpoint
@@ -216,13 +220,13 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     return population.rows(chunks), time.monotonic() - started
 
 
-def _records(
-    population: Population, episodes: EpisodeSums, metrics: PlainDict, points: np.ndarray
-) -> Iterator[PlainDict]:
+def _records(population: Population, rows: Row, points: np.ndarray) -> Iterator[PlainDict]:
     """Yield a record for each of some new points of the learning curves, without the time."""
     if not len(points):
         return
-    episodes, metrics = jax.tree.map(lambda leaf: leaf[:, points], (episodes, metrics))
+    sums = rows.episodes, rows.metrics
+    episodes, metrics = jax.tree.map(lambda leaf: leaf[:, points], sums)
+    evaluations = population.evaluation_curves(rows)
     returns, ends = mean_returns(episodes), population.windows.ends()
     mean, low, high = mean_curve(returns)
     lengths = np.diff(ends, prepend=0)[points]
@@ -237,15 +241,23 @@ def _records(
         yield {
             "kind": "update",
             "update": end - 1,
-            "frames": end * population.frames_per_update * len(returns),
+            "frames": population.frames_after(end) * len(returns),
             "episodes": int(episodes.episodes[:, index].sum()),
             "mean_return": mean[index],
             "low": low[index],
             "high": high[index],
             "returns": returns[:, index],  # of every seed: a run is compared before it ends
             "diverged": int(diverged[:, index].sum()),
+            **({} if evaluations is None else _evaluated(evaluations[:, points[index]])),
             **{key: values[index] for key, values in means.items()},
         }
+
+
+def _evaluated(returns: np.ndarray) -> PlainDict:
+    """Return the entries of a record for the returns [agents] of an evaluation; NaN for none."""
+    if np.isnan(returns).all():
+        return {}
+    return {"evaluation_return": float(np.nanmean(returns)), "evaluation_returns": returns}
 
 
 def _show(bar: Progress, returns: np.ndarray, frames: int, rate: float) -> None:

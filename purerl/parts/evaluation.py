@@ -1,5 +1,6 @@
-"""Evaluate a trained policy on whole episodes."""
+"""Evaluate a policy on whole episodes, after training or in the middle of it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -7,7 +8,58 @@ import jax.numpy as jnp
 
 from purerl import acting
 from purerl.fast.draws import with_fast_draws
-from purerl.types import EnvParams, Learner, PyTree
+from purerl.types import Environment, EnvParams, Learner, PyTree
+
+STREAM = 0xE7A1
+"""Number of the stream of an agent's key that evaluations use."""
+
+
+@dataclass(frozen=True)
+class GreedyEvaluations:
+    """Evaluations of the greedy policy at equal distances in a training, the last at its end."""
+
+    times: int
+    """number of evaluations"""
+    episodes: int
+    """episodes of an evaluation"""
+    max_steps: int
+    """steps of an episode, at most"""
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of an evaluation, at most: by these it is counted."""
+        return self.episodes * self.max_steps
+
+    def updates_before(self, index: Any, num_updates: Any) -> jax.Array:
+        """Return the number of updates before evaluation `index` [...] of a training, int32."""
+        whole, rest = jnp.divmod(jnp.asarray(num_updates, jnp.int32), self.times)
+        return (index + 1) * whole + jnp.minimum(index + 1, rest)
+
+    def measure(
+        self,
+        learner: Learner,
+        policy: PyTree,
+        key: jax.Array,
+        env_params: EnvParams,
+        updates: jax.Array | int,
+    ) -> jax.Array:
+        """Return the mean return of the episodes, [] float32.
+
+        `key` is the one that the agent was trained from, and `updates` the number done. The result
+        does not depend on the number of evaluations.
+        """
+        own = jax.random.fold_in(jax.random.fold_in(key, STREAM), updates)
+        limits: Any = {"num_episodes": self.episodes, "max_steps": self.max_steps}
+        return jnp.mean(evaluate(learner, policy, own, env_params, **limits))
+
+
+def time_limit(env: Environment, env_params: EnvParams) -> int | None:
+    """Return the parameter `max_steps_in_episode` of an environment, wrapped or not, if any."""
+    while (inner := getattr(env, "env", None)) is not None:
+        env_params = env.inner(env_params) if hasattr(env, "inner") else env_params
+        env = inner
+    limit = getattr(env_params, "max_steps_in_episode", None)
+    return None if limit is None else int(limit)
 
 
 def mean_return(episodes: Any) -> jax.Array:
@@ -28,8 +80,11 @@ def evaluate(
     *,
     num_episodes: int = 32,
     greedy: bool = True,
+    max_steps: int | None = None,
 ) -> jax.Array:
     """Play episodes in parallel, each from its own start, see `acting.reset`, to its end.
+
+    Episodes are cut after `max_steps`, if it is given.
 
     Returns:
         their undiscounted returns [num_episodes].
@@ -44,10 +99,11 @@ def evaluate(
         return acting.act(learner, policy, memory, key, obs, greedy=greedy, env_params=env_params)
 
     def unfinished(carry):
-        return jnp.any(carry[4])
+        running, steps = carry[4], carry[6]
+        return jnp.any(running) if max_steps is None else jnp.any(running) & (steps < max_steps)
 
     def step(carry):
-        key, obs, env_state, memory, running, returns = carry
+        key, obs, env_state, memory, running, returns, steps = carry
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
@@ -57,10 +113,11 @@ def evaluate(
         )(env_keys, env_state, action, env_params)
         returns += jnp.where(running, reward.astype(jnp.float32), 0.0)
         running = running & ~(terminated | truncated)
-        return key, obs, env_state, memory, running, returns
+        return key, obs, env_state, memory, running, returns, steps + 1
 
     memory = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (num_episodes, *jnp.shape(x))), acting.begin(learner)
     )
-    start = key, obs, env_state, memory, jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
+    running, returns = jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
+    start = key, obs, env_state, memory, running, returns, jnp.int32(0)
     return jax.lax.while_loop(unfinished, step, start)[5]

@@ -1,4 +1,4 @@
-"""The exploration schedule that DQN and Q-learning share: the probability of random actions."""
+"""The exploration schedule of Q-learners: the probability of random actions."""
 
 import jax
 import jax.numpy as jnp

@@ -67,6 +67,22 @@ def sloped_squared(
     return 0.5 * jnp.square(error) + context.hyperparams.loss_slope * error
 
 
+def expectile(
+    meta_params: MetaParams,
+    context: Context,
+    prediction: jax.Array,
+    target: jax.Array,
+    old_prediction: jax.Array,
+) -> jax.Array:
+    """Asymmetric squared error (Newey & Powell 1987; in RL Kostrikov et al. 2022, equation 5).
+
+    Too low predictions weigh `hyperparams.expectile`, too high ones 1 minus it. At 0.5 it is
+    `squared`; above, predictions settle above the mean of their targets.
+    """
+    low = context.hyperparams.expectile
+    return jnp.where(prediction < target, low, 1.0 - low) * jnp.square(prediction - target)
+
+
 def clipped_surrogate(
     meta_params: MetaParams,
     context: Context,
@@ -174,9 +190,13 @@ VALUE_LOSS = Slot(
         "clipped_squared": clipped_squared,
         "huber": huber,
         "sloped_squared": sloped_squared,
+        "expectile": expectile,
     },
     inputs=("prediction", "target", "old_prediction"),
-    ranges={"sloped_squared": {"loss_slope": {"log_uniform": [3e-3, 1.0]}}},
+    ranges={
+        "sloped_squared": {"loss_slope": {"log_uniform": [3e-3, 1.0]}},
+        "expectile": {"expectile": {"uniform": [0.1, 0.9]}},
+    },
 )
 POLICY_LOSS = Slot(
     "policy_loss",

@@ -82,7 +82,7 @@ class Torso(nn.Module):
     activation: str
     kernel_init: Initializer
     layer_norm: bool = False
-    """before the activation of each dense layer (Ba et al. 2016)"""
+    """before each activation (Ba et al. 2016); at each position of an image over the filters"""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -90,7 +90,8 @@ class Torso(nn.Module):
         activation = ACTIVATIONS[self.activation]
         batch_shape = x.shape[: x.ndim - self.obs_ndim]
         if self.obs_ndim == 3:
-            x = activation(_convolution(self.kernel_init)(x))
+            x = _convolution(self.kernel_init)(x)
+            x = activation(nn.LayerNorm(name="ConvNorm_0")(x) if self.layer_norm else x)
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
             x = _dense(size, self.kernel_init)(x)
@@ -290,11 +291,13 @@ class QNetwork(nn.Module):
     num_actions: int
     hidden_sizes: Sequence[int]
     activation: str
-    dueling: bool
+    dueling: bool = False
+    layer_norm: bool = False
 
     def setup(self) -> None:
         """Create the layers."""
-        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL)
+        torso = self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL, self.layer_norm
+        self.torso = Torso(*torso)
         self.action_head = _dense(self.num_actions, LECUN_NORMAL)
         if self.dueling:
             self.value_head = _dense(1, LECUN_NORMAL)
@@ -348,8 +351,17 @@ def actor_predictor(
     return ActorPredictor(obs_ndim(env), num_actions, prediction_size, hidden_sizes, activation)
 
 
-def q_network(env: Environment, config: Any, learner: str = "DQN") -> QNetwork | OwnQNetwork:
+def q_network(
+    env: Environment,
+    config: Any,
+    learner: str = "DQN",
+    *,
+    dueling: bool = False,
+    layer_norm: bool = False,
+) -> QNetwork | OwnQNetwork:
     """Build the network of action values that fits an environment's spaces, or the user's own.
+
+    The learner's name is for the error.
 
     Raises:
         ValueError: if the action space is not discrete.
@@ -357,7 +369,8 @@ def q_network(env: Environment, config: Any, learner: str = "DQN") -> QNetwork |
     """
     num_actions, ndim = _num_actions(env, learner), obs_ndim(env)
     if config.network is None:
-        return QNetwork(ndim, num_actions, config.hidden_sizes, config.activation, config.dueling)
+        sizes = config.hidden_sizes, config.activation
+        return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
     module = module_of(config.network, env.action_space(env.default_params))
     return OwnQNetwork(module, env, num_actions)
 

@@ -93,12 +93,12 @@ class OwnTask:
         hyperparams: Hyperparams,
         meta_params: MetaParams,
         env_params: EnvParams,
-        **length: Any,
+        **options: Any,
     ) -> TrainResult:
         """Train one agent from scratch in a new task; see `purerl.parts.training.train`."""
         env_params = self.task_of(key, env_params)
-        result = self.learner.train(key, hyperparams, meta_params, env_params, **length)
-        return TrainResult(State(result.state, env_params), result.episodes, result.metrics)
+        result = self.learner.train(key, hyperparams, meta_params, env_params, **options)
+        return result.replace(state=State(result.state, env_params))
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -120,6 +120,10 @@ class OwnTask:
     ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory."""
         return self.learner.action_distribution(policy, obs, memory)
+
+    def env_params_of(self, state: State) -> EnvParams:
+        """Return the task of an agent."""
+        return state.env_params
 
     def task_of(self, key: jax.Array, env_params: EnvParams) -> PyTree:
         """Return the task of the agent with this key."""

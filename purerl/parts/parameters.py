@@ -97,8 +97,9 @@ def _entering(outputs: dict[str, Any]) -> dict[str, Any]:
     """Return which of the outputs enter an activation function, by torso and layer."""
 
     def of_torso(layers: dict[str, Any]) -> dict[str, Any]:
-        last = {name: layers.get(name.replace("Dense", "LayerNorm"), layers[name])
-                for name in layers if not name.startswith("LayerNorm")}  # fmt: skip
+        last = dict(layers)  # a normalised layer's outputs take the place of its own
+        for norm in (name for name in layers if "Norm" in name):
+            last[_normalised(norm)] = last.pop(norm)
         return {name: each["__call__"][0] for name, each in last.items()}
 
     return {name: of_torso(layers) for name, layers in outputs.items() if name.endswith("torso")}
@@ -118,6 +119,11 @@ def _layer(path: tuple[Any, ...]) -> tuple[str, str | None]:
     """Return the torso and the hidden layer of a parameter; `"", None` for a head."""
     names = _names(path)
     for torso, layer in itertools.pairwise(names):
-        if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense|LayerNorm)_\d+", layer):
-            return torso, layer.replace("LayerNorm", "Dense")  # which feeds the same units
+        if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense|ConvNorm|LayerNorm)_\d+", layer):
+            return torso, _normalised(layer)  # which feeds the same units
     return "", None
+
+
+def _normalised(layer: str) -> str:
+    """Return the name of the layer that a layer normalisation follows; other names as they are."""
+    return layer.replace("ConvNorm", "Conv").replace("LayerNorm", "Dense")

@@ -24,6 +24,10 @@ class ActionValues(NamedTuple):
         """Return the actions [...] int32 with the largest values, the first among equals."""
         return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
 
+    def max(self) -> jax.Array:
+        """Return the largest values [...]."""
+        return jnp.max(self.values, axis=-1)
+
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
         is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
@@ -53,6 +57,11 @@ class EpsilonGreedy(NamedTuple):
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw actions [...] int32."""
         return self.values.epsilon_greedy(key, self.epsilon)
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return the log-probabilities [...] of actions [...]."""
+        greedy = jnp.where(action == self.values.best(), 1.0 - self.epsilon, 0.0)
+        return jnp.log(greedy + self.epsilon / self.values.values.shape[-1])
 
     def mode(self, key: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, ties broken at random."""

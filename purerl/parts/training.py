@@ -1,7 +1,7 @@
 """Training from scratch, the same for every learner, and its sizes."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,9 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.types import Context, EnvParams, Hyperparams, Learner, MetaParams, TrainResult
+
+if TYPE_CHECKING:  # a training without evaluations does not import it
+    from purerl.parts.evaluation import GreedyEvaluations
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ def train(
     meta_params: MetaParams,
     env_params: EnvParams,
     num_updates: jax.Array | int | None = None,
+    evaluations: "GreedyEvaluations | None" = None,
 ) -> TrainResult:
     """Train one agent from scratch; metrics are reduced inside the loop, to one per update.
 
@@ -93,6 +97,7 @@ def train(
             the default. It is traced, so one program trains agents for different lengths, and
             progress and annealing follow it. Under `vmap`, agents with lengths of their own all
             cost as much as the longest. Sums and metrics of updates after the end are zero.
+        evaluations: of the greedy policy during this training; by default none.
     """
 
     def step(state):
@@ -101,7 +106,7 @@ def train(
 
     state = learner.init(key, hyperparams, meta_params, env_params)
     most = learner.config.num_updates
-    if num_updates is None:
+    if num_updates is None and evaluations is None:
         state, (sums, metrics) = jax.lax.scan(lambda state, _: step(state), state, length=most)
         return TrainResult(state, sums, metrics)
 
@@ -110,12 +115,28 @@ def train(
         state, new = step(state)
         return state, jax.tree.map(lambda rows, row: rows.at[index].set(row), written, new)
 
-    length = jnp.asarray(num_updates, jnp.int32)
-    state = state.replace(num_updates=length)
+    length = jnp.asarray(most if num_updates is None else num_updates, jnp.int32)
+    if num_updates is not None:
+        state = state.replace(num_updates=length)
     _, shapes = jax.eval_shape(step, state)
     empty = jax.tree.map(lambda leaf: jnp.zeros((most, *leaf.shape), leaf.dtype), shapes)
-    state, (sums, metrics) = jax.lax.fori_loop(0, length, write_step, (state, empty))
-    return TrainResult(state, sums, metrics)
+    if evaluations is None:
+        state, (sums, metrics) = jax.lax.fori_loop(0, length, write_step, (state, empty))
+        return TrainResult(state, sums, metrics)
+
+    def train_and_evaluate(index, carry):
+        carry, returns = carry
+        start, end = (evaluations.updates_before(each, length) for each in (index - 1, index))
+        carry = jax.lax.fori_loop(start, end, write_step, carry)
+        policy = learner.policy(carry[0])
+        found = evaluations.measure(learner, policy, key, env_params, end)
+        return carry, returns.at[index].set(found)
+
+    start = (state, empty), jnp.zeros(evaluations.times)
+    (state, (sums, metrics)), returns = jax.lax.fori_loop(
+        0, evaluations.times, train_and_evaluate, start
+    )
+    return TrainResult(state, sums, metrics, returns)
 
 
 def length(config: Any, state: Any) -> Any:

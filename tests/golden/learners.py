@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 import tests.conftest  # noqa: F401 - sets XLA's flags before JAX starts
-from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl import dqn, envs, lpg, ppo, pqn, q_learning
 from purerl.fast import use_cpu_arithmetic
 from purerl.parts import evaluation, losses, optimizers, own_task
 from tests.compiling import HAS_OTHER_EMITTERS
@@ -70,6 +70,12 @@ def _dqn(env: Any, env_params: Any, slots: dict[str, Any], hyperparams: Any, **c
     }  # fmt: skip
     hyperparams = dqn.Hyperparams(**{"learning_rate": 3e-3, **hyperparams})
     return Case(dqn.DQN(dqn.Config(**{**sizes, **config}), env, **slots), hyperparams, env_params)
+
+
+def _pqn(env: Any, env_params: Any, slots: dict[str, Any]) -> Case:
+    sizes = {"total_timesteps": 3 * 64, "num_envs": 4, "num_steps": 16, "num_minibatches": 2}
+    learner = pqn.PQN(pqn.Config(**sizes, update_epochs=3, hidden_sizes=(8, 8)), env, **slots)
+    return Case(learner, pqn.Hyperparams(learning_rate=3e-3), env_params)
 
 
 def _q_learning(hyperparams: Any, **config: Any) -> Case:
@@ -144,6 +150,8 @@ def cases() -> dict[str, Case]:
         "dqn-optimizer": _dqn(*cartpole, {"make_optimizer": curious_optimizer}, {})._replace(
             meta_params=jnp.float32(1.0)
         ),
+        "pqn": _pqn(*cartpole, {}),
+        "pqn-images": _pqn(*breakout, {"value_loss": losses.expectile}),
         "q-learning": _q_learning({}),
         "q-learning-expected": _q_learning({"epsilon_end": 0.0}, target="expected_sarsa"),
         "q-learning-double": _q_learning({"initial_value": 1.0}, target="double"),

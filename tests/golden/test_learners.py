@@ -9,7 +9,7 @@ from tests.golden import learners
 RECORDED = json.loads(learners.FILE.read_text())
 CASES = learners.cases()
 FIRST = {min((name for name in CASES if name.startswith(kind)), key=len)
-         for kind in ("ppo", "dqn", "q-learning", "lpg")}  # fmt: skip
+         for kind in ("ppo", "dqn", "pqn", "q-learning", "lpg")}  # fmt: skip
 """Cases of `make test-all`, one for each learner; all others are in `make test-slow`."""
 
 

@@ -161,6 +161,13 @@ class DelayedReward(Probe):
         return state.time == 1
 
 
+class TwoPayments(DelayedReward):
+    """Action 1 pays 1 in the first step and 2 in the second, action 0 nothing."""
+
+    def pay(self, state, action, params):
+        return action * (1.0 + state.time)
+
+
 class EndlessReward(Probe):
     """Reward 1 a step for ever, cut by a time limit: the value is 1 / (1 - gamma) throughout."""
 

@@ -23,6 +23,25 @@ def forward(params, obs):
     return dense(params["policy_head"], actor), dense(params["value_head"], critic)[:, 0]
 
 
+def q_values(params, obs):
+    """All action values, float64, of a tanh network at obs [B, d].
+
+    With or without layer normalisation and dueling heads.
+    """
+    layers = params["params"]
+    x, torso = np.asarray(obs, np.float64), layers["torso"]
+    for index in range(sum(name.startswith("Dense") for name in torso)):
+        x = dense(torso[f"Dense_{index}"], x)
+        if norm := torso.get(f"LayerNorm_{index}"):
+            x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
+            x = x * norm["scale"] + norm["bias"]
+        x = np.tanh(x)
+    q = dense(layers["action_head"], x)
+    if "value_head" in layers:
+        q = q - q.mean(1, keepdims=True) + dense(layers["value_head"], x)
+    return q
+
+
 def log_probs_and_entropy(params, head, action):
     if "log_std" in params["params"]:
         std = np.exp(params["params"]["log_std"])

@@ -15,6 +15,7 @@ from purerl.parts.replay import Priorities, set_priorities
 from purerl.parts.rollouts import zero_sums
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_optimizers import Adam
+from tests.purerl.reference import q_values
 from tests.purerl.test_ppo_cartpole import last_tenth
 
 KEY = jax.random.key(0)
@@ -59,18 +60,6 @@ class Phases:
         self.last = states[-1]
         draw = partial(reference.drawn, self.learner.network, states[5].envs.obs)
         self.state = states[5].replace(params=draw(seed=0), target_params=draw(seed=1))
-
-
-def q_values(params, obs):
-    """All action values, float64, of a tanh network with or without dueling heads."""
-    layers = params["params"]
-    x = np.asarray(obs, np.float64)
-    for index in range(len(layers["torso"])):
-        x = np.tanh(reference.dense(layers["torso"][f"Dense_{index}"], x))
-    q = reference.dense(layers["action_head"], x)
-    if "value_head" in layers:
-        q = q - q.mean(1, keepdims=True) + reference.dense(layers["value_head"], x)
-    return q
 
 
 def in_order_of_time(ring, env):
@@ -303,13 +292,6 @@ def test_solves_cartpole():
     assert there.mean() >= 450, there
 
 
-class Known(probes.DelayedReward):
-    """Action 1 pays 1 in the first step and 2 in the second, action 0 nothing."""
-
-    def pay(self, state, action, params):
-        return action * (1.0 + state.time)
-
-
 @pytest.mark.long
 def test_known_values():
     config = dqn.Config(
@@ -317,7 +299,7 @@ def test_known_values():
         buffer_size=800, learning_starts=80, target_update="polyak", hidden_sizes=(16,),
         double=True, dueling=True, replay="prioritized",
     )  # fmt: skip
-    learner = dqn.DQN(config, Known())
+    learner = dqn.DQN(config, probes.TwoPayments())
     hyperparams = dqn.Hyperparams(learning_rate=1e-2, final_learning_rate=0.0, gamma=0.8,
                                   epsilon_end=1.0, tau=0.05)  # fmt: skip
     state = jax.jit(learner.train)(KEY, hyperparams, None, learner.env.default_params).state

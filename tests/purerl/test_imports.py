@@ -6,7 +6,7 @@ import pytest
 PROGRAM = """
 import sys
 import purerl
-from purerl import dqn, fast, lpg, ppo, q_learning, types
+from purerl import dqn, fast, lpg, ppo, pqn, q_learning, types
 import metaevo
 from metaevo import parts, statistics
 from metaevo.commands import distill, evaluate, evolve, generality, judge, sweep, train

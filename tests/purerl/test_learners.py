@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl import acting, dqn, envs, lpg, ppo, pqn, q_learning
 from purerl.parts import losses
+from purerl.parts.evaluation import STREAM, GreedyEvaluations, time_limit
 from purerl.types import TrainResult
 
 pytestmark = pytest.mark.long
@@ -32,6 +33,11 @@ LEARNERS = {
             n_step=2, hidden_sizes=(8,),
         ),
         dqn.Hyperparams(learning_rate=3e-3, epsilon_end=0.3),
+    ),
+    "pqn": (
+        pqn.PQN,
+        pqn.Config(4 * 32, 4, 8, update_epochs=2, num_minibatches=2, hidden_sizes=(8,)),
+        pqn.Hyperparams(learning_rate=3e-3, epsilon_end=0.3),
     ),
     "q_learning": (
         q_learning.QLearning,
@@ -210,3 +216,52 @@ def test_equal_learners_are_one_to_the_compiler(case):
     assert first == second
     assert hash(first) == hash(second)
     assert first != case.learner
+
+
+def test_evaluations_are_episodes_of_the_greedy_policy_at_their_moment(case):
+    """The same keys, one episode after another; the training itself does not change."""
+    learner, key = case.learner, KEYS[0]
+    planned = GreedyEvaluations(
+        times=3, episodes=2, max_steps=time_limit(case.env, case.env_params)
+    )
+    evaluated = jax.jit(
+        lambda n: learner.train(key, *case.arguments, num_updates=n, evaluations=planned)
+    )
+
+    @jax.jit
+    def step(policy, episode, act_key, env_key):
+        obs, state, memory = episode
+        action, memory = acting.act(
+            learner, policy, memory, act_key, obs, greedy=True, env_params=case.env_params
+        )
+        obs, state, reward, *ends, _ = case.env.step(env_key, state, action, case.env_params)
+        return (obs, state, memory), reward, jnp.any(jnp.array(ends))
+
+    def played(state, updates):
+        key, total = jax.random.fold_in(jax.random.fold_in(KEYS[0], STREAM), updates), 0.0
+        start_key, key = jax.random.split(key)
+        starts, keys = jax.random.split(start_key, 2), []
+        for _ in range(12):
+            key, *own = jax.random.split(key, 3)
+            keys.append([jax.random.split(each, 2) for each in own])
+        for number, start in enumerate(starts):
+            episode = *acting.reset(case.env, start, case.env_params), acting.begin(learner)
+            for act_keys, env_keys in keys:
+                episode, reward, done = step(
+                    learner.policy(state), episode, act_keys[number], env_keys[number]
+                )
+                total += float(reward)
+                if done:
+                    break
+        return total / 2
+
+    result = evaluated(4)
+    assert_same(result.episodes, case.train(4, key, *case.arguments).episodes)
+    state, _ = case.run_updates(case.init(key, *case.arguments), 2)
+    expected = []
+    for updates in (2, 3, 4):
+        expected.append(played(state, updates))
+        state, _ = case.run_updates(state, 1)
+    np.testing.assert_allclose(result.evaluations, expected, rtol=1e-5)
+    short = evaluated(2).evaluations
+    assert short[1] == short[2]  # both are at the end

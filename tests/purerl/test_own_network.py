@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from examples.two_doors import TwoDoors
-from purerl import dqn, envs, ppo
+from purerl import dqn, envs, ppo, pqn
 from purerl.parts import networks, optimizers, parameters
 from tests.purerl.probes import TargetAction
 
@@ -175,9 +175,10 @@ def test_features_of_the_parameters_of_another_network():
         np.testing.assert_array_equal(leaf, 1.0)
 
 
-def test_a_q_network():
-    config = dqn.Config(network=lambda space: nn.Dense(space.n))
-    train = dqn.make_train(config, CARTPOLE, make_optimizer=optimizers.muon)
-    arguments = KEY, dqn.Hyperparams(), None, CARTPOLE.default_params
+@pytest.mark.parametrize("learner", [dqn, pqn])
+def test_a_q_network(learner):
+    config = learner.Config(network=lambda space: nn.Dense(space.n))
+    train = learner.make_train(config, CARTPOLE, make_optimizer=optimizers.muon)
+    arguments = KEY, learner.Hyperparams(), None, CARTPOLE.default_params
     assert jax.eval_shape(train, *arguments).state.params["params"]["kernel"].shape == (4, 2)
     assert networks.q_network(CARTPOLE, config).num_actions == 2

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl import dqn, envs, lpg, ppo, pqn, q_learning
 from tests.purerl import probes
 from tests.purerl.test_nested import Nested
 
@@ -45,6 +45,7 @@ DQN = {
         (dqn.Config, {**DQN, "total_timesteps": 23}, "must be at least one update, .* = 24"),
         (dqn.Config, {**DQN, "train_interval": 6}, "6 must be a multiple of num_envs = 4"),
         (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),
+        (pqn.Config, {"num_minibatches": 5}, "num_envs x num_steps = 2048 must be divisible by"),
         (q_learning.Config, {"total_timesteps": 10, "num_steps": 20}, "total_timesteps = 10"),
         (lpg.Config, {"total_timesteps": 10}, "total_timesteps = 10 must be at least one update"),
     ],
@@ -73,10 +74,11 @@ def test_minibatches_of_one_sample_without_statistics_of_their_own(normalize):
         (ppo, probes.GridAction, "GridAction: PPO needs a discrete or a vector action space"),
         (dqn, probes.GridAction, "GridAction: DQN needs a discrete action space"),
         (dqn, probes.TargetAction, "TargetAction: DQN needs a discrete action space"),
+        (pqn, probes.TargetAction, "TargetAction: PQN needs a discrete action space"),
         (lpg, continuous, "Pendulum-v1: LPG needs a discrete action space"),
         (q_learning, probes.Cycle, "Cycle.*discrete observations"),
         (q_learning, continuous, "Pendulum-v1"),
-        *((module, Nested, r"Nested: .*Dict") for module in (ppo, dqn, lpg, q_learning)),
+        *((module, Nested, r"Nested: .*Dict") for module in (ppo, dqn, pqn, lpg, q_learning)),
     ],
 )
 def test_environments_that_do_not_fit(module, make_env, message):

@@ -171,3 +171,24 @@ def test_agents_of_a_learned_optimizer_train_on_all_devices(keys):
     alone = learner.init(keys[0], ppo.Hyperparams(), meta_params, env_params)
     shapes = jax.tree.map(lambda leaf: (SEEDS, *leaf.shape), alone)
     assert jax.tree.map(lambda leaf: leaf.shape, trained.rows.agent) == shapes
+
+
+def test_the_greedy_policy_is_evaluated_in_between(keys):
+    """Agents in pieces, at once and alone; a rung of a sweep is evaluated, too."""
+    fitness = FitnessConfig(0.0, evaluation_return=1.0, evaluation_episodes=2, evaluations=3)
+    task, variants, total = q_task(8), settings(RATES), len(RATES) * SEEDS
+    population = Population(task, None, fitness, chunk_size=4, rungs=[1])
+    assert population.evaluated.tolist() == [1, 3, 6, 8]
+    agents, frames = population.init(keys, variants), []
+    agents = population.advance(agents, 5, frames.append)
+    assert sum(frames) == total * population.frames_after(5) == total * (5 * 10 + 2 * 2 * 100)
+    found = np.asarray(agents.rows.evaluations)
+    assert np.isnan(found).tolist() == [[False, False, True, True]] * total
+    np.testing.assert_array_equal(population.scores(agents).ravel(), found[:, 1])
+    agents = population.advance(agents, 3, frames.append)
+    assert sum(frames) == total * population.frames
+    np.testing.assert_allclose(population.train(keys, variants).scores, population.scores(agents))
+    assert np.std(agents.rows.evaluations) > 0
+    alone = jax.jit(task.evaluated_for(fitness).train)(keys[1], variants[2], None)
+    last = np.asarray(agents.rows.evaluations)[2 * SEEDS + 1]
+    np.testing.assert_allclose(alone.evaluations, last[1:])

@@ -16,6 +16,7 @@ from metaevo.studies.study import Study
 from metaevo.tasks import sampling
 from purerl import envs, ppo
 from purerl.envs.scaled import ScaledParams, ScaledRewards
+from purerl.parts.evaluation import GreedyEvaluations
 from tests.metaevo import evolving
 
 SAMPLE = {
@@ -97,10 +98,13 @@ def training_by_hand(study, drawn, **functions):
 
     @jax.jit
     def train(key, meta_params):
-        sums = learner.train(
-            key, hyperparams, meta_params, env_params, num_updates=updates
-        ).episodes
-        return jnp.sum(sums.returns) / jnp.sum(sums.episodes) / scale, jnp.sum(sums.steps)
+        result = learner.train(
+            key, hyperparams, meta_params, env_params, num_updates=updates,
+            evaluations=GreedyEvaluations(times=2, episodes=3, max_steps=500),
+        )  # fmt: skip
+        sums, steps = result.episodes, jnp.sum(result.episodes.steps) + 2 * 3 * 500
+        mean = jnp.sum(sums.returns) / jnp.sum(sums.episodes)
+        return mean / scale, result.evaluations[-1] / scale, steps
 
     return train
 
@@ -108,13 +112,15 @@ def training_by_hand(study, drawn, **functions):
 def test_drawn_values_are_used_in_training():
     """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     tasks = {"poles": {"env": "CartPole-v1", "sample": SAMPLE}}
-    study = study_of(tasks=tasks, evolve="value_loss")
+    fitness = {"evaluation_return": 1.0, "evaluation_episodes": 3, "evaluations": 2}
+    study = study_of(tasks=tasks, evolve="value_loss", fitness=fitness)
     problem = study.problem
     meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
     task = problem.draw_task(task_key(jax.random.key(3)), 0)
     found = jax.jit(problem.evaluate)(key, meta_params, task)
-    score, steps = training_by_hand(study, task, **problem.functions)(key, meta_params)
-    np.testing.assert_allclose(found.fitness, score, rtol=1e-4)
+    mean, last, steps = training_by_hand(study, task, **problem.functions)(key, meta_params)
+    np.testing.assert_allclose(found.fitness, mean + last, rtol=1e-4)
+    assert last > 1
     assert int(problem.frames(task)) == steps
 
 

@@ -9,8 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import metaevo
+from examples.corridor import Corridor
+from metaevo import LearnerProblem
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts import LearnedUpdateRule
 from metaevo.parts.part import Parts
@@ -113,7 +116,8 @@ def test_tasks_depend_on_keys():
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
     task = setup.bind(evolved.functions(), candidates[0])
     assert isinstance(task.learner, OwnTask)
-    population = Population(task, candidates[0], FitnessConfig(0.0, 0.0, 1.0), chunk_size=4)
+    fitness = FitnessConfig(0.0, 0.0, 1.0, evaluation_return=1.0, evaluation_episodes=3)
+    population = Population(task, candidates[0], fitness, chunk_size=4)
     keys = jax.random.split(jax.random.key(2), 4)
     agents = population.init(keys, meta_params=jax.device_get(candidates))
     goals = agents.rows.agent.env_params.layout.goal.reshape(2, 4)
@@ -123,6 +127,36 @@ def test_tasks_depend_on_keys():
     scores, _ = population.train(keys, meta_params=jax.device_get(candidates))
     np.testing.assert_allclose(population.scores(agents), scores, rtol=1e-5)
     assert jnp.isfinite(scores).all()
+
+
+@struct.dataclass
+class Length:
+    length: int = 8
+
+
+class Endless(Corridor):
+    """An environment that decides itself about the end of an episode."""
+
+    @property
+    def default_params(self):
+        return Length()
+
+    def is_truncated(self, state, params):
+        return jnp.bool_(False)
+
+
+@pytest.mark.parametrize(
+    ("fitness", "complaint"),
+    [
+        ({}, "episodes of .*Endless may have no end; add `max_steps_in_episode: int` to"),
+        ({"evaluations": 3}, "fitness.evaluations = 3: must be at most 2, the updates of a"),
+    ],
+)
+def test_evaluations_that_are_impossible_are_named(fitness, complaint):
+    env = Endless if not fitness else Corridor
+    options = {"train": {"total_timesteps": 1024}, "fitness": {"evaluation_return": 1.0, **fitness}}
+    with pytest.raises(ConfigError, match=complaint):
+        LearnerProblem("ppo", "value_loss", [env], **options)
 
 
 def test_a_single_training_refuses_a_distribution():

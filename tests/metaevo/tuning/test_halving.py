@@ -7,7 +7,8 @@ from metaevo.config import from_dict
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.runs.terminal import Progress
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.tasks.population import Agents, Population
+from metaevo.tasks.agents import Agents
+from metaevo.tasks.population import Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Trial

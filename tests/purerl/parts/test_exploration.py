@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, q_learning
+from purerl import dqn, pqn, q_learning
 from purerl.parts import exploration
 
 FRAMES = jnp.array([0.0, 100.0, 200.0, 400.0, 1000.0])
@@ -18,7 +18,7 @@ def test_epsilon_falls_on_a_line():
     np.testing.assert_allclose(constant, [0.3] * 5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("learner", [dqn, q_learning])
+@pytest.mark.parametrize("learner", [dqn, pqn, q_learning])
 @pytest.mark.parametrize("end", [0.1, None])
 def test_random_play_is_random(learner, end):
     settings = learner.Hyperparams(epsilon_start=0.5, epsilon_end=end)

@@ -18,6 +18,7 @@ HYPERPARAMS = Hyperparams(
     huber_delta=0.8,
     dpo_alpha=1.5,
     dpo_beta=0.5,
+    expectile=0.75,
 )
 CONTEXT = Context(HYPERPARAMS)
 numbers = st.floats(-4, 4, width=32)
@@ -33,13 +34,22 @@ def huber(prediction, target, old):
     return error**2 / 2 if error <= 0.8 else 0.8 * error - 0.32
 
 
+def expectile(prediction, target, old):
+    return (0.75 if prediction < target else 0.25) * (prediction - target) ** 2
+
+
 def squared(prediction, target, old):
     return (prediction - target) ** 2 / 2
 
 
 @pytest.mark.parametrize(
     ("loss", "expected"),
-    [(losses.squared, squared), (losses.clipped_squared, clipped), (losses.huber, huber)],
+    [
+        (losses.squared, squared),
+        (losses.clipped_squared, clipped),
+        (losses.huber, huber),
+        (losses.expectile, expectile),
+    ],
 )
 @given(prediction=numbers, target=numbers, old=numbers)
 def test_value_losses(loss, expected, prediction, target, old):

@@ -79,6 +79,13 @@ def test_dormancy_with_layer_norm():
     depth = parameters.depth(params)["params"]["actor_torso"]
     assert depth["LayerNorm_1"]["scale"] == depth["Dense_1"]["kernel"] == 0.5
     assert found["LayerNorm_1"]["scale"][2] == 0
+    network = actor_critic(3, shared_network=True, layer_norm=True)
+    params = drawn(network, IMAGES)
+    norm = params["params"]["actor_torso"]["ConvNorm_0"]
+    norm["bias"] = norm["bias"].at[3].set(-1e3)
+    found = dormancy(network, params, IMAGES, "relu")["params"]["actor_torso"]
+    assert found["Conv_0"]["bias"][3] == found["ConvNorm_0"]["scale"][3] == 0
+    assert parameters.depth(params)["params"]["actor_torso"]["ConvNorm_0"]["scale"] == 0
 
 
 def test_depth_and_policy():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.parts import learners
-from purerl import dqn, ppo
+from purerl import dqn, ppo, pqn
 from purerl.parts import optimizers
 from purerl.types import Context
 from tests.purerl import probes
@@ -20,6 +20,7 @@ CONFIGS = {
         4 * 16, 4, 4, train_interval=8, batch_size=4, buffer_size=32, learning_starts=8,
         hidden_sizes=(3,),
     ),
+    "pqn": pqn.Config(4 * 24, 4, 6, 2, 1, hidden_sizes=(3,)),
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def by_progress(meta_params, context):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", CONFIGS)
 def test_every_update_uses_the_scheduled_values(name):
     entry, env = learners.find(name), probes.Cycle()
     config, hyperparams = CONFIGS[name], entry.hyperparams(learning_rate=1e-2)

@@ -1,0 +1,124 @@
+"""Agents of a population as data: on the host, and on the way to the devices and back."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from metaevo.config.plain import PlainDict
+from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
+
+
+class Row(struct.PyTreeNode):
+    """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
+
+    A curve has a fixed number of points, so that memory does not grow with the length of training,
+    and logs do not depend on where a run was interrupted.
+    """
+
+    agent: PyTree
+    """the learner's state; between programs, its random keys are plain numbers"""
+    hyperparams: Hyperparams
+    """its own, or None if all agents share them"""
+    meta_params: MetaParams
+    """its own, or None if all agents share them"""
+    episodes: EpisodeSums
+    """each field [windows]"""
+    metrics: Any
+    """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
+    finite: jax.Array
+    """[] bool, whether the policy's parameters are finite"""
+    key: jax.Array | None = None
+    """raw key that the agent was made from, for its evaluations; None without any"""
+    evaluations: jax.Array | None = None
+    """[evaluations] mean returns of the greedy policy, NaN before they are due; None without any"""
+
+
+class Agents(NamedTuple):
+    """Agents on the host: settings x seeds."""
+
+    rows: Row
+    """each leaf [settings x seeds, ...]"""
+    seeds: int
+    """of every setting"""
+    updates: int
+    """done so far"""
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """[settings, seeds] whether an agent's parameters are not finite."""
+        return ~np.asarray(self.rows.finite).reshape(-1, self.seeds)
+
+    def select(self, settings: Sequence[int]) -> "Agents":
+        """Return the agents of some settings, in that order."""
+        index = np.asarray(settings, int)[:, np.newaxis] * self.seeds + np.arange(self.seeds)
+        return self._replace(rows=jax.tree.map(lambda leaf: leaf[index.ravel()], self.rows))
+
+
+class Trained(NamedTuple):
+    """Results of complete trainings."""
+
+    scores: Any
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode"""
+    episodes: EpisodeSums
+    """fields [settings, seeds, windows]"""
+
+
+def packed(agent: PyTree) -> PyTree:
+    """Return states for the host, with random keys as plain numbers and no array of length 0.
+
+    JAX 0.11.2 ends the process while it compiles a program for several devices whose input is an
+    array of length 0.
+    """
+
+    def pack(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key_data(leaf)
+        return leaf if leaf.size else jnp.zeros([max(n, 1) for n in leaf.shape], leaf.dtype)
+
+    return jax.tree.map(pack, agent)
+
+
+def unpacked(agent: PyTree, like: PyTree) -> PyTree:
+    """Return states that were packed; `like` has the shapes of one."""
+
+    def unpack(leaf, like):
+        if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(leaf)
+        return leaf if like.size else leaf[(..., *map(slice, like.shape))]
+
+    return jax.tree.map(unpack, agent, like)
+
+
+def on_a_single_row(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what `jax.vmap` does to a single row, as a faster program."""
+
+    def single(*rows):
+        result = f(*jax.tree.map(lambda leaf: leaf[0], rows))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return single
+
+
+def inputs_of(
+    keys: jax.Array, hyperparams: Sequence[PyTree] | None, meta_params: Sequence[PyTree] | None
+) -> PlainDict:
+    """Return all settings with all keys, in NumPy, so that new numbers do not compile."""
+
+    def repeated(settings: Sequence[PyTree], dtype: Any = None) -> PyTree:
+        def stacked(*leaves: Any) -> np.ndarray:
+            found = np.stack(leaves, dtype=dtype, casting="same_kind")
+            return np.repeat(found, len(keys), axis=0)
+
+        return jax.tree.map(stacked, *settings)
+
+    settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
+    rows: PlainDict = {"key": np.tile(np.asarray(jax.random.key_data(keys)), (settings, 1))}
+    if hyperparams is not None:
+        rows["hyperparams"] = repeated(hyperparams, np.float32)
+    if meta_params is not None:
+        rows["meta_params"] = repeated(meta_params)
+    return rows

@@ -1,0 +1,159 @@
+"""The pieces of PQN against independent computations, and values that are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import acting, pqn
+from purerl.types import Estimates
+from tests.purerl import probes, reference
+from tests.purerl.parts.test_returns import brute_force_of_all
+from tests.purerl.reference import q_values
+
+KEY = jax.random.key(0)
+CONFIG = pqn.Config(
+    10 * 64, num_envs=4, num_steps=16, update_epochs=3, num_minibatches=1, hidden_sizes=(3, 4),
+    activation="tanh",
+)  # fmt: skip
+HYPERPARAMS = pqn.Hyperparams(
+    learning_rate=0.03, gamma=0.9, gae_lambda=0.8, max_grad_norm=0.01, epsilon_start=0.5
+)
+ENV = probes.Cycle()
+PARAMS = ENV.default_params
+
+
+def give_ratios(meta_params, context, rollout):
+    return Estimates(rollout.value, rollout.ratio)
+
+
+class Rollout:
+    """A rollout on short episodes by a network with arbitrary parameters, and its batch."""
+
+    def __init__(self):
+        self.learner = pqn.PQN(CONFIG, ENV)
+        state = self.learner.init(KEY, HYPERPARAMS, None, PARAMS)
+        params = reference.drawn(self.learner.network, state.envs.obs)
+        self.state, transitions, _ = jax.jit(self.learner.collect)(
+            state.replace(params=params), HYPERPARAMS, PARAMS
+        )
+        context = self.learner.context(state, HYPERPARAMS)
+        self.batch, ratios = (
+            jax.jit(each.make_batch)(self.state, transitions, context, None)
+            for each in (self.learner, pqn.PQN(CONFIG, ENV, targets=give_ratios))
+        )
+        self.ratio = ratios.target.reshape(16, 4)
+        self.transitions = jax.tree.map(np.asarray, transitions)
+
+    def values(self, obs):
+        """Return all action values [T, N, actions]."""
+        params = reference.to_float64(self.state.params)
+        return q_values(params, obs.reshape(-1, 2)).reshape(16, 4, 2)
+
+
+@pytest.fixture(scope="module")
+def rollout():
+    return Rollout()
+
+
+def test_actions_are_epsilon_greedy(rollout):
+    t = rollout.transitions
+    greedy = t.action == rollout.values(t.obs).argmax(-1)
+    assert abs(greedy.mean() - 0.75) < 0.15  # half of the actions are random, half of them right
+    np.testing.assert_allclose(np.exp(t.log_prob), np.where(greedy, 0.75, 0.25), rtol=1e-5)
+    np.testing.assert_allclose(rollout.ratio, np.where(greedy, 1 / 0.75, 0.0), rtol=1e-5)
+
+
+def test_targets(rollout):
+    t = rollout.transitions
+    assert (t.truncated & ~t.terminated).any()
+    assert t.terminated.any()
+    targets = brute_force_of_all(
+        0.1 * t.reward, np.zeros((16, 4)), rollout.values(t.final_obs).max(-1),
+        t.terminated, t.truncated, gamma=0.9, lam=0.8,
+    )  # fmt: skip
+    np.testing.assert_allclose(rollout.batch.target, targets.ravel(), rtol=1e-4, atol=1e-5)
+    chosen = np.take_along_axis(rollout.values(t.obs), t.action[..., None], -1)
+    np.testing.assert_allclose(rollout.batch.old_prediction, chosen.ravel(), rtol=1e-4, atol=1e-5)
+    for actual, expected in ((rollout.batch.obs, t.obs), (rollout.batch.action, t.action)):
+        np.testing.assert_array_equal(actual, expected.reshape(actual.shape))
+    predictions, targets = jax.jit(rollout.learner.value_targets)(
+        rollout.state, HYPERPARAMS, PARAMS
+    )
+    assert predictions.shape == targets.shape == (64,)
+
+
+def test_learn_is_radam_on_the_clipped_gradient(rollout):
+    """In its first five steps, RAdam is momentum without division (Liu et al. 2020)."""
+    batch, params = reference.to_float64(rollout.batch), reference.to_float64(rollout.state.params)
+
+    def errors(params):
+        return q_values(params, batch.obs)[np.arange(64), batch.action] - batch.target
+
+    losses, momentum = [], 0.0
+    for step in range(1, 4):  # epochs of one minibatch each: the order does not matter
+        losses.append(np.mean(errors(params) ** 2) / 2)
+        grads = reference.gradient(params, lambda each: np.mean(errors(each) ** 2) / 2)
+        leaves, structure = jax.tree.flatten(grads)
+        flat = np.concatenate([leaf.ravel() for leaf in leaves])
+        assert np.linalg.norm(flat) > 0.01  # clipping is at work
+        momentum = 0.9 * momentum + 0.1 * flat * 0.01 / np.linalg.norm(flat)
+        rate = 0.03 * (1 - 4 / 10)  # annealed
+        ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+        moves = np.split(rate * momentum / (1 - 0.9**step), ends)
+        moves = [move.reshape(leaf.shape) for move, leaf in zip(moves, leaves, strict=True)]
+        params = jax.tree.map(np.subtract, params, jax.tree.unflatten(structure, moves))
+    state = rollout.state.replace(update=jnp.int32(4))
+    after, metrics = jax.jit(rollout.learner.learn)(state, rollout.batch, HYPERPARAMS, None)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), after.params, params
+    )
+    assert after.update == 5
+    assert metrics["value_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    roots = np.sqrt(2 * np.array(losses))
+    assert metrics["value_error"] == pytest.approx(np.mean(roots), rel=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [1.0, 0.7, 0.4, 0.4]),  # it falls for a fifth of ten updates
+        ({"epsilon_decay_steps": 4 * 64.0}, [1.0, 0.85, 0.7, 0.55]),
+        ({"epsilon_end": None}, [1.0] * 4),
+    ],
+)
+def test_exploration(changes, expected):
+    learner = pqn.PQN(CONFIG, ENV)
+    hyperparams = pqn.Hyperparams(epsilon_end=0.4).replace(**changes)
+    state = learner.init(KEY, hyperparams, None, PARAMS)
+    update, found = jax.jit(learner.update), []
+    for _ in expected:
+        state, _, metrics = update(state, hyperparams, None, PARAMS)
+        found.append(metrics["epsilon"])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert learner.policy(state).epsilon == found[-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("env", "trace_decay", "values"),
+    [
+        # Behaviour is random: only lambda = 0 gives the values of the greedy policy.
+        (probes.TwoPayments(), 0.0, [[1.6, 2.6], [0.0, 2.0]]),
+        # Episodes are cut after three steps; without a bootstrap there, values were below 2.5.
+        (probes.EndlessReward(), 0.9, [[5.0, 5.0], [5.0, 5.0]]),
+    ],
+)
+def test_known_values(env, trace_decay, values):
+    config = pqn.Config(200 * 64, 8, 8, update_epochs=4, num_minibatches=2, hidden_sizes=(16,))
+    hyperparams = pqn.Hyperparams(
+        learning_rate=0.05, gamma=0.8, gae_lambda=trace_decay, epsilon_end=1.0, reward_scale=1.0
+    )
+    learner = pqn.PQN(config, env)
+    state = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params).state
+    policy = learner.policy(state)
+    obs = jnp.array([[0.0], [1.0 if isinstance(env, probes.TwoPayments) else 0.0]])
+    np.testing.assert_allclose(learner.values(policy.params, obs).values, values, atol=0.25)
+    if isinstance(env, probes.TwoPayments):
+        assert acting.act(learner, policy, None, KEY, obs[0], greedy=True)[0] == 1
