@@ -9,8 +9,7 @@ from typing import Any
 
 from metaevo.commands.generality import table as rules_table
 from metaevo.config import dump_yaml
-from metaevo.config.checks import settings_of
-from metaevo.config.command_line import describe
+from metaevo.config.documentation import describe, settings_of
 from metaevo.judging.generality.measured import recorded
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,7 @@ import pytest
 
 from metaevo.config import from_dict, load_yaml, to_dict
 from metaevo.judging.verdicts import FEWEST_SETTINGS
-from metaevo.runs.settings import quickened
+from metaevo.runs.quick import quickened
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class

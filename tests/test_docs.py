@@ -20,7 +20,7 @@ import yaml
 
 import metaevo
 from metaevo.commands import run_options
-from metaevo.config import command_line
+from metaevo.commands.run_options import parse_command_line
 from tests.metaevo import evolving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +124,7 @@ class ParsedError(Exception):
 @pytest.mark.parametrize("name", TEXTS)
 def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_path):
     def parse_and_stop(*args: Any, **kwargs: Any) -> None:
-        command_line.parse_command_line(*args, **kwargs)
+        parse_command_line(*args, **kwargs)
         raise ParsedError
 
     own = tmp_path / "my_loss.py"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from metaevo.commands.run_options import Parser
 from metaevo.config import exit_on_config_error
-from metaevo.config.command_line import Parser
 
 
 @exit_on_config_error()

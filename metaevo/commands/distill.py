@@ -1,9 +1,8 @@
 """Command line of `metaevo distill`."""
 
 from metaevo.commands.evaluate import settings_of_run, with_unseen
-from metaevo.commands.run_options import computing
+from metaevo.commands.run_options import computing, run_argument
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.runs.run_directory import run_argument
 
 
 @exit_on_config_error()

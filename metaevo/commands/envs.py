@@ -4,8 +4,8 @@ import fnmatch
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from metaevo.commands.run_options import Parser
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.config.command_line import Parser
 
 
 @exit_on_config_error()

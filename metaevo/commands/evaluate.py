@@ -9,7 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaevo.commands.run_options import computing, parse_early, start_jax
+from metaevo.commands.run_options import (
+    Parser,
+    computing,
+    parse_settings,
+    run_argument,
+    start_jax,
+    without_env_params,
+)
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -20,10 +27,8 @@ from metaevo.config import (
     merge,
     to_dict,
 )
-from metaevo.config.command_line import Parser
-from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import UNSEEN, RunDirectory, run_argument
-from metaevo.runs.settings import without_env_params
+from metaevo.config.plain import PlainDict, names_in
+from metaevo.runs.run_directory import UNSEEN, RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams
@@ -111,7 +116,7 @@ def settings_of_run(
         if not {"evolve", "problem"} & saved.keys():
             raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
         used = without_env_params(overrides, adapted(saved, args))
-        if args.code or code.names_in(overrides):
+        if args.code or names_in(overrides):
             start_jax()  # importing an environment starts its backend
         code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
         return used
@@ -121,7 +126,7 @@ def settings_of_run(
 
         return settings_class(raw)
 
-    settings, args = parse_early(parser, argv, make_class, defaults)
+    settings, args = parse_settings(parser, argv, make_class, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = from_dict(type(settings), saved)

@@ -1,13 +1,22 @@
 """Command line of `metaevo evolve`: parse flags and settings, and start a run."""
 
 import argparse
+import contextlib
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.commands import run_options
-from metaevo.commands.run_options import parse_run, run_parser, start_jax
+from metaevo.commands.run_options import (
+    FLAGS,
+    VARIABLES,
+    add_process_flags,
+    parse_settings,
+    run_parser,
+    start_jax,
+    without_env_params,
+)
 from metaevo.config import (
-    code,
     exit_on_config_error,
     find_preset,
     from_dict,
@@ -15,8 +24,7 @@ from metaevo.config import (
     preset_names,
     to_dict,
 )
-from metaevo.config.plain import PlainDict
-from metaevo.runs.settings import without_env_params
+from metaevo.config.plain import PlainDict, is_name
 
 DEFAULT = "evolve_value_loss/q_learning"
 """Preset of a run without a part, a learner or a task of the user's."""
@@ -41,6 +49,10 @@ SHORT = {
 """Flags that are short for a setting, and their help."""
 
 
+LAUNCHERS = "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_SIZE"
+"""Environment variables of programs that may start several processes."""
+
+
 @exit_on_config_error()
 def main(argv: list[str], *, component: str | None = None) -> int:
     """Parse a command line, run the experiment, return the exit code.
@@ -52,12 +64,16 @@ def main(argv: list[str], *, component: str | None = None) -> int:
         component: the part to evolve unless the settings name another (`evolve:`). Without
             settings, a run uses a preset for its part.
     """
-    several = run_options.wanted(argv)
+    several = several_processes(argv)
     parsed = _parse(argv, component) if several is None else None
     start_jax(several)
     from metaevo.evolution import devices
 
-    with run_options.multi_process():
+    with contextlib.ExitStack() as stack:
+        if several is not None:
+            from metaevo.commands.processes import multi_process
+
+            stack.enter_context(multi_process())
         given = parsed or devices.broadcast_from_first(lambda: _parse(argv, component))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
@@ -65,7 +81,10 @@ def main(argv: list[str], *, component: str | None = None) -> int:
 
         data = given["settings"]
         run_dir = given["run_dir"]
-        devices.raise_on_all(lambda: code.use(given["code"], data))
+        if given["code"]:
+            from metaevo.config import code
+
+            devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
@@ -79,6 +98,17 @@ def main(argv: list[str], *, component: str | None = None) -> int:
                 print(table.text())
             return 0
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
+
+
+def several_processes(argv: Sequence[str]) -> PlainDict | None:
+    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
+    words = {word.partition("=")[0] for word in argv}
+    flags = {f"--{name}" for name in (*FLAGS, "distributed")}
+    if not words & flags and not any(map(os.environ.get, (*VARIABLES, *LAUNCHERS))):
+        return None
+    from metaevo.commands.processes import wanted
+
+    return wanted(argv)
 
 
 def _parse(argv: list[str], component: str | None) -> PlainDict:
@@ -111,8 +141,8 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         "--comparison", choices=("none", "quick", "full"), default="full", metavar="SIZE",
         help="size of the comparison at the end: none, quick, full (default)",
     )  # fmt: skip
-    run_options.add_process_flags(parser)
-    settings, args = parse_run(parser, argv, make_class, defaults, component)
+    add_process_flags(parser)
+    settings, args = parse_settings(parser, argv, make_class, defaults, component)
     from metaevo.studies.settings import resized
 
     data = to_dict(settings)
@@ -131,7 +161,7 @@ def _preset(component: Any, learner: Any) -> PlainDict:
 
     A user's own part uses the preset of a part of metaevo for the same slot.
     """
-    names, what, own = preset_names(), component, code.is_name(component)
+    names, what, own = preset_names(), component, is_name(component)
     if own:
         start_jax()
         from metaevo.parts.learners import part_class

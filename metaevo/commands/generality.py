@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     from metaevo.judging.generality.tasks import benchmark
     from metaevo.parts import zoo
     from metaevo.reports.page import Table
-    from metaevo.runs.run import work_in
+    from metaevo.studies.changed import work_in
 
     code.use(args.code)
     if args.rule is None:

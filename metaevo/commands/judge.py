@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from metaevo.commands.run_options import computing, parse_early, start_jax
+from metaevo.commands.run_options import computing, parse_settings, start_jax
 from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
 from metaevo.config.plain import PlainDict
 
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
 
         return settings_class(raw, PART)
 
-    settings, args = parse_early(parser, argv, make_class, defaults)
+    settings, args = parse_settings(parser, argv, make_class, defaults)
     from metaevo.discovery.proposals import Judge
     from metaevo.reports.page import Table
     from metaevo.studies.plans import planned

@@ -1,30 +1,71 @@
-"""What commands share: flags, checks of settings before JAX is imported, several processes."""
+"""What commands share: command lines of flags and settings, a run to resume, the start of JAX."""
 
 import argparse
-import contextlib
+import dataclasses
+import functools
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-from metaevo.config import ConfigError, DiskError, code, merge
-from metaevo.config.code import check_name
-from metaevo.config.command_line import Defaults, Parser, parse_command_line
-from metaevo.config.plain import PlainDict
-from metaevo.config.sources import fields_of, source, stub
-from metaevo.runs.run_directory import RunDirectory, run_argument
-from metaevo.runs.settings import quickened
+from metaevo.commands.early import early_class
+from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
+from metaevo.config.checks import check_given
+from metaevo.config.files import load_yaml, parse_yaml
+from metaevo.config.plain import PlainDict, Whole, names_in, of_value
+from metaevo.runs.run_directory import RunDirectory
 
-S = TypeVar("S")
-TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.settings:EvolveSettings"
-PROBLEM = "metaevo.studies.settings:ProblemSettings"
-SWEEP = "metaevo.tuning.config:SweepSettings"
-LEARNERS = "metaevo.parts.learners:LEARNERS"
-PARTS = "metaevo.parts.learners:PARTS"
+T = TypeVar("T")
+Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
+HELP = Path(__file__).parent / "help"
+"""A text for each command: what it does and examples, and the settings that are used most"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of a command, with its text in `HELP`; it raises `ConfigError` and does not exit."""
+
+    def __init__(self, command: str, text: str | None = None):
+        """Create the parser of a command; `text` is for a script, which has none in `HELP`."""
+        text = text or (HELP / f"{command}.txt").read_text(encoding="utf-8")
+        about, _, often = text.partition("\nsettings used most\n")
+        super().__init__(
+            prog=f"metaevo {command}",
+            usage=argparse.SUPPRESS,
+            description=about.rstrip(),
+            epilog=often and f"settings used most:\n{often.rstrip()}",
+            allow_abbrev=False,
+            formatter_class=functools.partial(
+                argparse.RawDescriptionHelpFormatter, width=100, max_help_position=27
+            ),
+            conflict_handler="resolve",
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigError` for an invalid command line."""
+        raise ConfigError(message)
+
+    def parse_flags(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse a command line without settings."""
+        for word in argv:
+            name, known = word.partition("=")[0], self._option_string_actions
+            if name.startswith("--") and name not in known:
+                raise ConfigError(f"unknown flag {name}{of_value(name, known)}")
+        return self.parse_args(argv)
+
+
+def run_argument(text: str) -> Path:
+    """Return the directory of a run for argparse, which hides the message of other errors."""
+    if text != "latest":
+        return Path(text)
+    from metaevo.runs.finding import run_path
+
+    try:
+        return run_path(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def computing(command: str) -> Parser:
@@ -60,28 +101,38 @@ def run_parser(command: str) -> Parser:
     return parser
 
 
-def parse_run(
+def parse_settings(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[S]],
-    new: Defaults = lambda args, overrides: {},
+    make_class: Callable[[PlainDict], type[T]],
+    defaults: Defaults = lambda args, overrides: {},
     component: str | None = None,
-) -> tuple[S, argparse.Namespace]:
-    """Parse a command line into the settings of a run, and its flags.
+) -> tuple[T, argparse.Namespace]:
+    """Parse a command line with a first check, before JAX is set up and `make_class` imports it.
 
     Args:
-        parser: made by `run_parser`.
+        parser: made by `computing` or `run_parser`.
         argv: arguments without the program's name.
         make_class: chooses the dataclass from the raw settings.
-        new: settings of a new run without `--config`, from the flags and the other settings.
+        defaults: settings without `--config` and `--resume`, from the flags and other settings.
         component: the part that is evolved if the settings name none.
     """
 
-    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        known = _settings_to_resume if args.resume else new
-        return known(args, overrides)
+    def known(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+        is_resumed = getattr(args, "resume", False)
+        return (_settings_to_resume if is_resumed else defaults)(args, overrides)
 
-    return parse_early(parser, argv, make_class, defaults, quickened, component)
+    def made(raw: PlainDict) -> type[T]:
+        start_jax()
+        return make_class(raw)
+
+    def early(raw: PlainDict) -> Any:
+        try:
+            return early_class(parser.prog.split()[-1], raw, component)
+        except (KeyError, OSError):  # an installation without source code
+            return Any
+
+    return parse_command_line(parser, argv, made, known, early)
 
 
 def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -93,75 +144,133 @@ def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> Plain
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
     settings = content["config"]
-    if args.code or code.names_in(overrides):
+    if args.code or names_in(overrides):
         start_jax()  # importing an environment starts its backend
-    code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
+    if args.code or names_in(merge(settings, overrides)):
+        from metaevo.config import code
+
+        code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
     return settings
 
 
-def parse_early(
+def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
+    """Return the defaults, without `task.env_params` if the overrides name an environment."""
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
+    return settings
+
+
+def parse_command_line(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[S]],
+    make_class: Callable[[PlainDict], type[T]],
     defaults: Defaults,
-    quick: Callable[[PlainDict], PlainDict] | None = None,
-    component: str | None = None,
-) -> tuple[S, argparse.Namespace]:
-    """`parse_command_line` with a first check, before JAX is set up and `make_class` imports it."""
+    early: Callable[[PlainDict], Any] | None = None,
+) -> tuple[T, argparse.Namespace]:
+    """Parse a command line into settings and the command's own flags.
 
-    def made(raw: PlainDict) -> type[S]:
-        start_jax()
-        return make_class(raw)
-
-    def early(raw: PlainDict) -> Any:
-        try:
-            return early_class(parser.prog.split()[-1], raw, component)
-        except (KeyError, OSError):  # an installation without source code
-            return Any
-
-    return parse_command_line(parser, argv, made, defaults, quick, early)
-
-
-def early_class(command: str, raw: PlainDict, component: str | None = None) -> Any:
-    """Return the class of unvalidated settings as their source code has it.
+    `--help all` lists all settings, with the string literals under the fields as documentation. A
+    flag whose `dest` has a dot is short for the setting of that name.
 
     Args:
-        command: train, sweep, or a command about an evolution.
-        raw: the settings, of which `problem`, `evolve` and `learner` are read.
-        component: the part that is evolved if the settings name none.
-
-    Raises:
-        ConfigError: for an unknown learner or part.
+        parser: parser with the command's own flags; `--config` (a file or a preset) is added.
+        argv: arguments without the program's name. `--section.key value` overrides the setting in
+            the file.
+        make_class: chooses the dataclass from the raw settings.
+        defaults: maps the flags and the overrides to the settings, without `--config`.
+        early: returns a class for a first check of the settings, before `make_class` imports JAX.
     """
-    learners, parts = (
-        source(place.partition(":")[0])[place.partition(":")[2]] for place in (LEARNERS, PARTS)
+    parser.add_argument(
+        *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",
+        help="show this, or all flags and settings with their defaults",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file with settings, or a preset (train/ppo_cartpole)"
     )
-    evolve, learner = raw.get("evolve", component), raw.get("learner", "ppo")
-    if isinstance(learner, str):
-        check_name("learner", learner, learners)
-    if isinstance(evolve, str):
-        check_name("evolve", evolve, parts)
-    place = PROBLEM if "problem" in raw else EVOLUTION
-    if command == "train" or (command == "sweep" and not {"problem", "evolve"} & raw.keys()):
-        place = TRAINING
-    own = fields_of(stub(place))
-    kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
-    if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
-        kinds["component"] = stub(parts[evolve])
-    elif place == EVOLUTION:  # a part of the user's may have a strategy of its own
-        kinds["strategy"] = Any
-    if place != PROBLEM and isinstance(learner, str) and learner in learners:
-        module = learners[learner].partition(":")[0]
-        kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
-        kinds |= dict.fromkeys(slots_of(module), str)
-    else:  # its own settings are known to its class
-        kinds |= dict.fromkeys(raw.keys() - own.keys() - kinds.keys(), Any)
-    return stub(place, **kinds)
+    args, rest = parser.parse_known_args(argv)
+    if args.help == "short":
+        parser.print_help()
+        raise SystemExit(0)
+    given = _groups(rest)
+    short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
+    overrides = _parse_overrides({**short, **given})
+    try:
+        if args.config is not None:
+            args.config = find_preset(args.config)
+        known = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+        raw = merge(known, overrides)
+        cls: Any = (early or make_class)(raw)
+        if not args.help:
+            _check_names(parser, cls, given)
+            if early is not None:
+                check_given(cls, raw)
+        made: type[T] = cls if early is None else make_class(raw)
+        if args.help:
+            from metaevo.config.documentation import add_settings
+
+            add_settings(parser, made, raw)
+    except ConfigError as error:
+        if not args.help:
+            raise
+        parser.epilog = f"settings: {error}"
+    if args.help:
+        parser.print_help()
+        raise SystemExit(0)
+    if getattr(args, "quick", False):
+        from metaevo.runs.quick import quickened
+
+        raw = merge(quickened(to_dict(from_dict(made, raw))), overrides)
+    return from_dict(made, raw), args
 
 
-def slots_of(module: str) -> list[str]:
-    """Return the names of the slots of a learner of purerl, from its source code."""
-    return [name.lower() for name in re.findall(r"\.([A-Z_]+)\b", source(module).text("SLOTS"))]
+def _groups(tokens: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values in `--section.key value ...` and `--section.key=value` by their names."""
+    groups: dict[str, list[str]] = {}
+    name = None
+    for token in tokens:
+        if re.match(r"--[^\W\d]", token):
+            name, equals, value = token[2:].partition("=")
+            groups.pop(name, None)
+            groups[name] = [value] if equals else []
+        elif name is not None:
+            groups[name].append(token)
+        else:
+            how = "settings are given as --key value, and a file of settings as --config FILE"
+            raise ConfigError(f"unexpected argument {show(token)}; {how}")
+    return groups
+
+
+def _parse_overrides(groups: Mapping[str, str | list[str]]) -> PlainDict:
+    """Return a nested dict of the values with dotted names."""
+    overrides: PlainDict = {}
+    for name, texts in groups.items():
+        texts = [texts] if isinstance(texts, str) else texts
+        values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
+        setting: Any = values[0] if len(values) == 1 else values
+        if isinstance(setting, dict):
+            setting = Whole(setting)
+        for key in reversed(name.split(".")):
+            setting = {key: setting}
+        overrides = merge(overrides, setting)
+    return overrides
+
+
+def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> None:
+    """Raise `ConfigError` for a flag that is no setting, or that lacks its value."""
+    for name, values in given.items():
+        kind = cls
+        for part in name.split("."):
+            if dataclasses.is_dataclass(kind):
+                fields = {each.name: each.type for each in dataclasses.fields(kind)}
+                if part not in fields:
+                    flags = [flag[2:] for flag in parser._option_string_actions]
+                    from metaevo.config.wording import unknown
+
+                    raise unknown(name, cls, flags)
+                kind = fields[part]
+        if not values:
+            raise ConfigError(f"--{name} needs a value")
 
 
 _has_started = False
@@ -210,75 +319,3 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
     text = "let JAX find all that out; SLURM and Open MPI need no flag"
     group.add_argument("--distributed", action="store_true", help=text)
-
-
-def wanted(argv: Sequence[str]) -> PlainDict | None:
-    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_process_flags(parser)
-    try:
-        args, rest = parser.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise ConfigError(str(error)) from None
-    if {"-h", "--help"} & set(rest) or args.processes == 1:
-        return None
-    missing = [f"--{name}" for name in FLAGS if getattr(args, name) is None]
-    if len(missing) == len(FLAGS):
-        return {} if args.distributed or _tasks() > 1 else None
-    if missing:
-        raise ConfigError(f"several processes also need {', '.join(missing)}")
-    host, _, port = args.coordinator.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
-    if not 0 <= args.process < args.processes:
-        raise ConfigError(f"--process {args.process}: must be from 0 to {args.processes - 1}")
-    names = "coordinator_address", "num_processes", "process_id"
-    values = args.coordinator, args.processes, args.process
-    return {**dict(zip(names, values, strict=True)), "cluster_detection_method": "deactivate"}
-
-
-def _tasks() -> int:
-    """Return how many tasks SLURM or Open MPI started together with this process.
-
-    A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
-    """
-    environ = os.environ
-    if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
-        return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
-    return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
-
-
-@contextlib.contextmanager
-def multi_process() -> Iterator[None]:
-    """End this process at once if it fails, so that the processes waiting for it end too.
-
-    An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
-    """
-    import jax
-
-    from metaevo.evolution import devices
-
-    try:
-        yield
-        devices.disconnect()
-    except (ConfigError, SystemExit) as error:
-        # Only the first process writes to a disk.
-        if isinstance(error, DiskError) and jax.distributed.is_initialized():
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            os._exit(error.exit_code)
-        devices.disconnect()  # all processes raise the others
-        raise
-    except BaseException as error:
-        if not jax.distributed.is_initialized():
-            raise
-        from metaevo.evolution.hosts import LostError
-
-        reason = str(error).strip().partition("\n")[0]
-        # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
-        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
-        if not lost and not re.match("[A-Z_]+: ", reason):
-            traceback.print_exc()
-        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
-        text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
-        print(text, file=sys.stderr, flush=True)
-        os._exit(1)

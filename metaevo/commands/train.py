@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from metaevo.commands.run_options import parse_run, run_parser
+from metaevo.commands.run_options import parse_settings, run_parser
 from metaevo.config import code, exit_on_config_error
 from metaevo.config.plain import PlainDict
 
@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
 
         return settings.training_class(raw)
 
-    settings, args = parse_run(run_parser("train"), argv, training_class)
+    settings, args = parse_settings(run_parser("train"), argv, training_class)
     from metaevo.training.run import plan, run_training
 
     code.use(args.code)

@@ -1,7 +1,7 @@
 """Command line of `metaevo zoo`."""
 
+from metaevo.commands.run_options import Parser
 from metaevo.config import ConfigError, exit_on_config_error, files
-from metaevo.config.command_line import Parser
 
 
 @exit_on_config_error()

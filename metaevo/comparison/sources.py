@@ -12,7 +12,8 @@ from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.checks import Measure, Text
 from metaevo.judging.scores import Scores, UnfinishedError
-from metaevo.runs.run_directory import RunDirectory, evolutions_in, run_path, runs_below
+from metaevo.runs.finding import evolutions_in, is_finished, run_path, runs_below
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import FloatArray
 
 
@@ -86,7 +87,7 @@ def read(path: Path) -> RecordedRun:
         flatten(run.read_config()["config"]),
         records.get(kind, []),
         kind,
-        run.is_finished(),
+        is_finished(run),
         _judged(run) if kind == "generation" else _evaluated(run),
     )
 

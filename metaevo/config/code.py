@@ -1,8 +1,4 @@
-"""Objects that settings name: metaevo's own, and the user's code.
-
-resolve(PART, "value_loss")              # a name of metaevo's, imported when it is used
-resolve(PART, "my_loss.py:Tilted")       # or my_package.losses:Tilted
-resolve(PART, "my_loss.py")              # the only part in the file
+"""The user's code: files, modules and objects that settings or callers name.
 
 Code runs if the user names it in the same command, or passes it as an object. The settings of a run
 directory name code too, which is not enough: see `admit`.
@@ -15,20 +11,26 @@ import importlib
 import importlib.util
 import inspect
 import os
-import pkgutil
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from metaevo.config import files
-from metaevo.config.plain import ConfigError, PlainDict, PlainMapping, of_value, show
+from metaevo.config.plain import (
+    RECORDED,
+    ConfigError,
+    PlainDict,
+    PlainMapping,
+    is_name,
+    names_in,
+    show,
+    texts_in,
+    where_of,
+)
 
-RECORDED = "code"
-"""Key of the digests in the resolved part of config.yaml, and a run's folder with copies."""
 _GIVEN: PlainDict = {}
 """Objects that a caller has passed, by their names in settings"""
 _LOADED: PlainDict = {}
@@ -53,11 +55,6 @@ def give(given: Any, name: str | None = None) -> str:
     return unique
 
 
-def name_of(given: Any) -> str:
-    """Return a name that a caller passes, or the name of a passed object."""
-    return given if isinstance(given, str) else give(given)
-
-
 def is_given(name: str) -> bool:
     """Return whether a caller has passed the object with this name."""
     return name in _GIVEN
@@ -66,20 +63,6 @@ def is_given(name: str) -> bool:
 def is_loaded(name: str) -> bool:
     """Return whether this process has the object already: passed, or loaded by this name."""
     return name in _GIVEN or name in _LOADED
-
-
-def is_name(text: Any) -> bool:
-    """Return whether a text may name code: `zoo:NAME` does not."""
-    if not isinstance(text, str) or text.endswith(".py"):
-        return isinstance(text, str)
-    where, _, kind = text.rpartition(":")
-    is_module = all(map(str.isidentifier, where.split("."))) and where != "zoo"
-    return kind.isidentifier() and (where.endswith(".py") or is_module)
-
-
-def where_of(name: str) -> str:
-    """Return the file or module that a name refers to."""
-    return name if name.endswith(".py") else name.rpartition(":")[0]
 
 
 def load(key: str, name: str) -> Any:
@@ -157,20 +140,6 @@ def _path(name: str) -> Path:
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")
     return path
-
-
-def names_in(settings: PlainMapping) -> list[str]:
-    """Return the texts in settings, keys too, that may name code of the user's."""
-    found = _texts_in([[key, settings[key]] for key in settings if key != "run"])
-    return sorted(filter(is_name, found))
-
-
-def _texts_in(value: Any) -> set[str]:
-    if isinstance(value, str):
-        return {value}
-    if isinstance(value, Mapping):
-        value = [*value, *value.values()]
-    return set().union(*map(_texts_in, value if isinstance(value, list | tuple) else []))
 
 
 @functools.cache  # as the class is in this process, whatever happens to its file
@@ -266,7 +235,7 @@ def admit(
     Raises:
         ConfigError: with what to type, or if code has changed since the run began.
     """
-    named, files_named = _texts_in(given), {Path(where_of(name)).name for name in code}
+    named, files_named = texts_in(given), {Path(where_of(name)).name for name in code}
     missing = [
         name
         for name in names_in(settings)
@@ -296,81 +265,3 @@ def other_code(names: Collection[str]) -> ConfigError:
         f"cannot continue with other code: {', '.join(names)} changed since the run began; restore "
         f"it, name the run's copy (--code RUN/{RECORDED}/FILE.py), or start a new run"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """A kind of objects that a setting refers to."""
-
-    key: str
-    """the setting"""
-    what: str
-    """description of the objects"""
-    complaint: Callable[[Any], str]
-    """why an object is not of this kind; empty if it is"""
-    names: Mapping[str, Any] = field(default_factory=dict)
-    """metaevo's own by name: objects, or their places as MODULE:NAME"""
-
-
-_NAMED: dict[int, tuple[str, Any]] = {}
-"""Objects in files of the user's, with the references by which they were found"""
-
-
-def resolve(kind: Kind, reference: Any) -> Any:
-    """Return the object that a setting refers to; the user's file is executed.
-
-    Raises:
-        ConfigError: if there is none, or it is of another kind.
-    """
-    if isinstance(reference, str) and reference in kind.names:
-        found = kind.names[reference]
-        return pkgutil.resolve_name(found) if isinstance(found, str) else found
-    check_name(kind.key, reference, kind.names)
-    where = f"{kind.key} = {show(reference)}"
-    found = load(kind.key, reference)
-    if isinstance(found, ModuleType):
-        own = {
-            name: each
-            for name, each in vars(found).items()
-            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
-        }
-        if len(own) != 1:
-            raise ConfigError(
-                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
-                f"{', '.join(own) or 'none'}"
-            )
-        (found,) = own.values()
-    if complaint := kind.complaint(found):
-        raise ConfigError(f"{where}: {complaint}")
-    if where_of(reference).endswith(".py"):
-        _NAMED.setdefault(id(found), (reference, found))
-    return found
-
-
-def check_name(key: str, reference: Any, names: Collection[str]) -> None:
-    """Raise `ConfigError` unless a setting is one of the names, or may name code of the user's."""
-    if not (isinstance(reference, str) and reference in names) and not is_name(reference):
-        allowed = ", ".join([*names, "FILE.py:NAME or MODULE:NAME"])
-        hint = of_value(reference, names)
-        raise ConfigError(f"{key} = {show(reference)} is not known{hint}; allowed: {allowed}")
-
-
-def reference_of(kind: Kind, given: Any) -> str:
-    """Return a reference to an object that a caller passes.
-
-    Raises:
-        ConfigError: if it is of another kind.
-    """
-    if complaint := kind.complaint(given):
-        raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
-    if id(given) in _NAMED:
-        return _NAMED[id(given)][0]
-    named = given if hasattr(given, "__name__") else type(given)
-    place = f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
-    shipped = [name for name, known in kind.names.items() if known in (given, place)]
-    return shipped[0] if shipped else give(given, place)
-
-
-def short_name(reference: str) -> str:
-    """Return the last part of a reference: a name, or that of a file or an object in it."""
-    return reference.rpartition(":")[2].rpartition("/")[2].removesuffix(".py")

@@ -135,3 +135,43 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     last = {key: key.rpartition(".")[2] for key in keys}
     shared = Counter(last.values())
     return {key: key if shared[name] > 1 else name for key, name in last.items()}
+
+
+# --- Code of the user's in settings ---------------------------------------------------------------
+
+RECORDED = "code"
+"""Key of the digests in the resolved part of config.yaml, and a run's folder with copies."""
+
+
+def is_name(text: Any) -> bool:
+    """Return whether a text may name code: `zoo:NAME` does not."""
+    if not isinstance(text, str) or text.endswith(".py"):
+        return isinstance(text, str)
+    where, _, kind = text.rpartition(":")
+    is_module = all(map(str.isidentifier, where.split("."))) and where != "zoo"
+    return kind.isidentifier() and (where.endswith(".py") or is_module)
+
+
+def where_of(name: str) -> str:
+    """Return the file or module that a name refers to."""
+    return name if name.endswith(".py") else name.rpartition(":")[0]
+
+
+def names_in(settings: PlainMapping) -> list[str]:
+    """Return the texts in settings, keys too, that may name code of the user's."""
+    found = texts_in([[key, settings[key]] for key in settings if key != "run"])
+    return sorted(filter(is_name, found))
+
+
+def texts_in(value: Any) -> set[str]:
+    """Return all texts in nested data, keys too."""
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    return set().union(*map(texts_in, value if isinstance(value, list | tuple) else []))
+
+
+def short_name(reference: str) -> str:
+    """Return the last part of a reference: a name, or that of a file or an object in it."""
+    return reference.rpartition(":")[2].rpartition("/")[2].removesuffix(".py")

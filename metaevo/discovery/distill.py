@@ -17,14 +17,15 @@ from metaevo.evolution.problem import Contender
 from metaevo.judging import tables
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import resolve
+from metaevo.parts import records
 from metaevo.parts.learners import reference_to
 from metaevo.parts.optimizer import LearnedOptimizer
 from metaevo.parts.part import LEARNED, Part, Parts
+from metaevo.parts.resolve import parts_of
 from metaevo.reports import page
 from metaevo.reports.page import estimate
+from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import mark
 from metaevo.studies.changed import judge_in
 from metaevo.studies.plans import planned
 from metaevo.studies.settings import EvolveSettings
@@ -69,8 +70,8 @@ def distill(
     fit.require()
     if before.tasks:
         raise ConfigError(f"{run_dir} evolved on several tasks: only rules of one are distilled")
-    evolved, meta_params = resolve.parts_of(run_dir)
-    part = part_to_distill(run_dir, evolved, slot)
+    found, meta_params = parts_of(run_dir)
+    part = part_to_distill(run_dir, found, slot)
     judged = settings.build(run_dir)
     study = Study(judged, settings)
     if settings.evaluation.seeds:
@@ -163,7 +164,7 @@ def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> No
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
     os.makedirs(own.path, exist_ok=True)
     parts, meta_params = Parts.single(each.part), each.part.init(jax.random.key(0))
-    resolve.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
+    records.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
 
 def _judgement(

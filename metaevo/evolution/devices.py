@@ -10,7 +10,6 @@ GPUs and TPUs, JAX's own devices are used.
 import hashlib
 import os
 import platform
-import warnings
 from collections.abc import Callable, Set
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -297,57 +296,6 @@ def as_text(count: int) -> str:
     """Return a number of bytes as text, such as `1.2 GiB`."""
     unit, size = ("GiB", 2**30) if count >= 0.1 * 2**30 else ("MiB", 2**20)
     return f"{count / size:.1f} {unit}"
-
-
-def check_out_of_memory(error: jax.errors.JaxRuntimeError) -> None:
-    """Raise an error again unless memory ran out on a device."""
-    if "RESOURCE_EXHAUSTED" not in str(error):
-        raise error
-
-
-def halved(chunk_size: int) -> int:
-    """Return half as many agents at once, and warn.
-
-    Raises:
-        ConfigError: if there is only one.
-    """
-    if chunk_size == 1:
-        raise ConfigError(
-            "the device has too little memory for one agent at a time; make the learner smaller "
-            "(train.num_envs, train.num_steps, train.hidden_sizes)"
-        )
-    half = chunk_size // 2
-    text = f"with {chunk_size} agents at once a device ran out of memory: going on with {half}"
-    warnings.warn(text, stacklevel=3)
-    return half
-
-
-def fitting(chunk_size: int, needed: int | None, *, keep: bool = False) -> int:
-    """Return how many agents fit at once into the memory of a device, the same in all processes.
-
-    Args:
-        chunk_size: agents at once in the compiled program.
-        needed: bytes of that program here; None if memory ran out while it was compiled.
-        keep: only warn, because the user has chosen the size.
-
-    Raises:
-        ConfigError: if the program for a single agent runs out of memory.
-    """
-    answers = gather([needed, free_bytes()])
-    if any(need is None for need, _ in answers):
-        return halved(chunk_size)
-    need, free = max(answers, key=lambda answer: answer[0] / max(answer[1], 1))
-    if need <= free:
-        return chunk_size
-    about = f"a device needs {as_text(need)} of {as_text(free)} free memory"
-    if keep or chunk_size == 1:
-        warnings.warn(f"evolution.chunk_size = {chunk_size}: {about}", stacklevel=3)
-        return chunk_size
-    # Memory grows with the chunk, and a tenth is kept free.
-    fits = max(1, min(chunk_size - 1, chunk_size * free * 9 // (10 * need)))
-    text = f"with {chunk_size} agents at once {about}: going on with {fits}"
-    warnings.warn(text, stacklevel=3)
-    return fits
 
 
 # --- Several processes, which run one experiment in lockstep: see `metaevo.evolution.hosts` ------

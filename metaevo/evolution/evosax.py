@@ -20,8 +20,8 @@ from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
 from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError, code, failure, show
-from metaevo.config.plain import PlainDict, of_value
+from metaevo.config import ConfigError, failure, show
+from metaevo.config.plain import PlainDict, is_name, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
@@ -187,7 +187,9 @@ class StrategyConfig(Evosax):
         name = self.algorithm
         if name == GENETIC_PROGRAMMING:
             return _construct(self, pkgutil.resolve_name(GENETIC))
-        if code.is_name(name):
+        if is_name(name):
+            from metaevo.config import code
+
             return _construct(self, code.load("strategy.algorithm", name))
         if name not in ALGORITHMS:
             raise _unknown(name)

@@ -215,7 +215,9 @@ class Evolution:
                 metrics = jax.device_get(devices.first(metrics))
                 return after, {name: values[:count] for name, values in metrics.items()}
             except jax.errors.JaxRuntimeError as error:
-                devices.check_out_of_memory(error)
+                from metaevo.evolution import memory
+
+                memory.check_out_of_memory(error)
                 size = self.chunk_size
                 if jax.process_count() > 1:
                     from metaevo.evolution.hosts import LostError
@@ -224,7 +226,7 @@ class Evolution:
                         f"out of memory with {size} agents at once: continue with --resume "
                         f"--evolution.chunk_size {max(1, size // 2)}"
                     ) from None
-                self.use_chunks_of(devices.halved(size))
+                self.use_chunks_of(memory.halved(size))
 
     def compiled(self) -> Any:
         """Return the compiled block, a function of the state, a number and the last generation.
@@ -242,10 +244,16 @@ class Evolution:
                 program = block.lower(state, np.int32(1), np.int32(0)).compile()
                 needed = devices.bytes_of_program(program)
             except jax.errors.JaxRuntimeError as error:
-                devices.check_out_of_memory(error)
+                from metaevo.evolution import memory
+
+                memory.check_out_of_memory(error)
             size = self.chunk_size
-            keep = self.config.chunk_size is not None
-            self.use_chunks_of(devices.fitting(size, needed, keep=keep))
+            answers = devices.gather((needed, devices.free_bytes()))
+            if any(need is None or need > free for need, free in answers):
+                from metaevo.evolution import memory
+
+                keep = self.config.chunk_size is not None
+                self.use_chunks_of(memory.fitting(size, answers, keep=keep))
             if self.chunk_size == size:
                 self._program, self.bytes_needed = program, needed
         return self._program

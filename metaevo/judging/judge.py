@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
@@ -35,15 +35,11 @@ from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores, read_arrays
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
-from metaevo.tasks.agents import Trained
 from metaevo.tasks.fitness import Windows, mean_returns
-from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem, digest
+from metaevo.tasks.trainings import Trained, Trainings
 
-if TYPE_CHECKING:
-    from metaevo.studies.api import Found
-
-_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Population]]" = WeakKeyDictionary()
+_populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Trainings]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
 Progress = Callable[[int], Any]
 POINTS = 64
@@ -264,7 +260,7 @@ class Judgement:
         every = [self.contenders[contender].meta_params] * len(hyperparams)
         return population.train(own, hyperparams, every, progress, env_params)
 
-    def _population(self, problem: LearnerProblem, task: int) -> Population:
+    def _population(self, problem: LearnerProblem, task: int) -> Trainings:
         """Return the compiled training, which all judgements of the problem share.
 
         So do its tasks if they differ in traced numbers only.
@@ -282,7 +278,7 @@ class Judgement:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)
             every = Windows.at_most(POINTS, learner.config.num_updates).every
-            known[key] = Population(bound, example, problem.weights, agents=agents, log_every=every)
+            known[key] = Trainings(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
 
 
@@ -309,42 +305,6 @@ def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
                 f"{names[0]} on {', '.join(first.tasks)}: must be the same"
             )
         check_candidate(each.problem, each.meta_params, f"contenders: {each.name}")
-
-
-def judge(
-    contenders: Sequence["Contender | Found"],
-    budget: Budget | None = None,
-    *,
-    space: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    path: str | os.PathLike | None = None,
-    progress: Progress | None = None,
-) -> Scores:
-    """Tune contenders on equal budgets, and compare them on fresh seeds.
-
-    Args:
-        contenders: what to compare, such as what was evolved and `problem.contenders()`.
-        budget: settings and seeds of each contender on each task.
-        space: hyperparameters to tune, each with a list of values or a range; by default none.
-        seed: of all randomness; the seeds of evolution, validation, tuning and comparison differ.
-        path: an .npz file to keep what is done, so that an interrupted judgement goes on.
-        progress: called with the environment steps just done; by default a progress bar.
-
-    Raises:
-        ConfigError: before compilation, for invalid contenders or ranges.
-
-    Examples:
-        >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
-        >>> rivals = [found, *problem.contenders()]
-        >>> scores = metaevo.judge(rivals, metaevo.Budget(settings=64), space=space)
-        >>> print(scores.verdict())
-    """
-    entered = [one if isinstance(one, Contender) else one.contender() for one in contenders]
-    judgement = Judgement(entered, budget or Budget(), space=space, seed=seed)
-    file = None if path is None else Path(path)
-    if file is not None and file.exists():
-        judgement.restore(file)
-    return run(judgement, file, progress=progress)
 
 
 def run(

@@ -7,17 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import Kind, give, reference_of, resolve, short_name
-from metaevo.parts import conformance
+from metaevo.config.plain import short_name
+from metaevo.config.references import Kind, reference_of, resolve
 from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot
 
 # --- Learners -----------------------------------------------------------------------------------
 
 
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "pqn", "q_learning", "lpg")}
+def _no_learner(entry: Any) -> str:
+    from metaevo.parts import conformance
+
+    return conformance.complaint(entry)
+
+
+NAMES = "ppo", "dqn", "pqn", "q_learning", "lpg", "sac"
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in NAMES}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", conformance.complaint, LEARNERS)
+LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -55,14 +62,18 @@ def name_of(learner: str | LearnerEntry) -> str:
     """
     if isinstance(learner, str):
         return learner
-    if complaint := conformance.complaint(learner):
+    if complaint := _no_learner(learner):
         raise ConfigError(f"learner = {show(learner)}: {complaint}")
     module = learner.make.__module__
     variables = vars(sys.modules[module]).items()
     own = next((key for key, value in variables if value is learner), "learner")
     place = f"{module}:{own}"
     shipped = {place: name for name, place in LEARNERS.items()}
-    return shipped.get(place) or give(learner, place)
+    if place in shipped:
+        return shipped[place]
+    from metaevo.config import code
+
+    return code.give(learner, place)
 
 
 # --- Networks -----------------------------------------------------------------------------------

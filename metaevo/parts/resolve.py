@@ -1,4 +1,4 @@
-"""What fills a slot, by reference, and evolved parts on disk.
+"""What fills a slot, by reference.
 
 fill(slot, "huber"), fill(slot, "runs/first"), fill(slot, "zoo:ppo-optimizer"),
 fill(slot, "my_loss.py:Tilted")
@@ -11,32 +11,22 @@ named or passed, with the digest that was recorded.
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, code, files, from_dict, show, to_dict
-from metaevo.config.code import is_name
-from metaevo.config.plain import PlainDict, PlainMapping, of_value
+from metaevo.config import ConfigError, code, files, from_dict, show
+from metaevo.config.plain import RECORDED, PlainDict, is_name, of_value, where_of
 from metaevo.parts import zoo
-from metaevo.parts.learners import part_class, reference_to, slot_of
+from metaevo.parts.learners import part_class, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
-from metaevo.runs.checkpoint import CheckpointError, check_tree, load_tree, save_tree
-from metaevo.runs.run_directory import RunDirectory, evolutions_in
-from purerl.types import MetaParams, PyTree, Slot
-
-# --- From a reference to a part -----------------------------------------------------------------
-
-
-def describe(slot: Slot) -> str:
-    """Return the allowed values of the setting that fills a slot, in words."""
-    return (
-        f"{', '.join(slot.functions)}, the directory of a run that evolved one, a part's file "
-        "(FILE.py), or zoo:NAME (metaevo zoo lists them)"
-    )
+from metaevo.parts.records import SeenTask, copy_of, describe, is_loadable, tasks_in, write
+from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
+from metaevo.runs.finding import evolutions_in
+from metaevo.runs.run_directory import RunDirectory
+from purerl.types import PyTree, Slot
 
 
 def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
@@ -135,58 +125,6 @@ def _generations(folder: RunDirectory) -> int:
     return int(config.get("evolution", {}).get("generations", 0))
 
 
-def is_loadable(about: Any) -> bool:
-    """Whether saved meta-parameters are parts of a learner, from their metadata."""
-    return isinstance(about, dict) and "parts" in about
-
-
-# --- On disk ------------------------------------------------------------------------------------
-
-
-def write(
-    folder: RunDirectory,
-    parts: Parts,
-    meta_params: MetaParams,
-    generation: int = 0,
-    seen: PlainMapping | None = None,
-    references: Sequence[str] = (),
-) -> None:
-    """Write parts to a directory, with the code of the user's own.
-
-    `seen` has the tasks of the evolution, as the section `task` or `tasks` of settings;
-    `references` name the classes of the parts, by default as settings do.
-    """
-    described: PlainDict = {}
-    each_part = references or map(reference_to, parts.by_slot.values())
-    for (slot, part), reference in zip(parts.by_slot.items(), each_part, strict=True):
-        described[slot] = {"part": reference, "settings": to_dict(part)}
-        if is_name(reference):
-            described[slot]["code"] = code.digest_of(reference)
-    about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
-    check_tree(meta_params)
-    save_tree(folder.meta_params, jax.device_get(meta_params), about)
-    code.keep(folder.path, {slot: each["part"] for slot, each in described.items()})
-
-
-def keep(run_path: Path, slot: Slot, reference: str) -> None:
-    """Copy an evolved part into the run that learns with it: a run needs no other one."""
-    copy = RunDirectory(copy_of(run_path, slot.name))
-    if reference in slot.functions or copy.meta_params.exists():
-        return
-    if is_name(reference):
-        write(copy, *parts_of(reference))
-    elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
-        for path in source.path.glob(f"{code.RECORDED}/*.py"):
-            kept = files.make_folder(copy.path / code.RECORDED) / path.name
-            files.write_atomic(kept, files.read(path))
-        save_tree(copy.meta_params, *load_tree(source.meta_params))
-
-
-def copy_of(run_path: Path, slot: str) -> Path:
-    """Return where a run keeps the evolved part that it learned with."""
-    return run_path / "losses" / slot
-
-
 def _copy_or(slot: str, reference: str, run_path: Path | None) -> str:
     """Return the copy of a part that an existing run has, or the reference."""
     if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
@@ -209,7 +147,7 @@ def _part(folder: RunDirectory, described: PlainDict) -> Part:
 
 def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> str:
     """Return a reference to the class of a saved part, whose code this process has executed."""
-    where = code.where_of(reference)
+    where = where_of(reference)
     kind = reference.removeprefix(where)
     module = None if recorded is None else code.EXECUTED.get(recorded)
     if module is not None:
@@ -218,7 +156,7 @@ def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> s
     now = code.digest_of(reference) if is_known or code.is_loaded(reference) else None
     if is_known and now == recorded:
         return reference
-    copy = folder.path / code.RECORDED / Path(where).name
+    copy = folder.path / RECORDED / Path(where).name
     if not where.endswith(".py") or not copy.is_file():
         raise ConfigError(
             f"{folder.path} holds no source code of its part {show(reference)}: name or pass the "
@@ -242,29 +180,6 @@ def _shapes(tree: PyTree) -> Any:
     return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
 
 
-# --- Tasks that a part has seen -----------------------------------------------------------------
-
-
-class SeenTask(NamedTuple):
-    """A task of an evolution."""
-
-    name: str
-    env: str
-    env_params: PlainDict
-    """overrides of the environment's parameters"""
-    sample: PlainDict
-    """distributions by name, as in the settings"""
-
-
-def tasks_in(saved: PlainMapping) -> list[SeenTask]:
-    """Return the tasks of an evolution from its settings, or from the metadata of its parts."""
-    tasks = saved.get("tasks") or ({"task": saved["task"]} if saved.get("task") else {})
-    return [
-        SeenTask(name, task.get("env") or name, task.get("env_params", {}), task.get("sample", {}))
-        for name, task in tasks.items()
-    ]
-
-
 def seen_by(rule: str | Path) -> list[SeenTask]:
     """Return the tasks that a part has seen, as far as known; code has seen none.
 
@@ -286,3 +201,17 @@ def seen_by(rule: str | Path) -> list[SeenTask]:
 def seen_in_slot(slot: Slot, reference: str, run_path: Path | None = None) -> list[SeenTask]:
     """Return the tasks that the part in a slot has seen, see `fill`."""
     return [] if reference in slot.functions else seen_by(_copy_or(slot.name, reference, run_path))
+
+
+def keep(run_path: Path, slot: Slot, reference: str) -> None:
+    """Copy an evolved part into the run that learns with it: a run needs no other one."""
+    copy = RunDirectory(copy_of(run_path, slot.name))
+    if reference in slot.functions or copy.meta_params.exists():
+        return
+    if is_name(reference):
+        write(copy, *parts_of(reference))
+    elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
+        for path in source.path.glob(f"{RECORDED}/*.py"):
+            kept = files.make_folder(copy.path / RECORDED) / path.name
+            files.write_atomic(kept, files.read(path))
+        save_tree(copy.meta_params, *load_tree(source.meta_params))

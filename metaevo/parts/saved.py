@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, show
-from metaevo.config.code import is_name, use
-from metaevo.parts import learners, resolve
+from metaevo.config.code import use
+from metaevo.config.plain import is_name
+from metaevo.parts import learners, records, resolve
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -47,7 +48,7 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
         path = resolve.folder_of(run_dir).meta_params
         if os.path.isfile(path):
             tree, about = load_tree(path)
-            if not resolve.is_loadable(about):
+            if not records.is_loadable(about):
                 return jax.tree.map(jnp.asarray, tree)
     part, meta_params = resolve.part_of(run_dir, slot)
     return part.apply, meta_params
@@ -74,4 +75,4 @@ def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] 
         with contextlib.suppress(TypeError):  # a class in a notebook
             reference = f"{inspect.getfile(type(part))}:{type(part).__name__}"
     tasks: dict[str, Any] = {env: {} for env in seen}
-    resolve.write(folder, Parts.single(part), meta_params, 0, {"tasks": tasks}, [reference])
+    records.write(folder, Parts.single(part), meta_params, 0, {"tasks": tasks}, [reference])

@@ -2,7 +2,7 @@
 
     save_tree(path, tree), load_tree(path)                nested dicts, lists and tuples
                            load_tree(path, template)      any pytree
-    save(folder, 40, tree), restore(folder, template)     checkpoints, by index
+    save(folder, 40, tree)                                checkpoints, by index
     record(run, 40, tree), history(run)                   what an evolution found over time
 
 The members of the archive are the leaves under their paths and `metadata`, a JSON text. The comment
@@ -13,9 +13,7 @@ import contextlib
 import hashlib
 import io
 import json
-import warnings
 import zipfile
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,11 +46,11 @@ def save(
     folder: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
 ) -> None:
     """Save checkpoint `index`; remove those with a larger index, and all but the last `keep`."""
-    save_tree(_path(folder, index), tree, {"index": index, **(metadata or {})})
+    save_tree(path_of(folder, index), tree, {"index": index, **(metadata or {})})
     found = indices(folder)
     kept = [each for each in found if each <= index][-keep:]
     for old in set(found).difference(kept):
-        _path(folder, old).unlink()
+        path_of(folder, old).unlink()
 
 
 def indices(folder: Path) -> list[int]:
@@ -61,30 +59,8 @@ def indices(folder: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
-def restore(
-    folder: Path,
-    template: PyTree,
-    *,
-    expected: PlainDict | None = None,
-    among: Collection[int] | None = None,
-) -> tuple[PyTree, PlainDict]:
-    """Return the newest usable checkpoint, `among` some, and its metadata; warn about others.
-
-    Raises:
-        CheckpointError: if no checkpoint is usable, see `load_tree`.
-    """
-    found = [each for each in indices(folder) if among is None or each in among]
-    if not found:
-        raise CheckpointError(f"there is no checkpoint in {folder}")
-    for index in reversed(found):
-        try:
-            return load_tree(_path(folder, index), template, {"index": index, **(expected or {})})
-        except CheckpointError as error:
-            warnings.warn(str(error), stacklevel=2)
-    raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
-
-
-def _path(folder: Path, index: int) -> Path:
+def path_of(folder: Path, index: int) -> Path:
+    """Return the file of a checkpoint."""
     return folder / f"{index:06d}.npz"
 
 

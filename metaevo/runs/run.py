@@ -7,6 +7,7 @@ return run.exit_code
 """
 
 import contextlib
+import math
 import os
 import sys
 import traceback
@@ -15,21 +16,116 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import jax
+from annotated_types import Ge, Gt, Le
 
-from metaevo.config import ConfigError, changed_keys, code, files, from_dict, to_dict
-from metaevo.config.plain import DeviceError, DiskError, PlainDict, PlainMapping
+from metaevo.config import files, show, to_dict
+from metaevo.config.checks import LIMIT
+from metaevo.config.plain import RECORDED, DeviceError, DiskError, PlainDict, PlainMapping, names_in
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import HasRun
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from purerl.types import PyTree
 
+MAX_SEED = 2**32 - 1
+WIDER = ("run.seed",)
+"""settings that are not sent to devices"""
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""limits of the nonzero normal numbers in float32"""
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """Randomness, checkpoints and tracking of a run."""
+
+    seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
+    """all randomness of the run comes from it"""
+    keep_checkpoints: Annotated[int, Gt(0)] = 3
+    """number of the latest checkpoints to keep"""
+    wandb: Literal["disabled", "offline", "online"] | None = None
+    """log metrics and figures to Weights & Biases; null: WANDB_MODE, or disabled"""
+    wandb_entity: str | None = None
+    """the user or team there; null: WANDB_ENTITY, or your own"""
+    wandb_project: str | None = None
+    """the project there, and the experiment in MLflow; null: WANDB_PROJECT, or metaevo"""
+    wandb_group: str | None = None
+    """null: WANDB_RUN_GROUP, or for several evolutions of a run its directory"""
+    wandb_tags: tuple[str, ...] = ()
+    """empty: WANDB_TAGS"""
+    wandb_job_type: str | None = None
+    """null: WANDB_JOB_TYPE, or train, evolution, sweep"""
+    mlflow: str | None = None
+    """log them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
+    quick: bool = False
+    """tiny sizes, to see that a run works; its numbers mean nothing; set by --quick"""
+
+    def __post_init__(self) -> None:
+        """Check the tracking URI."""
+        if self.mlflow:
+            from metaevo.runs.trackers import tracking_uri
+
+            tracking_uri(self.mlflow)
+
+    @property
+    def wandb_mode(self) -> str:
+        """Mode of wandb: disabled, offline or online."""
+        mode = self.wandb or os.environ.get("WANDB_MODE")
+        return mode if mode in ("offline", "online") else "disabled"
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether a service gets the records."""
+        return self.wandb_mode != "disabled" or bool(self.mlflow)
+
+
+class HasRun:
+    """Base of the dataclasses of settings with the section `run`."""
+
+    __dataclass_fields__: ClassVar[PlainDict]
+    run: RecordConfig
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that devices cannot represent.
+
+        Raises:
+            ValueError: naming the first such number.
+        """
+        for key, value in _leaves("", to_dict(self)):
+            if allowed := _allowed(key, value):
+                raise ValueError(f"{key} = {show(value)}: must be {allowed}")
+
+
+def _allowed(key: str, value: Any) -> str:
+    """Return what a number must be for devices; empty if it is."""
+    if isinstance(value, int):
+        is_small = abs(value) <= LIMIT or key in WIDER
+        return "" if is_small else f"at most {LIMIT} in size"
+    if not isinstance(value, float) or value == 0 or math.isinf(value):
+        return ""
+    is_normal = SMALLEST <= abs(value) <= LARGEST  # NaN is not
+    return "" if is_normal else f"0 or {SMALLEST:.3g} to {LARGEST:.3g} in size (float32)"
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values in dicts and lists with the dotted keys that lead to them."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _leaves(f"{key}.{name}".removeprefix("."), each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(key, each)
+    else:
+        yield key, value
+
+
+def is_quick(settings: PlainDict) -> bool:
+    """Whether settings, as plain data, are marked as quick."""
+    return bool(settings.get("run", {}).get("quick"))
+
+
 S = TypeVar("S", bound=HasRun)
-_SHOWN = 5
-"""most changed settings in an error message"""
 
 
 @dataclass(frozen=True)
@@ -60,9 +156,14 @@ class Run(Generic[S]):
         self._saved = None
         if os.path.lexists(directory.config_path):
             self._saved = directory.read_config()
+            from metaevo.runs.resume import check_same
+
             self.before = check_same(self._saved["config"], settings, kind.harmless)
             self.resolved = dict(self._saved["resolved"])
-            code.refuse_changes(to_dict(settings), self.resolved)
+            if names_in(to_dict(settings)):
+                from metaevo.config import code
+
+                code.refuse_changes(to_dict(settings), self.resolved)
 
     @property
     def exit_code(self) -> int:
@@ -87,10 +188,15 @@ class Run(Generic[S]):
             "run_id": self.resolved.get("run_id", uuid.uuid4().hex),
             "job_type": self.kind.job_type,
         }
-        if digests := code.digests(settings) | self.resolved.get(code.RECORDED, {}):
-            own[code.RECORDED] = digests
+        digests = self.resolved.get(RECORDED, {})
+        if names_in(settings):
+            from metaevo.config import code
+
+            digests = code.digests(settings) | digests
+            code.keep(self.directory.path, settings)
+        if digests:
+            own[RECORDED] = digests
         self.resolved = {**layout, **resolved, **own}
-        code.keep(self.directory.path, settings)
         self.directory.write_config(settings, self.resolved, self._saved)
         if self.settings.run.is_tracked:
             from metaevo.runs.trackers import Trackers
@@ -154,23 +260,12 @@ class Run(Generic[S]):
         """
         if self._saved is None:
             return None
-        directory, kind = self.directory, self.kind.record
-        found = [record[kind] for record in directory.read_metrics(kind)]
-        before = {index: list(logged(index)) for index in checkpoint.indices(directory.checkpoints)}
-        if not before and not found:
-            self.forget_end()
-            return None
-        covered = [index for index, records in before.items() if found[: len(records)] == records]
-        if len(covered) < len(before):
-            text = f"lacks records of the kind {kind}; going back to an earlier checkpoint"
-            print(f"{directory.metrics_path}: {text}", file=sys.stderr)
-        expected = {"run_id": self.resolved["run_id"]}
-        tree, metadata = checkpoint.restore(
-            directory.checkpoints, template, expected=expected, among=covered
-        )
-        directory.truncate_metrics(kind, len(before[metadata["index"]]))
+        from metaevo.runs.resume import restored
+
+        run_id = self.resolved["run_id"]
+        found = restored(self.directory, self.kind.record, run_id, template, logged)
         self.forget_end()
-        return tree, metadata["index"], float(metadata["seconds"])
+        return found
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""
@@ -216,21 +311,6 @@ def open_run(
 
 
 @contextlib.contextmanager
-def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both."""
-    path = run.directory.path / name
-    directory = RunDirectory(path)
-    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.before is not None and any(map(os.path.lexists, begun))
-    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
-    with (
-        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
-        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
-    ):
-        yield own
-
-
-@contextlib.contextmanager
 def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Iterator[None]:
     """Handle what ends a run early; of a failed program, error.txt has the traceback."""
     try:
@@ -255,37 +335,3 @@ def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Itera
 def how_to_continue(run: RunDirectory) -> str:
     """Return the flags that continue a run, and the argument for one from Python."""
     return f"--resume --run-dir {run.path} (in Python: resume=True)"
-
-
-def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run.
-
-    Raises:
-        ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
-    """
-    changes = [
-        f"{key}: {old!r} -> {new!r}"
-        for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
-        if not key.startswith(tuple(harmless))
-    ]
-    if changes:
-        listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")
-        raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
-    return from_dict(type(settings), saved)
-
-
-def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
-    """Lock a directory and work in it until the end or a signal; return the exit code.
-
-    `work` is called with a function that raises `StopRequestedError` after a signal. The same
-    command continues the work.
-    """
-    files.make_folder(folder / subfolder)
-    hint = "the same command continues with what is done"
-    with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
-        print(f"results: {folder}", file=sys.stderr, flush=True)
-        try:
-            work(stop.check)
-        except StopRequestedError:
-            print(f"stopped; {hint}", file=sys.stderr)
-        return stop.exit_code

@@ -5,7 +5,6 @@
 those that are checked here.
 """
 
-import argparse
 import contextlib
 import errno
 import importlib.metadata
@@ -241,14 +240,6 @@ class RunDirectory:
         found = [record["generation"] for record in self.read_metrics("generation")]
         return found == list(range(len(found))) and len(found) >= generations
 
-    def is_finished(self) -> bool:
-        """Return whether the run has ended; one of several evolutions has no report of its own."""
-        if self.report_path.is_file():
-            return True
-        if self.path not in evolutions_in(self.path.parent):
-            return False
-        return self.has_evolved(self.read_config()["config"]["evolution"]["generations"])
-
     def truncate_metrics(self, kind: str, count: int) -> None:
         """Keep only the first `count` records of `kind`; a resumed run logs the rest again."""
         if not os.path.lexists(self.metrics_path):
@@ -270,44 +261,6 @@ def _make_unique(parent: Path) -> Path:
             path.mkdir()
             break
     return path
-
-
-# --- Finding runs -------------------------------------------------------------------------------
-
-
-def run_path(text: str) -> Path:
-    """Return the directory of a run; `latest` is the one under runs/ that began or resumed last."""
-    if text != "latest":
-        return Path(text)
-    began = {(path / "config.yaml").stat().st_mtime_ns: path for path in runs_below(Path("runs"))}
-    if not began:
-        raise ConfigError("latest: there is no run under runs/")
-    return began[max(began)]
-
-
-def run_argument(text: str) -> Path:
-    """Return the `run_path` for argparse, which hides the message of other errors."""
-    try:
-        return run_path(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def runs_below(root: Path) -> Iterator[Path]:
-    """Yield the run directories at or below a folder, in order, but none inside another run."""
-    for folder, inside, names in os.walk(root):
-        is_run = "config.yaml" in names
-        inside[:] = [] if is_run else sorted(name for name in inside if not name.startswith("."))
-        if is_run:
-            yield Path(folder)
-
-
-def evolutions_in(path: Path) -> list[Path]:
-    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
-    numbers = (each.name.removeprefix("seed_") for each in path.glob("seed_*"))
-    found = sorted(int(number) for number in numbers if number.isdecimal())
-    folders = [path / f"seed_{number}" for number in found]
-    return [each for each in folders if os.path.lexists(each / "config.yaml")]
 
 
 def commit(digits: int = 40) -> str:

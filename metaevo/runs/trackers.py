@@ -11,14 +11,17 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import OF_AGENTS, RunDirectory, evolutions_in
-from metaevo.runs.settings import RecordConfig, tracking_uri
+from metaevo.runs.finding import evolutions_in, is_finished
+from metaevo.runs.run_directory import OF_AGENTS, RunDirectory
+
+if TYPE_CHECKING:
+    from metaevo.runs.run import RecordConfig
 
 ARTIFACTS = (
     "evaluation.json", "scores.npz", "unseen.npz", "trials.csv", "best.yaml",
@@ -30,6 +33,12 @@ AGENTS = 64
 """most agents of a training whose returns are metrics of their own (`update/returns.0`)"""
 RUN_ID = "metaevo.run_id"
 """MLflow's tag that identifies a run"""
+LOCAL_DATABASE = "mlruns.db"
+"""MLflow's database `local`, in the working directory"""
+
+
+_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
+
 _START_SECONDS, _FINISH_SECONDS = 20.0, 60.0
 """most seconds that wandb waits for its server at the start and at the end of a run"""
 _ENVIRONMENT = {
@@ -46,7 +55,7 @@ _ENVIRONMENT = {
 class _Wandb:
     """A run of wandb: its client passes data to a process that writes or sends it."""
 
-    def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
+    def __init__(self, directory: RunDirectory, settings: "RecordConfig") -> None:
         import wandb  # takes seconds
 
         is_online = settings.wandb_mode == "online"
@@ -123,7 +132,7 @@ class _Wandb:
 class _Mlflow:
     """A run of MLflow, opened without the fluent API because that keeps global state."""
 
-    def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
+    def __init__(self, directory: RunDirectory, settings: "RecordConfig") -> None:
         try:
             from mlflow import MlflowClient
             from mlflow.entities import Param
@@ -190,10 +199,25 @@ class _Mlflow:
 _Client = _Wandb | _Mlflow
 
 
+def tracking_uri(text: str) -> str:
+    """Return an MLflow tracking URI that does not depend on the working directory."""
+    if text == "local":
+        return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"
+    if "://" not in text or re.split(r"[+:]", text)[0] not in _SCHEMES:
+        raise ConfigError(
+            f"mlflow = {text!r}: must be local (the database ./{LOCAL_DATABASE}), sqlite:///FILE, "
+            "http://HOST:PORT or the URI of another database"
+        )
+    database, _, file = text.partition(":///")
+    if database.partition("+")[0] == "sqlite" and file:
+        return f"sqlite:///{Path(file).absolute()}"
+    return text
+
+
 class Trackers:
     """The services in the settings of a run; each is opened with the first record."""
 
-    def __init__(self, directory: RunDirectory, settings: RecordConfig) -> None:
+    def __init__(self, directory: RunDirectory, settings: "RecordConfig") -> None:
         self._directory, self._settings = directory, settings
         self._open: dict[str, Callable[[RunDirectory, RecordConfig], _Client]] = {}
         """by service: opens or creates a run"""
@@ -215,7 +239,7 @@ class Trackers:
             for path in (self._directory.path / name for name in ARTIFACTS):
                 if path.exists():
                     client.log_artifact(path)
-            client.finish(completed=self._directory.is_finished())
+            client.finish(completed=is_finished(self._directory))
 
         self._each(finish)
 

@@ -25,9 +25,10 @@ from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
-from metaevo.studies.evolutions import check_first_generation, trouble
-from metaevo.studies.run import run_evolutions
-from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, ProblemSettings, RunConfig
+from metaevo.studies.conclusion import trouble
+from metaevo.studies.problems import ProblemSettings
+from metaevo.studies.run import check_first_generation, run_evolutions
+from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, RunConfig
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 

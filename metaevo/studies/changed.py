@@ -1,12 +1,14 @@
-"""A finished evolution, judged again with other settings."""
+"""Judgements in a directory: of a finished evolution with other settings, or of a rule."""
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run import work_in
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from metaevo.studies.settings import EvolutionSettings
 
 
@@ -35,3 +37,20 @@ def judge_in(
         work(check_stop)
 
     return work_in(run.path, run.figures.name, judge)
+
+
+def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
+    """Lock a directory and work in it until the end or a signal; return the exit code.
+
+    `work` is called with a function that raises `StopRequestedError` after a signal. The same
+    command continues the work.
+    """
+    files.make_folder(folder / subfolder)
+    hint = "the same command continues with what is done"
+    with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
+        print(f"results: {folder}", file=sys.stderr, flush=True)
+        try:
+            work(stop.check)
+        except StopRequestedError:
+            print(f"stopped; {hint}", file=sys.stderr)
+        return stop.exit_code

@@ -1,6 +1,6 @@
 """The end of an evolution, or of several: judgements, figures and the report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,13 +12,11 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
-from metaevo.parts.resolve import is_loadable
+from metaevo.parts.records import is_loadable
 from metaevo.reports import page, plots
 from metaevo.runs import checkpoint
-from metaevo.runs.run import Run
+from metaevo.runs.run import Run, is_quick
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.runs.settings import NOTE, is_quick
-from metaevo.studies.evolutions import trouble
 from metaevo.studies.study import Study, evolved_numbers
 
 if TYPE_CHECKING:
@@ -118,8 +116,12 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
 
         plot_front(others, directory.figures / FRONT)
     _draw_numbers(directory.figures, records, result)
-    sections: list[page.Section] = [page.Text(QUICK, [NOTE], "quick")]
-    if not is_quick(saved["config"]):
+    sections: list[page.Section]
+    if is_quick(saved["config"]):
+        from metaevo.runs.quick import NOTE
+
+        sections = [page.Text(QUICK, [NOTE], "quick")]
+    else:
         sections = [tables.verdict(each, is_unseen=name == UNSEEN)
                     for name, each in scores.items() if each.baselines]  # fmt: skip
     if facts := [list(each) for each in _facts(saved, records, result)]:
@@ -210,3 +212,23 @@ def _facts(
         yield "frames of tuning and comparison", f"{judged:,}"
     if result.source is not None:
         yield "load it", f'metaevo.load("{result.source}")'
+
+
+def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:
+    """Return why an evolution has not learned, by its records; None if no problem is found."""
+    count = len(records)
+    if not count:
+        return None
+    failed = sum(int(each["diverged"]) == population_size for each in records)
+    if failed:
+        return (
+            f"every candidate failed (its fitness was not finite) in {failed} of {count} "
+            "generations, from which nothing can be learned"
+        )
+    tied = sum(bool(each["tied"]) for each in records)
+    if 2 * tied >= count:
+        return (
+            f"all candidates had the same fitness in {tied} of {count} generations, from which "
+            "nothing can be learned: it may need a larger sigma, longer training or another fitness"
+        )
+    return None

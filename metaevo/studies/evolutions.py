@@ -1,13 +1,15 @@
 """The evolutions of a run that differ only in their seeds; the best one represents the run."""
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.config import ConfigError
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution.loop import Block
 from metaevo.evolution.problem import MetaParams
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores
@@ -15,6 +17,7 @@ from metaevo.parts.part import LEARNED
 from metaevo.reports import page
 from metaevo.reports.page import estimate, number
 from metaevo.runs import checkpoint
+from metaevo.runs.run import Run, how_to_continue
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings
 
@@ -127,43 +130,44 @@ def _validation_of(member: Member, settings: EvolutionSettings) -> float:
     return float(max(known, default=-math.inf))
 
 
-def check_first_generation(block: Block, population_size: int, name: str) -> None:
-    """Raise an error if every candidate of the first generation failed.
-
-    Later generations may fail, for instance on an unlucky draw of a task.
-
-    Args:
-        block: any block of the evolution; only the one with the first generation is checked.
-        population_size: candidates of a generation.
-        name: name of the study, for the error message.
-
-    Raises:
-        ConfigError: in all processes, as they have the same metrics.
-    """
-    first = next((each for each in block.records if each["generation"] == 0), None)
-    if first is not None and first["diverged"] == population_size:
-        raise ConfigError(
-            f"{name}: all candidates of the first generation scored NaN or infinity; look for "
-            "operations such as the logarithm of a negative number, and start a run in another "
-            "directory"
-        )
+def evolve_all(
+    run: Run[EvolutionSettings], evolve: Callable[[Run[EvolutionSettings]], None]
+) -> None:
+    """Call a function for each evolution of a run that is not done, one after another."""
+    config, count = run.settings.run, run.settings.run.evolution_seeds
+    run.forget_end()
+    for place in range(count):
+        run.check_stop()
+        own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
+        settings = replace(run.settings, run=own_config)
+        with _open_inside(run, settings, f"seed_{own_config.seed}") as own:
+            if own.before is not None and _is_saved(own.directory, settings.evolution.generations):
+                continue
+            text = f"evolution {place + 1} of {count}: seed {own_config.seed}"
+            print(text, file=sys.stderr, flush=True)
+            evolve(own)
 
 
-def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:
-    """Return why an evolution has not learned, by its records; None if no problem is found."""
-    count = len(records)
-    if not count:
-        return None
-    failed = sum(int(each["diverged"]) == population_size for each in records)
-    if failed:
-        return (
-            f"every candidate failed (its fitness was not finite) in {failed} of {count} "
-            "generations, from which nothing can be learned"
-        )
-    tied = sum(bool(each["tied"]) for each in records)
-    if 2 * tied >= count:
-        return (
-            f"all candidates had the same fitness in {tied} of {count} generations, from which "
-            "nothing can be learned: it may need a larger sigma, longer training or another fitness"
-        )
-    return None
+def _is_saved(directory: RunDirectory, generations: int) -> bool:
+    """Return whether an evolution is done, and its result saved."""
+    if not (directory.has_evolved(generations) and directory.meta_params.exists()):
+        return False
+    done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
+    return bool(done == len(directory.read_metrics("generation")))
+
+
+@contextlib.contextmanager
+def _open_inside(
+    run: Run[EvolutionSettings], settings: EvolutionSettings, name: str
+) -> Iterator[Run[EvolutionSettings]]:
+    """Begin or continue a run in a folder of another run; the same signals stop both."""
+    path = run.directory.path / name
+    directory = RunDirectory(path)
+    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
+    resume = run.before is not None and any(map(os.path.lexists, begun))
+    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
+    with (
+        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
+        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
+    ):
+        yield own

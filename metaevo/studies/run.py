@@ -11,7 +11,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,10 @@ from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
 from metaevo.reports.page import number
 from metaevo.runs import checkpoint
-from metaevo.runs.run import Kind, Run, open_run, open_run_inside
+from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
-from metaevo.studies.evolutions import check_first_generation
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
@@ -98,12 +96,19 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
         _announce(path)
     evolution = make_evolution(study, run.settings, resolved)
     _start(run, resolved, evolution)
+
+    def evolve_one(own: Run[EvolutionSettings]) -> None:
+        """Finish one evolution of several, which share the compiled program."""
+        study.keep(own.directory, resolved)
+        _start(own, resolved, evolution)
+        _evolve(study, own, evolution)
+        _keep_chunk_size(run, evolution)  # less memory than it seemed
+
     try:
         if several:
-            run.forget_end()
-            for place in seeds:
-                run.check_stop()
-                _evolve_one(study, run, place, evolution, resolved)
+            from metaevo.studies.evolutions import evolve_all
+
+            evolve_all(run, evolve_one)
         else:
             _evolve(study, run, evolution)
         devices.disconnect()  # the rest is done by this process alone
@@ -111,32 +116,6 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     except StopRequestedError:
         devices.disconnect()
         raise
-
-
-def _evolve_one(
-    study: Study, run: Run[EvolutionSettings], place: int, evolution: Evolution, measured: PlainDict
-) -> None:
-    """Finish one evolution of several; all of them share the compiled program."""
-    config = run.settings.run
-    own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
-    settings = replace(run.settings, run=own_config)
-    with open_run_inside(run, settings, f"seed_{own_config.seed}") as own:
-        if own.before is not None and _is_saved(own.directory, settings.evolution.generations):
-            return
-        evolutions = f"evolution {place + 1} of {config.evolution_seeds}"
-        print(f"{evolutions}: seed {own_config.seed}", file=sys.stderr, flush=True)
-        study.keep(own.directory, measured)
-        _start(own, measured, evolution)
-        _evolve(study, own, evolution)
-    _keep_chunk_size(run, evolution)  # less memory than it seemed
-
-
-def _is_saved(directory: RunDirectory, generations: int) -> bool:
-    """Return whether an evolution is done, and its result saved."""
-    if not (directory.has_evolved(generations) and directory.meta_params.exists()):
-        return False
-    done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
-    return bool(done == len(directory.read_metrics("generation")))
 
 
 def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
@@ -239,13 +218,13 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
 def _blocks(
     study: Study,
     evolution: Evolution,
-    start: State,
+    state: State,
     frames: int,
     settings: EvolutionSettings,
     stop: StopOnSignal,
 ) -> Iterator[Block]:
     """Yield the remaining generations in blocks, in all processes alike, until one should stop."""
-    for block in evolution.blocks(start, frames=frames):
+    for block in evolution.blocks(state, frames=frames):
         check_first_generation(block, evolution.population_size, study.name)
         yield block
         requested = devices.agree_to_stop(stop.requested)
@@ -306,3 +285,25 @@ def _layout(evolution: Evolution) -> str:
         f"{evolution.num_devices} devices{of_all}, {evolution.chunk_size} agents at once on each, "
         f"about {devices.as_text(evolution.bytes_needed or 0)} a device"
     )
+
+
+def check_first_generation(block: Block, population_size: int, name: str) -> None:
+    """Raise an error if every candidate of the first generation failed.
+
+    Later generations may fail, for instance on an unlucky draw of a task.
+
+    Args:
+        block: any block of the evolution; only the one with the first generation is checked.
+        population_size: candidates of a generation.
+        name: name of the study, for the error message.
+
+    Raises:
+        ConfigError: in all processes, as they have the same metrics.
+    """
+    first = next((each for each in block.records if each["generation"] == 0), None)
+    if first is not None and first["diverged"] == population_size:
+        raise ConfigError(
+            f"{name}: all candidates of the first generation scored NaN or infinity; look for "
+            "operations such as the logarithm of a negative number, and start a run in another "
+            "directory"
+        )

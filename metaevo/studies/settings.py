@@ -1,32 +1,43 @@
-"""Settings of an evolution: of any problem, or of parts of a learner."""
+"""Settings of an evolution, and those of one that evolves parts of a learner."""
 
 import dataclasses
+import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
+import numpy as np
 from annotated_types import Gt, Interval
 
 from metaevo.config import ConfigError, show, to_dict
-from metaevo.config.checks import Setting, extended, section, settings_of
-from metaevo.config.code import Kind
-from metaevo.config.code import resolve as find
+from metaevo.config.checks import Setting, extended, section
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Contender, MetaProblem
 from metaevo.judging.budget import QUICK, Budget
-from metaevo.parts import learners, resolve
-from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
+from metaevo.parts import learners, records
+from metaevo.parts.records import SeenTask
+from metaevo.runs.run import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import TRAINING, Task, TaskConfig, learner_sections
+from metaevo.tasks.task import (
+    TRAINING,
+    Task,
+    TaskConfig,
+    filling_of,
+    learner_sections,
+    make_environment,
+)
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PROBLEM_CLASS = "metaevo.studies.problems:problem_class"
+"""Makes the class of the settings of a problem, imported when it is used."""
 MOST = 100_000
 """Maximum number of settings, and of seeds of a setting."""
 
@@ -155,51 +166,6 @@ class EvolutionSettings(HasRun):
         raise NotImplementedError
 
 
-def _complaint(cls: Any) -> str:
-    is_kind = isinstance(cls, type) and issubclass(cls, MetaProblem)
-    return "" if is_kind else "must be a class that derives from metaevo.MetaProblem"
-
-
-PROBLEM = Kind("problem", "a class that derives from metaevo.MetaProblem", _complaint)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemSettings(EvolutionSettings):
-    """Settings of an evolution of any problem; the fields of its class are added."""
-
-    problem: str = ""
-    """the class of the problem: FILE.py:NAME or MODULE:NAME"""
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-    evaluation: HeldOutConfig = field(default_factory=HeldOutConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def build(self, run_path: Path | None = None) -> MetaProblem:
-        """Return an object of the class with the values of its fields."""
-        values = {name: getattr(self, name) for name in self.free()}
-        try:
-            problem: MetaProblem = find(PROBLEM, self.problem)(**values)
-        except ConfigError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"problem = {self.problem!r}: {error}") from error
-        return problem
-
-    def free(self) -> tuple[str, ...]:
-        """Return the fields of the class."""
-        own = _fields_of(find(PROBLEM, self.problem))
-        return tuple(each.key for each in own if "." not in each.key)
-
-    def judged_on(self) -> PlainDict:
-        """Return the class and its fields, and the strategy, which has found the result."""
-        everything = to_dict(self)
-        return {key: everything[key] for key in ("problem", "strategy", *self.free())}
-
-
-def _fields_of(kind: Any) -> list[Setting]:
-    return list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
@@ -244,7 +210,7 @@ class EvolveSettings(EvolutionSettings):
         _check_names(self.tasks or {}, "tasks")
         is_one = isinstance(self.evolve, str)
         slots = self.fixed_slots()
-        fillings = {each.name: resolve.fill(each, getattr(self, each.name), run_path)
+        fillings = {each.name: filling_of(each, getattr(self, each.name), run_path)
                     for each in slots}  # fmt: skip
         try:
             problem = LearnerProblem(
@@ -264,15 +230,16 @@ class EvolveSettings(EvolutionSettings):
             shown = {**named, "parts": f"evolve = {self.evolve!r}"}.get(key, key)
             raise ConfigError(f"{shown}: {reason}" if reason else key) from None
         if elsewhere := self.evaluation.unseen:
-            from metaevo.tasks.sampling import check_unseen
-
             _check_names(elsewhere, "evaluation.unseen")
             problem.elsewhere = problem.on(elsewhere, "evaluation.unseen")
-            known = {"": resolve.tasks_in(to_dict(self))}
+            known = {"": records.tasks_in(to_dict(self))}
             for slot in slots:
                 name = getattr(self, slot.name)
-                known[f"{slot.name} = {name!r}"] = resolve.seen_in_slot(slot, name, run_path)
-            check_unseen(elsewhere, known, self.learner)
+                if name not in slot.functions:
+                    from metaevo.parts.resolve import seen_in_slot
+
+                    known[f"{slot.name} = {name!r}"] = seen_in_slot(slot, name, run_path)
+            _check_unseen(elsewhere, known, self.learner)
         return problem
 
     def fixed_slots(self) -> list[Slot]:
@@ -301,6 +268,64 @@ def _check_names(tasks: Mapping[str, Task], where: str) -> None:
             )
 
 
+def _check_unseen(
+    tasks: Mapping[str, Task], seen: Mapping[str, Sequence[SeenTask]], learner: str
+) -> None:
+    """Raise `ConfigError`, naming the task, if one was used in the evolution.
+
+    Args:
+        tasks: the unseen tasks.
+        seen: all tasks that a rule has seen, by the setting that names it; "" for this evolution.
+        learner: name of the learner.
+    """
+    for name, task in tasks.items():
+        own = _environment(task.env or name, task.env_params, learner)
+        for rule, known in seen.items():
+            for other, env, env_params, sample in known:
+                if env != (task.env or name):
+                    continue
+                drawn: Mapping[str, Any] = {}
+                if sample:
+                    from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
+
+                    entries = read(sample, f"{rule}: tasks.{other}.sample")
+                    drawn = of_prefix(entries, ENV_PARAMS)
+                if _is_same(own, _environment(env, env_params, learner), drawn):
+                    by = f"{rule} was evolved on" if rule else "evolution sees"
+                    raise ConfigError(
+                        f"evaluation.unseen.{name}: {by} this task (task.env = {own[0]})"
+                    )
+
+
+def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[str, Any, Any]:
+    """Return an environment with default observations: its name, itself, its parameters."""
+    bare = {key: value for key, value in env_params.items() if key != "observations"}
+    return make_environment(TaskConfig(env, bare), learner)
+
+
+def _is_same(
+    own: tuple[str, Any, Any], seen: tuple[str, Any, Any], drawn: Mapping[str, Any]
+) -> bool:
+    """Return whether an evolution sees an environment, of which some parameters are drawn."""
+    if own[0] != seen[0] or own[1] is not seen[1]:  # `envs.make` caches by its arguments
+        return False
+    for each in dataclasses.fields(own[2]):
+        ours, theirs = getattr(own[2], each.name), getattr(seen[2], each.name)
+        if each.name in drawn:
+            same = _contains(drawn[each.name], ours)
+        else:
+            same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+        if not same:
+            return False
+    return True
+
+
+def _contains(entry: Any, value: float) -> bool:
+    """Return whether a number may be drawn."""
+    choices = getattr(entry, "choices", None)
+    return bool(entry.low <= value <= entry.high) if choices is None else value in choices
+
+
 def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
     """Return the class of unvalidated settings: of a problem, or `EvolveSettings` of parts.
 
@@ -315,11 +340,8 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
             setting's name, or a learner without the part's slot.
     """
     if "problem" in raw:
-        reference = raw["problem"]
-        own = _fields_of(find(PROBLEM, reference))
-        if taken := {each.key for each in own} & {each.name for each in fields(ProblemSettings)}:
-            raise ConfigError(f"problem = {reference!r}: has a field {min(taken)}; rename it")
-        return extended(ProblemSettings, [Setting("problem", str, reference), *own])
+        made: type[Any] = pkgutil.resolve_name(PROBLEM_CLASS)(raw["problem"])
+        return made
     learner = raw.get("learner", "ppo")
     settings = learner_sections(learner)
     evolve = raw.get("evolve", component)
@@ -337,7 +359,7 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
         evolve = tuple(evolve)
     taken = {slot for slot, _ in evolved.values()}
     slots = [
-        Setting(slot.name, str, slot.compared[0], resolve.describe(slot))
+        Setting(slot.name, str, slot.compared[0], records.describe(slot))
         for slot in learners.find(learner).slots
         if slot.name not in taken
     ]

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.code import class_source, digest, other_code
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution import devices
 from metaevo.evolution.problem import (
     Contender,
     MetaParams,
@@ -24,18 +24,17 @@ from metaevo.evolution.problem import (
     check_problem,
     keys_for,
 )
+from metaevo.evolution.rows import RowMap, choose_chunk_size
 from metaevo.evolution.strategy import check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
-from metaevo.parts import learners, resolve
+from metaevo.parts import learners, records
 from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import PICTURES, Evolved, Picture
 from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
-from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.population import Population
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 
@@ -116,9 +115,13 @@ class Study:
         return measured
 
     def _digest(self) -> str | None:
+        if type(self.problem) is LearnerProblem:  # no class of the user's
+            return None
+        from metaevo.config import code
+
         kind: Any = type(self.problem)
-        source = class_source(kind)
-        return None if source is None else digest(source)
+        source = code.class_source(kind)
+        return None if source is None else code.digest(source)
 
     def use(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem with what was measured, now or when the run began."""
@@ -136,10 +139,16 @@ class Study:
         """
         source = self._digest()
         if source is not None and measured.get(CODE, source) != source:
-            raise other_code([type(self.problem).__name__])
+            from metaevo.config import code
+
+            raise code.other_code([type(self.problem).__name__])
         if isinstance(self.settings, EvolveSettings):
             for slot in self.settings.fixed_slots():
-                resolve.keep(directory.path, slot, getattr(self.settings, slot.name))
+                name = getattr(self.settings, slot.name)
+                if name not in slot.functions:
+                    from metaevo.parts import resolve
+
+                    resolve.keep(directory.path, slot, name)
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the meta-parameters evolved in some generations to the run's directory.
@@ -148,7 +157,7 @@ class Study:
         """
         if isinstance(self.problem, LearnerProblem):
             seen = {"tasks": {name: to_dict(task) for name, task in self.problem.named.items()}}
-            resolve.write(directory, self.problem.parts, meta_params, generation, seen)
+            records.write(directory, self.problem.parts, meta_params, generation, seen)
         else:
             about = {"generation": generation}
             checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
@@ -210,14 +219,19 @@ class Study:
         problem: Any = self.problem
         task = problem.reference()
         learner: Any = task.learner
-        population = Population(task, None, FitnessConfig(), agents=AGENTS)
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, AGENTS)
-        agents = population.advance(population.init(keys), population.num_updates // 2)
 
-        def observe(state: Any) -> Any:
+        def observe(key: jax.Array) -> Any:
+            settings = devices.as_inputs((task.hyperparams, None, task.env_params))
+            state = learner.init(jax.random.wrap_key_data(key), *settings)
+            half = learner.config.num_updates // 2
+            state = jax.lax.fori_loop(
+                0, half, lambda _, state: learner.update(state, *settings)[0], state
+            )
             return learner.value_targets(state, task.hyperparams, task.env_params)
 
-        seen = jax.device_get(jax.jit(jax.vmap(observe))(agents.rows.agent))
+        chunk_size = choose_chunk_size(AGENTS, task.working_set(None))
+        seen = RowMap(observe, chunk_size=chunk_size)(jax.random.key_data(keys))
         errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)

@@ -14,7 +14,7 @@ from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import Purpose, key_for, keys_for
-from metaevo.runs.settings import RecordConfig
+from metaevo.runs.run import RecordConfig
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.population import Population

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from metaevo.config.plain import PlainDict
 from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
 
@@ -58,15 +57,6 @@ class Agents(NamedTuple):
         return self._replace(rows=jax.tree.map(lambda leaf: leaf[index.ravel()], self.rows))
 
 
-class Trained(NamedTuple):
-    """Results of complete trainings."""
-
-    scores: Any
-    """[settings, seeds]; NaN where an agent diverged or has no finished episode"""
-    episodes: EpisodeSums
-    """fields [settings, seeds, windows]"""
-
-
 def packed(agent: PyTree) -> PyTree:
     """Return states for the host, with random keys as plain numbers and no array of length 0.
 
@@ -101,24 +91,3 @@ def on_a_single_row(f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.map(lambda leaf: leaf[None], result)
 
     return single
-
-
-def inputs_of(
-    keys: jax.Array, hyperparams: Sequence[PyTree] | None, meta_params: Sequence[PyTree] | None
-) -> PlainDict:
-    """Return all settings with all keys, in NumPy, so that new numbers do not compile."""
-
-    def repeated(settings: Sequence[PyTree], dtype: Any = None) -> PyTree:
-        def stacked(*leaves: Any) -> np.ndarray:
-            found = np.stack(leaves, dtype=dtype, casting="same_kind")
-            return np.repeat(found, len(keys), axis=0)
-
-        return jax.tree.map(stacked, *settings)
-
-    settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
-    rows: PlainDict = {"key": np.tile(np.asarray(jax.random.key_data(keys)), (settings, 1))}
-    if hyperparams is not None:
-        rows["hyperparams"] = repeated(hyperparams, np.float32)
-    if meta_params is not None:
-        rows["meta_params"] = repeated(meta_params)
-    return rows

@@ -21,24 +21,24 @@ import numpy as np
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
-from metaevo.evolution.rows import RowMap, choose_chunk_size, collect, deal
-from metaevo.tasks.agents import Agents, Row, Trained, inputs_of, on_a_single_row, packed, unpacked
-from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, scores
+from metaevo.evolution.rows import collect, deal
+from metaevo.tasks.agents import Agents, Row, on_a_single_row, packed, unpacked
+from metaevo.tasks.fitness import FitnessConfig, all_finite, scores
 from metaevo.tasks.task import Bound
+from metaevo.tasks.trainings import Trainings, inputs_of
 from purerl.parts.own_task import OwnTask
 from purerl.types import EnvParams, MetaParams, PyTree
 
-MAX_POINTS = 200
-"""Default limit for the points of a learning curve."""
 BLOCK_SECONDS = 5.0
 """Default limit for the seconds on the devices between two returns to the host."""
 
 
-class Population:
-    """A learner in an environment, for agents that differ in their keys and perhaps settings.
+class Population(Trainings):
+    """A learner in an environment, for agents that are trained step by step, or as a whole.
 
-    Hyperparams and meta-parameters are inputs of the compiled program, of each agent or shared,
-    because XLA makes slower programs around constants.
+    The agents differ in their keys and perhaps settings. Hyperparams and meta-parameters are inputs
+    of the compiled program, of each agent or shared, because XLA makes slower programs around
+    constants.
 
     Examples:
         >>> settings = metaevo.read_settings("train", "train/q_learning_grid_world", {"seeds": 4})
@@ -77,31 +77,28 @@ class Population:
         Raises:
             ConfigError: if the greedy policy cannot be evaluated in the task.
         """
-        config, task = task.learner.config, task.evaluated_for(fitness)
-        self.task, self.meta_params, self.fitness = task, meta_params, fitness
-        self.num_updates, self.frames_per_update = config.num_updates, config.frames_per_update
-        every = log_every or -(-self.num_updates // MAX_POINTS)
-        self.windows = Windows(every, self.num_updates)
+        super().__init__(
+            task,
+            meta_params,
+            fitness,
+            agents=agents,
+            log_every=log_every,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
+        task = self.task
         self.evaluated = np.empty(0, int)
         """[evaluations] numbers of updates after which the greedy policy is evaluated"""
         if (planned := task.evaluations) is not None:
             ends = planned.updates_before(np.arange(planned.times), self.num_updates)
             self.evaluated = np.union1d(np.asarray(ends), np.asarray(rungs, int))
-        self.agents, self._metrics = agents, metrics
-        available = len(devices.select(num_devices, local=True))
-        self.num_devices = min(available, agents or available)
-        self.chunk_size = chunk_size or choose_chunk_size(
-            agents or 2**30, task.working_set(meta_params), self.num_devices
-        )
+        self._metrics = metrics
         self._like = jax.eval_shape(
             task.learner.init, jax.random.key(0), task.hyperparams, meta_params, task.env_params
         )
         own: PlainDict = {"num_devices": self.num_devices, "local": True}
         self._init = devices.spread(jax.vmap(self._init_row), **own)
         self._run = devices.spread(self._train_rows, in_axes=(0, None, None), donate=(0,), **own)
-        self._whole = RowMap(
-            self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices, shared=1
-        )
 
     @property
     def frames(self) -> int:
@@ -237,39 +234,7 @@ class Population:
         rows = collect(chunks, total or self.agents)
         return rows.replace(agent=self._unpacked(rows.agent))
 
-    # --- Whole trainings ------------------------------------------------------------------------
-
-    def train(
-        self,
-        keys: jax.Array,
-        hyperparams: Sequence[PyTree] | None = None,
-        meta_params: Sequence[PyTree] | None = None,
-        progress: Callable[[int], Any] | None = None,
-        env_params: EnvParams | None = None,
-    ) -> Trained:
-        """Train from beginning to end; only scores and curves leave the devices.
-
-        The arguments are those of `init`. `progress` is called with the environment steps just
-        done. Other `env_params` than the task's, of the same shapes, do not compile again.
-        """
-        env_params = self.task.env_params if env_params is None else env_params
-        if meta_params is None:  # a copy for each agent is faster, see `_train_rows`
-            meta_params = [self.meta_params] * len(hyperparams or [None])
-        inputs = inputs_of(keys, hyperparams, meta_params)
-        count = None if progress is None else lambda agents: progress(agents * self.frames)
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]),
-            self._whole(inputs, count, shared=(env_params,)),
-        )
-
     # --- Inside the programs --------------------------------------------------------------------
-
-    def _train_row(self, inputs: PlainDict, env_params: EnvParams) -> Trained:
-        hyperparams, meta_params, _ = self._settings(inputs)
-        task = self.task._replace(env_params=env_params)
-        result = task.train(jax.random.wrap_key_data(inputs["key"]), hyperparams, meta_params)
-        score, _ = task.score(self.fitness, result)
-        return Trained(score, self.windows.pooled(result.episodes))
 
     def _train_rows(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
         """Train rows [chunk] on a device for some more updates, after `done` ones."""
@@ -348,14 +313,6 @@ class Population:
             inputs["key"] if count else None,
             jnp.full(count, jnp.nan) if count else None,
         )
-
-    def _settings(self, own: PlainDict) -> tuple[PyTree, PyTree, PyTree]:
-        """Return hyperparams, meta-parameters and environment parameters; `own` ones come first."""
-        shared = self.task.hyperparams, self.meta_params, self.task.env_params
-        hyperparams, meta_params, env_params = devices.as_inputs(shared)
-        return (
-            own.get("hyperparams", hyperparams), own.get("meta_params", meta_params), env_params
-        )  # fmt: skip
 
     def _is_finite(self, agent: PyTree) -> jax.Array:
         return all_finite(self.task.learner.policy(agent))

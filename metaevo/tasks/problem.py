@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.config.code import short_name
+from metaevo.config.plain import short_name
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import (
@@ -30,8 +30,8 @@ from metaevo.parts import conformance, learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
+from metaevo.tasks.trainings import Trainings
 from purerl.types import LearnerEntry, Slot
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class LearnerProblem(MetaProblem):
         scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SCALE_SEEDS)
         for name in Progress(self.tasks, desc="measuring the scale of each task", leave=False):
             task = self.reference(name)
-            population = Population(task, None, self.weights, agents=2 * SCALE_SEEDS)
-            trained = population.train(keys, [task.hyperparams.random_play(), task.hyperparams])
+            trainings = Trainings(task, None, self.weights, agents=2 * SCALE_SEEDS)
+            trained = trainings.train(keys, [task.hyperparams.random_play(), task.hyperparams])
             low, high = np.mean(trained.scores, axis=1)
             if not high > low and not quick:
                 raise ConfigError(

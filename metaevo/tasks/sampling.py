@@ -4,8 +4,7 @@ Every generation draws a value of each. The rules are the same as in a search sp
 these ranges is not unseen.
 """
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +16,7 @@ from optuna.distributions import CategoricalDistribution, IntDistribution
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.space import Entry, ends, free_space
-from metaevo.parts.resolve import SeenTask
-from metaevo.tasks.task import Bound, Setup, Task, TaskConfig, make_environment
+from metaevo.tasks.task import Bound, Setup, Task, make_environment
 from purerl.envs.scaled import ScaledParams, ScaledRewards
 from purerl.types import EnvParams, MetaParams, TrainResult
 
@@ -195,60 +193,3 @@ def _is_whole(entry: Entry) -> bool:
     if isinstance(entry, CategoricalDistribution):
         return all(isinstance(each, int) for each in entry.choices)
     return isinstance(entry, IntDistribution)
-
-
-# --- Unseen tasks ---------------------------------------------------------------------------------
-
-
-def check_unseen(
-    tasks: Mapping[str, Task], seen: Mapping[str, Sequence[SeenTask]], learner: str
-) -> None:
-    """Raise `ConfigError`, naming the task, if one was used in the evolution.
-
-    Args:
-        tasks: the unseen tasks.
-        seen: all tasks that a rule has seen, by the setting that names it; "" for this evolution.
-        learner: name of the learner.
-    """
-    for name, task in tasks.items():
-        own = _environment(task.env or name, task.env_params, learner)
-        for rule, known in seen.items():
-            for other, env, env_params, sample in known:
-                if env != (task.env or name):
-                    continue
-                entries = read(sample, f"{rule}: tasks.{other}.sample")
-                drawn = of_prefix(entries, ENV_PARAMS)
-                if _is_same(own, _environment(env, env_params, learner), drawn):
-                    by = f"{rule} was evolved on" if rule else "evolution sees"
-                    raise ConfigError(
-                        f"evaluation.unseen.{name}: {by} this task (task.env = {own[0]})"
-                    )
-
-
-def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[str, Any, Any]:
-    """Return an environment with default observations: its name, itself, its parameters."""
-    bare = {key: value for key, value in env_params.items() if key != "observations"}
-    return make_environment(TaskConfig(env, bare), learner)
-
-
-def _is_same(
-    own: tuple[str, Any, Any], seen: tuple[str, Any, Any], drawn: Mapping[str, Entry]
-) -> bool:
-    """Return whether an evolution sees an environment, of which some parameters are drawn."""
-    if own[0] != seen[0] or own[1] is not seen[1]:  # `envs.make` caches by its arguments
-        return False
-    for field in dataclasses.fields(own[2]):
-        ours, theirs = getattr(own[2], field.name), getattr(seen[2], field.name)
-        if field.name in drawn:
-            same = _contains(drawn[field.name], ours)
-        else:
-            same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
-        if not same:
-            return False
-    return True
-
-
-def _contains(entry: Any, value: float) -> bool:
-    """Return whether a number may be drawn."""
-    choices = getattr(entry, "choices", None)
-    return bool(entry.low <= value <= entry.high) if choices is None else value in choices

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, code, failure, from_dict, merge, show, to_dict
+from metaevo.config import ConfigError, failure, from_dict, merge, references, show, to_dict
 from metaevo.config.checks import Setting, section
-from metaevo.config.code import Kind, resolve
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, is_name
+from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
-from metaevo.parts import conformance, learners
+from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
-from metaevo.parts.resolve import fill
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
 from purerl.parts.evaluation import GreedyEvaluations, time_limit
@@ -125,6 +124,8 @@ class Bound(NamedTuple):
                 f"{where}: episodes of {self.name} may have no end; "
                 "add `max_steps_in_episode: int` to the environment's parameters"
             )
+        from metaevo.parts import conformance
+
         conformance.check_train(self.learner, where, "evaluations")
         planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
         evaluated = self._replace(evaluations=planned)
@@ -243,6 +244,8 @@ class Setup:
         try:  # traces the networks without compiling
             learner = self._make(train, functions)
             if is_own:
+                from metaevo.parts import conformance
+
                 conformance.check_methods(self.learner, learner)
             jax.eval_shape(learner.init, key, *settings)
         except ConfigError:
@@ -317,6 +320,10 @@ def filling_of(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
         return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
     if callable(given):
         return Filling(HandWritten(slot.name, given), None)
+    if given in slot.functions:
+        return Filling(HandWritten(slot.name, slot.functions[given]), None)
+    from metaevo.parts.resolve import fill
+
     return fill(slot, str(given), run_path)
 
 
@@ -337,11 +344,13 @@ def changed_settings(base: Any, changes: Any, where: str) -> Any:
 def named_tasks(tasks: Any) -> dict[str, Task]:
     """Return tasks by names: by default of their environments, with a number if there are two."""
     if isinstance(tasks, Mapping) and tasks:
-        return {name: _named(task, code.name_of(task.env or name)) for name, task in tasks.items()}
+        return {
+            name: _named(task, references.name_of(task.env or name)) for name, task in tasks.items()
+        }
     named: dict[str, Task] = {}
     for given in [tasks] if isinstance(tasks, str | Task) else tasks:
         task = given if isinstance(given, Task) else Task(given)
-        env = code.name_of(task.env)
+        env = references.name_of(task.env)
         name, number = env.rpartition(":")[2], 1
         while name in named:
             number += 1
@@ -379,7 +388,7 @@ def make_environment(task: TaskConfig, learner: str) -> tuple[str, Any, Any]:
     name = task.env
     default = {"observations": learners.find(learner).observations}
     try:
-        given = resolve(ENVIRONMENT, name) if code.is_name(name) else name
+        given = resolve(ENVIRONMENT, name) if is_name(name) else name
         env, params = envs.make(given, **{**default, **task.env_params})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"task.env: {error}") from error

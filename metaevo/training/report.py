@@ -13,8 +13,8 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, policies
+from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
-from metaevo.runs.settings import NOTE, mark
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns

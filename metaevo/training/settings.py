@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.config import ConfigError, code
+from metaevo.config import ConfigError, references
 from metaevo.config.checks import Setting, extended
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.parts import learners, resolve
+from metaevo.parts import learners, records
 from metaevo.parts.part import Filling, HandWritten, of_key
-from metaevo.runs.settings import HasRun, RecordConfig
+from metaevo.runs.run import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sections
 from metaevo.tuning.config import MOST
@@ -101,7 +101,7 @@ def with_task(settings: PlainMapping) -> PlainDict:
         raw["train"] = learners.named_network(raw["train"])
     if "env" in settings:
         env = settings["env"]
-        name = env if isinstance(env, list | tuple) else code.name_of(env)
+        name = env if isinstance(env, list | tuple) else references.name_of(env)
         raw["task"] = {"env": name, "env_params": dict(settings.get("env_params") or {})}
     return raw
 
@@ -116,7 +116,7 @@ def training_class(raw: PlainMapping) -> type[TrainSettings]:
     """
     learner = raw.get("learner", "ppo")
     slots = [
-        Setting(slot.name, str, default_function(learner, slot), resolve.describe(slot))
+        Setting(slot.name, str, default_function(learner, slot), records.describe(slot))
         for slot in learners.find(learner).slots
     ]
     return extended(TrainSettings, [*learner_sections(learner), *slots])

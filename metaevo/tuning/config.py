@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from annotated_types import Gt, Interval
 
 from metaevo.config.plain import PlainDict
-from metaevo.runs.settings import HasRun, RecordConfig
+from metaevo.runs.run import HasRun, RecordConfig
 
 MOST = 1_000_000
 """Upper limit of the numbers of seeds and of settings."""

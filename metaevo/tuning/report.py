@@ -13,8 +13,9 @@ from metaevo.config import files
 from metaevo.config.plain import PlainDict, short_names
 from metaevo.reports import page, plots
 from metaevo.reports.page import cell, estimate
+from metaevo.runs.quick import NOTE
+from metaevo.runs.run import is_quick
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import NOTE, is_quick
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.results import importance
 from metaevo.tuning.study import Study

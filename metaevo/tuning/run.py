@@ -10,9 +10,9 @@ from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
+from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import mark
 from metaevo.runs.terminal import Progress
 from metaevo.tuning import results
 from metaevo.tuning.config import SweepSettings

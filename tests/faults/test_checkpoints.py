@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.runs.checkpoint import restore, save
+from metaevo.runs.checkpoint import save
+from metaevo.runs.resume import restore
 from tests.faults.damage import contents
 
 METADATA = {"run_id": "mine", "seconds": 12.5}

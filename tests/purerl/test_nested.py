@@ -11,7 +11,7 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import EnvParams
 
-from metaevo.config import ConfigError, code
+from metaevo.config import ConfigError, references
 from metaevo.tasks.task import TaskConfig, make_environment
 from purerl import envs, ppo
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
@@ -186,7 +186,7 @@ def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):
     with pytest.raises(ValueError, match=kind.__name__) as caught:
         envs.make(kind)
     with pytest.raises(ConfigError, match=r"^task\.env: ") as refused:
-        make_environment(TaskConfig(env=code.name_of(kind)), "ppo")
+        make_environment(TaskConfig(env=references.name_of(kind)), "ppo")
     for error in (caught, refused):
         assert all(part in str(error.value) for part in parts)
         assert "\n" not in str(error.value)
@@ -200,7 +200,7 @@ class OwnLimit(NoTime):
 
 
 def test_an_environment_with_a_limit_of_its_own_needs_no_clock():
-    _, env, _ = make_environment(TaskConfig(env=code.name_of(OwnLimit)), "ppo")
+    _, env, _ = make_environment(TaskConfig(env=references.name_of(OwnLimit)), "ppo")
     config = ppo.Config(total_timesteps=16, num_envs=2, num_steps=8, num_minibatches=1)
     result = jax.eval_shape(
         ppo.make_train(config, env), KEY, ppo.Hyperparams(), None, env.default_params

@@ -4,8 +4,7 @@ import os
 from typing import NamedTuple
 
 from metaevo.config import ConfigError, code, show, to_dict
-from metaevo.config.code import short_name
-from metaevo.config.plain import of_value
+from metaevo.config.plain import is_name, of_value, short_name
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, resolve, zoo
 from metaevo.parts.part import Filling, HandWritten
@@ -51,12 +50,12 @@ def rule_of(text: str) -> Rule:
     if text in functions:
         learner, slot = functions[text]
         return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
-    is_learner = code.is_name(text) and isinstance(code.load("rule", text), LearnerEntry)
+    is_learner = is_name(text) and isinstance(code.load("rule", text), LearnerEntry)
     if text in learners.LEARNERS or is_learner:
         name = short_name(text)
         source = code.digest_of(text) if is_learner else code.digest(b"")
         return Rule(text, name, WHOLE, digest(WHOLE, name, source), learner=text)
-    if not (zoo.is_name(text) or code.is_name(text) or os.path.isdir(text)):
+    if not (zoo.is_name(text) or is_name(text) or os.path.isdir(text)):
         names = [*functions, *learners.LEARNERS]
         hint = of_value(text, [*names, *(zoo.PREFIX + name for name in zoo.names())])
         raise ConfigError(
@@ -80,5 +79,5 @@ def _key_of_part(text: str, filling: Filling) -> str:
     if isinstance(part, HandWritten):
         return digest(f"{part.slot} {text}")
     weights = digest_of_values(meta_params)[:16]
-    source = code.digest_of(text) if code.is_name(text) else None
+    source = code.digest_of(text) if is_name(text) else None
     return digest(type(part).__name__, to_dict(part), weights, source)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.commands.run_options import early_class
+from metaevo.commands.early import early_class
 from metaevo.config import load_yaml
-from metaevo.config.checks import check_given, settings_of
+from metaevo.config.checks import check_given
+from metaevo.config.documentation import settings_of
 from metaevo.parts import learners
 from metaevo.parts.learners import PARTS, part_class
 from metaevo.runs.run_directory import RunDirectory

@@ -7,19 +7,21 @@ import pytest
 import metaevo
 from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
-from metaevo.config import ConfigError, code
+from metaevo.config import ConfigError, code, references
+from metaevo.config.plain import names_in
 from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
 from tests import processes
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+LEARNER = Path(__file__).parents[3] / "purerl" / "sac.py"
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (f"{EXAMPLES}/sac.py:sa", "sac"),
-        (f"{EXAMPLES}/sac.py:SAC", "must be a purerl.types.LearnerEntry"),
+        (f"{LEARNER}:LEARN", "LEARNER"),
+        (f"{LEARNER}:SAC", "must be a purerl.types.LearnerEntry"),
         ("nowhere.py:sac", "nowhere.py"),
         ("no_such_package.a:sac", "no_such_package"),
         ("pppo", "'pppo' is not known"),
@@ -46,7 +48,7 @@ def test_names_that_cannot_be_loaded(wrong, message):
     ],
 )
 def test_code_is_found_wherever_settings_name_it(settings):
-    (name,) = code.names_in(settings)
+    (name,) = names_in(settings)
     path = Path("run")
     with pytest.raises(ConfigError, match=f"^run: .* add --code {name} "):
         code.admit(path, settings, {}, {"task": {"env": "CartPole-v1"}})
@@ -116,5 +118,5 @@ def test_code_that_has_changed_since_its_run_began_does_not_run(run, refused):
 
 def test_two_classes_of_one_name_are_two_names():
     first, second = (type("Twin", (), {}) for _ in range(2))
-    assert code.name_of(first) == code.name_of(first)
-    assert code.name_of(first) != code.name_of(second)
+    assert references.name_of(first) == references.name_of(first)
+    assert references.name_of(first) != references.name_of(second)

@@ -10,7 +10,7 @@ import metaevo
 from metaevo.commands.distill import main
 from metaevo.config import ConfigError, dump_yaml, parse_yaml, to_dict
 from metaevo.discovery import distill
-from metaevo.parts import LearnedOptimizer, resolve
+from metaevo.parts import LearnedOptimizer, records
 from metaevo.parts.learners import part_class
 from metaevo.parts.part import LEARNED, Parts
 from metaevo.parts.resolve import fill
@@ -61,7 +61,7 @@ def evolved(tmp_path_factory):
     parts = settings.build().parts
     run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
     run.write_config(to_dict(settings), {})
-    resolve.write(run, parts, parts.init(jax.random.key(0)), 1)
+    records.write(run, parts, parts.init(jax.random.key(0)), 1)
     return run.path
 
 

@@ -11,7 +11,7 @@ import pytest
 import metaevo
 from metaevo.__main__ import main
 from metaevo.config import ConfigError, from_dict
-from metaevo.parts import learners, resolve, zoo
+from metaevo.parts import learners, records, resolve, zoo
 from metaevo.training.settings import make_task, training_class
 from purerl.lpg import PREDICTION_SIZE, Trajectory
 from purerl.parts import losses, optimizers
@@ -76,7 +76,7 @@ def outputs(name):
             here = context(index / 5)
             optimizer = function(meta_params, here)
             state = optimizer.init(moved) if state is None else state
-            updates, state = optimizer.update(gradient, state, moved, **here.extra_args())
+            updates, state = optimizer.update(gradient, state, moved, context=here)
             moved = optax.apply_updates(moved, updates)
             found.append(updates)
         return found
@@ -143,8 +143,8 @@ def test_a_run_keeps_a_copy_that_is_loaded_without_the_zoo(tmp_path, own):
     before = resolve.fill(slot, name).meta_params
     resolve.keep(tmp_path, slot, name)
     resolve.keep(tmp_path, losses.POLICY_LOSS, "zoo:dpo")
-    assert not resolve.copy_of(tmp_path, "policy_loss").exists()  # a function of the package
+    assert not records.copy_of(tmp_path, "policy_loss").exists()  # a function of the package
     shutil.rmtree(own / "ppo-optimizer")
     after = resolve.fill(slot, name, tmp_path).meta_params
     jax.tree.map(np.testing.assert_array_equal, before, after)
-    assert resolve.seen_by(resolve.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"
+    assert resolve.seen_by(records.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.commands import run_options
+from metaevo.commands import processes
+from metaevo.commands.evolve import several_processes
 from metaevo.config import ConfigError
 from metaevo.evolution import devices
 
@@ -63,7 +64,7 @@ FOUND_BY_JAX = {}
 def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert run_options.wanted(argv) == expected
+    assert several_processes(argv) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
 )
 def test_incomplete_or_impossible_flags_are_refused(argv, reason):
     with pytest.raises(ConfigError, match=re.escape(reason)):
-        run_options.wanted(argv)
+        several_processes(argv)
 
 
 def refuse():
@@ -94,7 +95,7 @@ def test_a_single_process_needs_no_communication():
     for run in (devices.broadcast_from_first, devices.raise_on_all):
         with pytest.raises(ConfigError, match=r"^no$"):
             run(refuse)
-    with pytest.raises(ZeroDivisionError), run_options.multi_process():
+    with pytest.raises(ZeroDivisionError), processes.multi_process():
         1 / 0  # noqa: B018
 
 
@@ -124,8 +125,8 @@ def test_the_death_of_another_process_is_one_line(others, monkeypatch, capfd, er
     def end(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(run_options.os, "_exit", end)
-    with pytest.raises(SystemExit, match="1"), run_options.multi_process():
+    monkeypatch.setattr(processes.os, "_exit", end)
+    with pytest.raises(SystemExit, match="1"), processes.multi_process():
         raise error
     said = capfd.readouterr().err
     assert ("Traceback" in said) == traceback

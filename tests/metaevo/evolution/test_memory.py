@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import devices, hosts
+from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.rows import choose_chunk_size
 from tests.metaevo.toy import Quadratic, assert_same, begun, evolution, run
 
@@ -58,13 +58,11 @@ def test_other_failures_end_the_evolution(monkeypatch):
     ("others", "size"),
     [([None, 9999], 16), ([90, 100], 32), ([400, 100], 7), ([20_000, 9999], 14)],
 )
-def test_all_processes_use_the_size_that_fits_in_each(monkeypatch, others, size):
+def test_all_processes_use_the_size_that_fits_in_each(others, size):
     """Here the program needs 90 of 100 bytes; another process answers otherwise."""
-    monkeypatch.setattr(devices, "free_bytes", lambda: 100)
-    monkeypatch.setattr(devices, "gather", lambda own: [own, others])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert devices.fitting(32, 90) == size
+        assert memory.fitting(32, [[90, 100], others]) == size
 
 
 @pytest.mark.long

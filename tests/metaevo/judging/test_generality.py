@@ -20,7 +20,7 @@ from metaevo.judging.generality.measurement import Measurement, population_of
 from metaevo.judging.generality.rules import rule_of
 from metaevo.judging.generality.tasks import Reference, benchmark
 from metaevo.judging.scores import Scores
-from metaevo.parts import ValueLossNetwork, resolve
+from metaevo.parts import ValueLossNetwork, records
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import Context
@@ -191,15 +191,15 @@ def test_a_learner_has_its_own_settings_and_those_of_the_task():
 
 
 @pytest.mark.parametrize(
-    ("file", "reference", "slot"),
-    [("tilted.py", "tilted.py", "value_loss"), ("sac.py", "sac.py:sac", "learner")],
+    ("file", "name", "slot"),
+    [("examples/tilted.py", "", "value_loss"), ("purerl/sac.py", ":LEARNER", "learner")],
 )
-def test_code_in_files_is_known_by_its_text(file, reference, slot, tmp_path):
-    text, keys = (Path("examples") / file).read_text(encoding="utf-8"), []
+def test_code_in_files_is_known_by_its_text(file, name, slot, tmp_path):
+    text, keys = Path(file).read_text(encoding="utf-8"), []
     for folder, content in {"a": text, "b": text, "c": f"{text}# other\n"}.items():
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text(content, encoding="utf-8")
-        found = rule_of(f"{tmp_path / folder}/{reference}")
+        (tmp_path / folder / "rule.py").write_text(content, encoding="utf-8")
+        found = rule_of(f"{tmp_path / folder}/rule.py{name}")
         assert (found.slot, found.seen) == (slot, ())
         keys.append(found.key)
     assert keys[0] == keys[1] != keys[2]  # wherever it is
@@ -246,7 +246,7 @@ def test_a_run_is_a_rule(tmp_path):
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")
         tasks = {"task": {"env": "Catch-bsuite"}}
-        resolve.write(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
+        records.write(run, evolved, part.init(jax.random.key(seed)), 1, tasks)
         found = rule_of(str(run.path))
         assert (found.slot, found.seen) == ("value_loss", ("Catch-bsuite",))
         assert found.name == str(seed)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.config.code import reference_of
+from metaevo.config.references import reference_of
 from metaevo.parts import Formula, LearnedTargets, Program
 from metaevo.parts.formula import HAND_WRITTEN
 from metaevo.parts.learners import PART

@@ -22,10 +22,10 @@ from metaevo.runs.checkpoint import (
     history,
     load_tree,
     record,
-    restore,
     save,
     save_tree,
 )
+from metaevo.runs.resume import restore
 
 
 @flax.struct.dataclass

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.runs.run import Kind, open_run
-from metaevo.runs.settings import HasRun, RecordConfig
+from metaevo.runs.run import HasRun, Kind, RecordConfig, open_run
 
 KIND = Kind("work", "work", "update", ("run.keep",))
 

@@ -16,7 +16,8 @@ import pytest
 from metaevo.commands.run_options import run_parser
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
-from metaevo.runs.run_directory import RunDirectory, run_path
+from metaevo.runs.finding import run_path
+from metaevo.runs.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_an_impossible_directory_is_refused(tmp_path, name):
 def test_a_second_process_is_refused_until_the_first_is_gone(run):
     program = (
         "import sys; from pathlib import Path\n"
-        "from metaevo.runs.run_directory import RunDirectory, run_path\n"
+        "from metaevo.runs.run_directory import RunDirectory\n"
         "with RunDirectory(Path(sys.argv[1])).locked():\n"
         "    print('locked', flush=True); sys.stdin.read()\n"
     )

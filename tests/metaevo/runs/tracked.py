@@ -1,7 +1,7 @@
 """A run without work, and the records of it that MLflow has."""
 
+from metaevo.runs.run import RecordConfig
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.settings import RecordConfig
 from metaevo.runs.trackers import Trackers
 
 RUN_ID = "abc123"

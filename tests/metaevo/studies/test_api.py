@@ -7,7 +7,6 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError, code
-from metaevo.studies import study
 from tests.metaevo.evolving import stop_after
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
@@ -138,10 +137,10 @@ def test_a_finished_run_can_be_extended(through, tmp_path):
 
 def test_a_changed_problem_cannot_be_resumed(through, monkeypatch):
     source = code.class_source
-    monkeypatch.setattr(study, "class_source", lambda cls: source(cls) + b"# changed")
+    monkeypatch.setattr(code, "class_source", lambda cls: source(cls) + b"# changed")
     with pytest.raises(ConfigError, match="cannot continue with other code: Quadratic"):
         evolve(through.path, 36, resume=True)
-    monkeypatch.setattr(study, "class_source", lambda cls: None)  # as in a notebook
+    monkeypatch.setattr(code, "class_source", lambda cls: None)  # as in a notebook
     assert len(evolve(through.path, 24, resume=True).metrics) == 24
 
 

@@ -9,8 +9,9 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError, code, from_dict
-from metaevo.config.code import reference_of
-from metaevo.parts import Part, resolve
+from metaevo.config.plain import RECORDED
+from metaevo.config.references import reference_of
+from metaevo.parts import Part, records
 from metaevo.parts.learners import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
@@ -63,7 +64,7 @@ def own(monkeypatch):
 
 def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
-    resolve.write(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
+    records.write(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
     monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     monkeypatch.setitem(sys.modules, __name__, None)  # as in another process
@@ -74,8 +75,8 @@ def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
 
 def test_a_changed_class_needs_another_run(own, monkeypatch):
     settings = {"evolve": own}
-    before = {code.RECORDED: code.digests(settings)}
-    assert before[code.RECORDED].keys() == {own}
+    before = {RECORDED: code.digests(settings)}
+    assert before[RECORDED].keys() == {own}
     code.refuse_changes(settings, before)
     monkeypatch.setattr(code, "class_source", lambda cls: b"changed")
     with pytest.raises(ConfigError, match=r"cannot continue with other code: .*Loss"):

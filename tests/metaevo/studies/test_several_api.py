@@ -11,7 +11,7 @@ from metaevo.evolution.evosax import Evosax
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
-from metaevo.studies.evolutions import trouble
+from metaevo.studies.conclusion import trouble
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
@@ -44,13 +44,13 @@ def found(tmp_path_factory):
 
 
 def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
-    problem, seen, real = Quadratic(noise=1.0), [], running._evolve_one
+    problem, seen, real = Quadratic(noise=1.0), [], running._evolve
 
     def evolve_one(*arguments):
         real(*arguments)
         seen.append((compilations(), problem.traces))
 
-    monkeypatch.setattr(running, "_evolve_one", evolve_one)
+    monkeypatch.setattr(running, "_evolve", evolve_one)
     evolve(tmp_path / "run", problem=problem)
     assert seen[0][0] > 0
     assert seen[0] == seen[1] == seen[2]

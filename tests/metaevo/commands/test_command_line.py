@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from metaevo.commands.run_options import Parser, parse_command_line
 from metaevo.config import ConfigError, find_preset, load_yaml
-from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -7,9 +7,13 @@ here is allowed: it is checked when the class itself is known.
 import ast
 import dataclasses
 import functools
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from metaevo.config.plain import PlainDict
+from metaevo.config.references import check_name
 
 _PACKAGES = {name: Path(__file__).parents[2] / name for name in ("metaevo", "purerl")}
 _LIGHT = "typing", "annotated_types", "metaevo.config"
@@ -81,6 +85,12 @@ class Source(dict[str, Any]):
         return fields
 
 
+TRAINING = "metaevo.training.settings:TrainSettings"
+EVOLUTION = "metaevo.studies.settings:EvolveSettings"
+PROBLEM = "metaevo.studies.problems:ProblemSettings"
+SWEEP = "metaevo.tuning.config:SweepSettings"
+LEARNERS = "metaevo.parts.learners:LEARNERS"
+PARTS = "metaevo.parts.learners:PARTS"
 source = functools.cache(Source)
 
 
@@ -121,3 +131,45 @@ def _made(name: str, fields: dict[str, Any]) -> type:
         for key, kind in fields.items()
     ]
     return dataclasses.make_dataclass(name, made)
+
+
+def early_class(command: str, raw: PlainDict, component: str | None = None) -> Any:
+    """Return the class of unvalidated settings as their source code has it.
+
+    Args:
+        command: train, sweep, or a command about an evolution.
+        raw: the settings, of which `problem`, `evolve` and `learner` are read.
+        component: the part that is evolved if the settings name none.
+
+    Raises:
+        ConfigError: for an unknown learner or part.
+    """
+    learners, parts = (
+        source(place.partition(":")[0])[place.partition(":")[2]] for place in (LEARNERS, PARTS)
+    )
+    evolve, learner = raw.get("evolve", component), raw.get("learner", "ppo")
+    if isinstance(learner, str):
+        check_name("learner", learner, learners)
+    if isinstance(evolve, str):
+        check_name("evolve", evolve, parts)
+    place = PROBLEM if "problem" in raw else EVOLUTION
+    if command == "train" or (command == "sweep" and not {"problem", "evolve"} & raw.keys()):
+        place = TRAINING
+    own = fields_of(stub(place))
+    kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
+    if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
+        kinds["component"] = stub(parts[evolve])
+    elif place == EVOLUTION:  # a part of the user's may have a strategy of its own
+        kinds["strategy"] = Any
+    if place != PROBLEM and isinstance(learner, str) and learner in learners:
+        module = learners[learner].partition(":")[0]
+        kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
+        kinds |= dict.fromkeys(slots_of(module), str)
+    else:  # its own settings are known to its class
+        kinds |= dict.fromkeys(raw.keys() - own.keys() - kinds.keys(), Any)
+    return stub(place, **kinds)
+
+
+def slots_of(module: str) -> list[str]:
+    """Return the names of the slots of a learner of purerl, from its source code."""
+    return [name.lower() for name in re.findall(r"\.([A-Z_]+)\b", source(module).text("SLOTS"))]

@@ -1,0 +1,84 @@
+"""Several processes that run one command: how to connect them, and what ends them together."""
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+
+from metaevo.commands.run_options import FLAGS, add_process_flags
+from metaevo.config import ConfigError, DiskError
+from metaevo.config.plain import PlainDict
+
+
+def wanted(argv: Sequence[str]) -> PlainDict | None:
+    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_process_flags(parser)
+    try:
+        args, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise ConfigError(str(error)) from None
+    if {"-h", "--help"} & set(rest) or args.processes == 1:
+        return None
+    missing = [f"--{name}" for name in FLAGS if getattr(args, name) is None]
+    if len(missing) == len(FLAGS):
+        return {} if args.distributed or _tasks() > 1 else None
+    if missing:
+        raise ConfigError(f"several processes also need {', '.join(missing)}")
+    host, _, port = args.coordinator.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--coordinator {args.coordinator}: must be HOST:PORT")
+    if not 0 <= args.process < args.processes:
+        raise ConfigError(f"--process {args.process}: must be from 0 to {args.processes - 1}")
+    names = "coordinator_address", "num_processes", "process_id"
+    values = args.coordinator, args.processes, args.process
+    return {**dict(zip(names, values, strict=True)), "cluster_detection_method": "deactivate"}
+
+
+def _tasks() -> int:
+    """Return how many tasks SLURM or Open MPI started together with this process.
+
+    A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
+    """
+    environ = os.environ
+    if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
+        return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
+    return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
+
+
+@contextlib.contextmanager
+def multi_process() -> Iterator[None]:
+    """End this process at once if it fails, so that the processes waiting for it end too.
+
+    An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
+    """
+    import jax
+
+    from metaevo.evolution import devices
+    from metaevo.evolution.hosts import LostError
+
+    try:
+        yield
+        devices.disconnect()
+    except (ConfigError, SystemExit) as error:
+        # Only the first process writes to a disk.
+        if isinstance(error, DiskError) and jax.distributed.is_initialized():
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+        devices.disconnect()  # all processes raise the others
+        raise
+    except BaseException as error:
+        if not jax.distributed.is_initialized():
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
+        lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)
+        if not lost and not re.match("[A-Z_]+: ", reason):
+            traceback.print_exc()
+        hint = "" if isinstance(error, LostError) else "; start all again with --resume"
+        text = f"error: process {jax.process_index()} cannot go on: {reason}{hint}"
+        print(text, file=sys.stderr, flush=True)
+        os._exit(1)

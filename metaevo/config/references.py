@@ -1,0 +1,104 @@
+"""References to objects in settings: metaevo's own names, and code of the user's.
+
+resolve(PART, "value_loss")              # a name of metaevo's, imported when it is used
+resolve(PART, "my_loss.py:Tilted")       # or my_package.losses:Tilted
+resolve(PART, "my_loss.py")              # the only part in the file
+
+Only a run with code of the user's imports `metaevo.config.code`, which loads it.
+"""
+
+import pkgutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from metaevo.config.plain import ConfigError, is_name, of_value, show, where_of
+
+
+def name_of(given: Any) -> str:
+    """Return a name that a caller passes, or the name of a passed object."""
+    if isinstance(given, str):
+        return given
+    from metaevo.config import code
+
+    return code.give(given)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of objects that a setting refers to."""
+
+    key: str
+    """the setting"""
+    what: str
+    """description of the objects"""
+    complaint: Callable[[Any], str]
+    """why an object is not of this kind; empty if it is"""
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """metaevo's own by name: objects, or their places as MODULE:NAME"""
+
+
+_NAMED: dict[int, tuple[str, Any]] = {}
+"""Objects in files of the user's, with the references by which they were found"""
+
+
+def resolve(kind: Kind, reference: Any) -> Any:
+    """Return the object that a setting refers to; the user's file is executed.
+
+    Raises:
+        ConfigError: if there is none, or it is of another kind.
+    """
+    if isinstance(reference, str) and reference in kind.names:
+        found = kind.names[reference]
+        return pkgutil.resolve_name(found) if isinstance(found, str) else found
+    check_name(kind.key, reference, kind.names)
+    from metaevo.config import code
+
+    where = f"{kind.key} = {show(reference)}"
+    found = code.load(kind.key, reference)
+    if isinstance(found, ModuleType):
+        own = {
+            name: each
+            for name, each in vars(found).items()
+            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
+        }
+        if len(own) != 1:
+            raise ConfigError(
+                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
+                f"{', '.join(own) or 'none'}"
+            )
+        (found,) = own.values()
+    if complaint := kind.complaint(found):
+        raise ConfigError(f"{where}: {complaint}")
+    if where_of(reference).endswith(".py"):
+        _NAMED.setdefault(id(found), (reference, found))
+    return found
+
+
+def check_name(key: str, reference: Any, names: Collection[str]) -> None:
+    """Raise `ConfigError` unless a setting is one of the names, or may name code of the user's."""
+    if not (isinstance(reference, str) and reference in names) and not is_name(reference):
+        allowed = ", ".join([*names, "FILE.py:NAME or MODULE:NAME"])
+        hint = of_value(reference, names)
+        raise ConfigError(f"{key} = {show(reference)} is not known{hint}; allowed: {allowed}")
+
+
+def reference_of(kind: Kind, given: Any) -> str:
+    """Return a reference to an object that a caller passes.
+
+    Raises:
+        ConfigError: if it is of another kind.
+    """
+    if complaint := kind.complaint(given):
+        raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
+    if id(given) in _NAMED:
+        return _NAMED[id(given)][0]
+    named = given if hasattr(given, "__name__") else type(given)
+    place = f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
+    shipped = [name for name, known in kind.names.items() if known in (given, place)]
+    if shipped:
+        return shipped[0]
+    from metaevo.config import code
+
+    return code.give(given, place)

@@ -1,0 +1,82 @@
+"""What only a resumed run needs: the same settings, and the state from which it continues."""
+
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config.plain import PlainDict
+from metaevo.runs.checkpoint import CheckpointError, indices, load_tree, path_of
+from metaevo.runs.run_directory import RunDirectory
+from purerl.types import PyTree
+
+S = TypeVar("S")
+_SHOWN = 5
+"""most changed settings in an error message"""
+
+
+def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
+    """Return the saved settings of a resumed run.
+
+    Raises:
+        ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
+    """
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
+        if not key.startswith(tuple(harmless))
+    ]
+    if changes:
+        listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")
+        raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
+    return from_dict(type(settings), saved)
+
+
+def restore(
+    folder: Path,
+    template: PyTree,
+    *,
+    expected: PlainDict | None = None,
+    among: Collection[int] | None = None,
+) -> tuple[PyTree, PlainDict]:
+    """Return the newest usable checkpoint, `among` some, and its metadata; warn about others.
+
+    Raises:
+        CheckpointError: if no checkpoint is usable, see `load_tree`.
+    """
+    found = [each for each in indices(folder) if among is None or each in among]
+    if not found:
+        raise CheckpointError(f"there is no checkpoint in {folder}")
+    for index in reversed(found):
+        try:
+            return load_tree(path_of(folder, index), template, {"index": index, **(expected or {})})
+        except CheckpointError as error:
+            warnings.warn(str(error), stacklevel=2)
+    raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
+
+
+def restored(
+    directory: RunDirectory,
+    kind: str,
+    run_id: str,
+    template: PyTree,
+    logged: Callable[[int], Iterable[int]],
+) -> tuple[PyTree, int, float] | None:
+    """Return the state from which a run continues, and drop the records after it.
+
+    See `Run.restore`; `kind` is that of the records.
+    """
+    found = [record[kind] for record in directory.read_metrics(kind)]
+    before = {index: list(logged(index)) for index in indices(directory.checkpoints)}
+    if not before and not found:
+        return None
+    covered = [index for index, records in before.items() if found[: len(records)] == records]
+    if len(covered) < len(before):
+        text = f"lacks records of the kind {kind}; going back to an earlier checkpoint"
+        print(f"{directory.metrics_path}: {text}", file=sys.stderr)
+    expected = {"run_id": run_id}
+    tree, metadata = restore(directory.checkpoints, template, expected=expected, among=covered)
+    directory.truncate_metrics(kind, len(before[metadata["index"]]))
+    return tree, metadata["index"], float(metadata["seconds"])
