@@ -40,6 +40,7 @@ def test_names_that_cannot_be_loaded(wrong, message):
         {"learner": "a.py:B", "run": {"wandb_project": "not:code"}},
         {"tasks": {"a.py:B": {}}},
         {"tasks": {"run": {"env": "a.py:B"}}},
+        {"tasks": {"x": {"train": {"network": "a.py:B"}}}},
         {"evaluation": {"unseen": {"x": {"env": "a.py:B"}}}},
         {"opponent": {"names": ["lola", "a.py:B"]}},
         {"value_loss": "a.py", "make_optimizer": "zoo:ppo"},
