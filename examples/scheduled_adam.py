@@ -24,8 +24,9 @@ class ScheduledAdam(metaevo.Part):
     def apply(self, meta_params, context):
         hyperparams = context.hyperparams
 
-        def update(updates, state, params=None, *, progress, **extra_args):
-            height = (1.0 - progress) * meta_params["start"] + progress * meta_params["end"]
+        def update(updates, state, params=None, *, context, **others):
+            done = context.progress
+            height = (1.0 - done) * meta_params["start"] + done * meta_params["end"]
             step_size = hyperparams.learning_rate * jnp.exp(self.unit * height)
             return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
 

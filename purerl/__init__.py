@@ -11,7 +11,7 @@ functions. The package does not depend on evolution.
 import importlib
 from typing import Any
 
-__all__ = ["dqn", "envs", "lpg", "ppo", "pqn", "q_learning", "types"]
+__all__ = ["dqn", "envs", "lpg", "ppo", "pqn", "q_learning", "sac", "types"]
 
 
 def __getattr__(name: str) -> Any:

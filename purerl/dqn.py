@@ -26,7 +26,6 @@ from purerl.parts import (
     losses,
     networks,
     optimizers,
-    parameters,
     policies,
     replay,
     rollouts,
@@ -328,10 +327,11 @@ class DQN:
             here = context.replace(
                 minibatch=step / config.gradient_steps,
                 key=slots_key,
-                dormancy=parameters.dormancy(self.network, params, batch.obs, config.activation),
+                observations=batch.obs,
+                network=self.network,
             )
             grads, (error, metrics) = gradient(params, batch, here, meta_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             params = optax.apply_updates(params, updates)
             exponents = hyperparams.priority_exponent, hyperparams.priority_epsilon
             priorities = replay.with_errors(state.priorities, rows, error, *exponents)

@@ -275,9 +275,7 @@ class LPG:
         gradient = jax.grad(self.loss, has_aux=True)
         grads, metrics = gradient(state.params, experience, targets, hyperparams)
         before = state.params, state.opt_state
-        updates, opt_state = optimizer.update(
-            grads, state.opt_state, state.params, **context.extra_args()
-        )
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, context=context)
         learned = optax.apply_updates(state.params, updates), opt_state
         if self.config.shortest_lifetime < 1.0:
             is_alive = state.update < context.num_updates

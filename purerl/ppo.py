@@ -24,7 +24,6 @@ from purerl.parts import (
     minibatches,
     networks,
     optimizers,
-    parameters,
     returns,
     rollouts,
     training,
@@ -330,27 +329,26 @@ class PPO:
         def gradient_step(params, opt_state, inputs):
             rows, step, key = inputs
             minibatch = jax.tree.map(lambda x: x[rows], batch)
-            obs = minibatch.transition.obs
             here = context.replace(
                 epoch=(step // config.num_minibatches) / config.update_epochs,
                 minibatch=(step % config.num_minibatches) / config.num_minibatches,
                 key=key,
-                dormancy=parameters.dormancy(self.network, params, obs, config.activation),
+                observations=minibatch.transition.obs,
+                network=self.network,
             )
             grads, metrics = gradient(params, minibatch, here, meta_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
         counts = config.batch_size, config.num_minibatches, config.update_epochs
         length = 1 if self.begin() is None else config.num_steps
         order = minibatches.order(shuffle_key, *counts, length=length)
-        steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
             gradient_step,
             state.params,
             state.opt_state,
-            (order, jnp.arange(steps), jax.random.split(slots_key, steps)),
+            (order, jnp.arange(len(order)), jax.random.split(slots_key, len(order))),
         )
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
@@ -379,8 +377,8 @@ class PPO:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a new rollout, as the value loss sees them."""
-        context = self.context(state, hyperparams)
         state, transitions, _ = self.collect(state, env_params)
+        context = self.context(state, hyperparams)
         _, batch = self.make_batch(state, transitions, context, meta_params)
         return batch.value, batch.target
 

@@ -28,7 +28,6 @@ from purerl.parts import (
     minibatches,
     networks,
     optimizers,
-    parameters,
     policies,
     returns,
     rollouts,
@@ -284,12 +283,11 @@ class PQN:
                 epoch=(step // config.num_minibatches) / config.update_epochs,
                 minibatch=(step % config.num_minibatches) / config.num_minibatches,
                 key=key,
-                dormancy=parameters.dormancy(
-                    self.network, params, minibatch.obs, config.activation
-                ),
+                observations=minibatch.obs,
+                network=self.network,
             )
             grads, metrics = gradient(params, minibatch, here, meta_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)

@@ -59,19 +59,14 @@ class Context(struct.PyTreeNode):
     """random key for the slot, different in every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
-    dormancy: PyTree = None
-    """activity of the unit that each parameter feeds; see
-    `purerl.parts.parameters.dormancy`"""
+    observations: PyTree = None
+    """[B, *obs_shape] of the minibatch, as the network sees them, in gradient steps"""
+    network: Any = struct.field(pytree_node=False, default=None)
+    """the learner's network, a flax module, in gradient steps"""
     num_epochs: int = 1
     """passes over the data of an update, where there are epochs"""
     num_minibatches: int = 1
     """gradient steps of an epoch, where there are epochs"""
-
-    def extra_args(self) -> dict[str, Any]:
-        """Return the extra arguments of an optax update: those that the learner provides."""
-        names = "progress", "frames", "epoch", "minibatch", "key", "dormancy"
-        given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +135,8 @@ PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
 MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
 """`(meta_params, context) -> optimizer`, made for every update of the learner.
 
-The learner calls `optimizer.update(gradients, state, params, **context.extra_args())`. Optimizers
-of optax that take no extra arguments work, too."""
+The learner calls `optimizer.update(gradients, state, params, context=context)` with the context of
+the gradient step. Optimizers of optax that take no extra arguments work, too."""
 
 Schedule = Callable[[MetaParams, Context], Hyperparams]
 """`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""

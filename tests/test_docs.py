@@ -155,6 +155,7 @@ def test_complete_settings_of_pages_can_be_evolved(name: str):
 
 RUNNABLE = (
     "docs/how-to/cheap_talk.md",
+    "docs/how-to/network.md",
     "docs/how-to/problem.md",
     "docs/how-to/shaping.md",
     "docs/reference/lpg.md",
@@ -169,8 +170,11 @@ RUNNABLE = (
 @pytest.mark.filterwarnings("default")
 def test_complete_programs_of_pages_run(name: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("experiments").symlink_to(ROOT / "experiments")
-    Path("program.py").write_text("\n".join(blocks(TEXTS[name], "python")), encoding="utf-8")
+    for folder in ("examples", "experiments"):
+        Path(folder).symlink_to(ROOT / folder)
+    program = "\n".join(blocks(TEXTS[name], "python"))
+    program = re.sub(r'("total_timesteps": )[\d_]+(?=}\n)', r"\g<1>2048", program)  # shorter
+    Path("program.py").write_text(program, encoding="utf-8")
     runpy.run_path("program.py")
 
 

@@ -29,6 +29,9 @@ WORK: dict[tuple[str, str], PlainDict] = {
         "task": {"env": "CartPole-v1"},
         "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
     },
+    ("pqn", "CartPole-v1"): preset("train/pqn_cartpole"),  # the authors' settings
+    ("pqn", "Breakout-MinAtar"): preset("train/pqn_minatar"),
+    ("pqn", "Asterix-MinAtar"): preset("train/pqn_minatar") | {"task": {"env": "Asterix-MinAtar"}},
     ("q_learning", "GridWorld"): preset("train/q_learning_grid_world"),
 }
 """Settings of `metaevo train`, by suite and task."""

@@ -26,8 +26,9 @@ from jax.flatten_util import ravel_pytree
 
 import metaevo
 from purerl.fast.arithmetic import orthogonal
-from purerl.parts import parameters
 from purerl.types import Context, MetaParams, PyTree
+
+parameters = metaevo.parts.parameters
 
 DECAYS = np.array([[0.1], [0.5], [0.9], [0.99], [0.999], [0.9999]], np.float32)
 """Of the momenta."""
@@ -72,7 +73,9 @@ class Open(metaevo.Part):
             size = ravel_pytree(params)[0].size
             return jnp.zeros((len(DECAYS), size)), jnp.zeros((size, self.memory_size))
 
-        def update(updates, state, params, *, progress, epoch, key, dormancy, **more):
+        def update(updates, state, params, *, context, **others):
+            if context.epoch is None:
+                raise ValueError("OPEN needs context.epoch, which this learner has not: use ppo")
             gradient, unravel = ravel_pytree(updates)
             policy = parameters.for_each(parameters.of_policy(params), params)
             clip = optax.clip_by_global_norm(context.hyperparams.max_grad_norm)
@@ -81,6 +84,7 @@ class Open(metaevo.Part):
             momenta, memory = state
             momenta = DECAYS * momenta + (1.0 - DECAYS) * gradient[None]
             # The last update and the last epoch have 1.
+            progress, epoch = context.progress, context.epoch
             progress *= context.num_updates / jnp.maximum(context.num_updates - 1, 1)
             epoch *= context.num_epochs / jnp.maximum(context.num_epochs - 1, 1)
             values, _ = ravel_pytree(params)
@@ -89,13 +93,13 @@ class Open(metaevo.Part):
                 jnp.full_like(values, progress),
                 parameters.for_each(_layers(params), params),
                 jnp.full_like(values, epoch),
-                ravel_pytree(dormancy)[0],
+                ravel_pytree(parameters.dormancy(context, params))[0],
             ]
             gru, mlp = ({"params": meta_params[name]} for name in ("gru", "mlp"))
             memory, _ = self.gru.apply(gru, memory, jnp.stack(inputs, axis=1))
             size, exponent, spread = self.mlp.apply(mlp, memory).T
             steps = STEP * size * jnp.exp(STEP * exponent)
-            steps += STEP * spread * policy * jax.random.normal(key, steps.shape)
+            steps += STEP * spread * policy * jax.random.normal(context.key, steps.shape)
             return unravel(jnp.mean(steps) - steps), (momenta, memory)
 
         return optax.GradientTransformationExtraArgs(init, update)

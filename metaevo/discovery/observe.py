@@ -200,8 +200,8 @@ def recorded_optimizer(part: Any, seen: list[np.ndarray]) -> Part:
 
             return optimizer_along(direction, context)
 
-        def update(updates, state, params, **told):
-            return optimizer(_some(params)).update(updates, state, params, **told)
+        def update(updates, state, params, **others):
+            return optimizer(_some(params)).update(updates, state, params, **others)
 
         return optax.GradientTransformationExtraArgs(optimizer([]).init, update)
 

@@ -29,7 +29,7 @@ BLANK, CONSTANT, INPUT = 0, 64, 65
 """Codes: operations have 1, 2, ... in their order; input number i has INPUT + i."""
 Program = tuple[jax.Array, jax.Array]
 """Codes [L] int32 and constants [L] float32."""
-MAX_INPUTS = 16
+MAX_INPUTS = 32
 MAX_OPERANDS = 4
 ARITIES = np.zeros(INPUT + MAX_INPUTS, np.int32)
 ARITIES[1 : 1 + len(OPERATIONS)] = list(OPERATIONS.values())

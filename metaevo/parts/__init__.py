@@ -1,5 +1,7 @@
 """Parts of a learner: learned ones, each in a file of its own, and hand-written ones.
 
+`parameters` computes features of a network's parameters for learned optimizers.
+
 >>> metaevo.parts.Drift(hidden_size=8).init(jax.random.key(0))
 """
 
@@ -12,6 +14,7 @@ from metaevo.parts.part import OneOf as OneOf
 from metaevo.parts.part import Part as Part
 
 if TYPE_CHECKING:
+    from metaevo.parts import parameters as parameters
     from metaevo.parts.drift import Drift as Drift
     from metaevo.parts.formula import Formula as Formula
     from metaevo.parts.lpg import LearnedUpdateRule as LearnedUpdateRule
@@ -22,11 +25,12 @@ if TYPE_CHECKING:
     from metaevo.parts.value_loss import ValueLossNetwork as ValueLossNetwork
 
 _PLACES = {place.rpartition(":")[2]: place for place in _PARTS.values()}
+_PLACES["parameters"] = "metaevo.parts.parameters"
 __all__ = ["HandWritten", "OneOf", "Part", *_PLACES]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a part when it is used."""
+    """Import a part, or `parameters`, when it is used."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return pkgutil.resolve_name(_PLACES[name])

@@ -21,7 +21,8 @@ def _no_learner(entry: Any) -> str:
     return conformance.complaint(entry)
 
 
-LEARNERS = {name: f"purerl.{name}:LEARNER" for name in ("ppo", "dqn", "pqn", "q_learning", "lpg")}
+NAMES = "ppo", "dqn", "pqn", "q_learning", "lpg", "sac"
+LEARNERS = {name: f"purerl.{name}:LEARNER" for name in NAMES}
 """The learners of purerl, each imported when it is used."""
 LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
 

@@ -24,9 +24,9 @@ import optax
 from annotated_types import Ge, Gt
 from jax.flatten_util import ravel_pytree
 
+from metaevo.parts import parameters
 from metaevo.parts.part import TIMES, Part, length
 from purerl.fast.arithmetic import tanh
-from purerl.parts import parameters
 from purerl.parts.optimizers import scale_by_annealed_learning_rate
 from purerl.types import Context, MetaParams, PyTree
 
@@ -104,11 +104,11 @@ def optimizer_along(
     def init(params):
         return inner.init(ravel_pytree(params)[0])
 
-    def update(updates, state, params, **told):
+    def update(updates, state, params, *, context, **others):
         gradient, unravel = ravel_pytree(updates)
         policy = parameters.for_each(parameters.of_policy(params), params)
         values, _ = ravel_pytree(params)
-        steps, state = inner.update(gradient, state, values, policy=policy, **told)
+        steps, state = inner.update(gradient, state, values, policy=policy, context=context)
         return unravel(steps), state
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -118,6 +118,7 @@ def _along(
     direction: Direction, context: Any, names: Sequence[str], memory_size: int
 ) -> optax.GradientTransformationExtraArgs:
     """Return a transformation of clipped gradients [P] into directions [P]; P is always last."""
+    adam_epsilon, training_length = context.hyperparams.adam_epsilon, length(context)
     all_decays = np.array([MEANS[name] for name in names], np.float32)
 
     def init(params):
@@ -126,23 +127,23 @@ def _along(
         memory = jnp.zeros((memory_size, params.size), params.dtype)
         return State(jnp.int32(0), means, like, memory)
 
-    def update(gradient, state, values, *, progress, policy, **told):
-        del told
+    def update(gradient, state, values, *, context, policy, **others):
+        del others
         steps = optax.safe_increment(state.steps)
         decays = all_decays[:, None]
         means = (1 - decays) * gradient[None] + decays * state.means
         second = (1 - SECOND_DECAY) * gradient**2 + SECOND_DECAY * state.second
         corrected = means / (1 - decays**steps)
         root = jnp.sqrt(second / (1 - SECOND_DECAY**steps))
-        scale = root + context.hyperparams.adam_epsilon
+        scale = root + adam_epsilon
         seen = Seen(
             ("gradient", *names),
             jnp.concatenate([gradient[None], corrected]) / scale[None],
             jnp.log(scale / _mean_of_network(scale, policy)),
             values,
             policy,
-            jnp.float32(progress),
-            length(context),
+            jnp.float32(context.progress),
+            training_length,
         )
         found, memory = direction(seen, state.memory)
         return found, State(steps, means, second, memory)

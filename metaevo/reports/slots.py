@@ -96,14 +96,13 @@ def _steps(
 ) -> Any:
     """Return an optimizer's steps; compiled once for all meta-parameters."""
     params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
-    dormancy = jax.tree.map(jnp.ones_like, params)
-    context = context.replace(epoch=0.0, minibatch=0.0, key=jax.random.key(0), dormancy=dormancy)
+    context = context.replace(epoch=0.0, minibatch=0.0, key=jax.random.key(0))
     signs = (-1.0) ** jnp.arange(GRADIENTS_BEFORE)
     optimizer = function(meta_params, context)
 
     def step(state: Any, gradient: jax.Array) -> tuple[Any, PyTree]:
         gradients = jax.tree.map(lambda leaf: SIZE * gradient * jnp.ones_like(leaf), params)
-        updates, state = optimizer.update(gradients, state, params, **context.extra_args())
+        updates, state = optimizer.update(gradients, state, params, context=context)
         return state, updates
 
     def after(momentum: jax.Array) -> PyTree:

@@ -178,19 +178,44 @@ def conv_general_dilated(
     """Convolve [B, H, W, in] with [h, w, in, out] as `jax.lax.conv_general_dilated(...)` does.
 
     Inside a loop, XLA's gradient of a convolution is slow on a CPU, and slower still if each of
-    several agents has its own kernel. With CPU arithmetic, strides of 1 and no padding, the window
-    of the kernel at every place becomes a row, and the rows are multiplied by the kernel, with the
+    several agents has its own kernel. With CPU arithmetic, and without dilation, the window of the
+    kernel at every place becomes a row, and the rows are multiplied by the kernel, with the
     derivatives of `dot_general`:
 
         y[i, j] = x[i : i + height, j : j + width].ravel() @ kernel.reshape(-1, out)
     """
-    if not cpu_arithmetic() or padding != "VALID" or set(strides) != {1}:
+    if not cpu_arithmetic() or x.ndim != 4 or not _is_plain(**options):
         return jax.lax.conv_general_dilated(x, kernel, strides, padding, **options)
     height, width, inputs, outputs = kernel.shape
-    rows, columns = x.shape[1] - height + 1, x.shape[2] - width + 1
-    windows = [x[:, i : i + rows, j : j + columns] for i in range(height) for j in range(width)]
+    if isinstance(padding, str):
+        padding = jax.lax.padtype_to_pads(x.shape[1:3], (height, width), strides, padding)
+    x = jnp.pad(x, ((0, 0), *padding, (0, 0)))
+    rows, columns = ((x.shape[1] - height) // strides[0], (x.shape[2] - width) // strides[1])
+    windows = [
+        x[
+            :,
+            i : i + rows * strides[0] + 1 : strides[0],
+            j : j + columns * strides[1] + 1 : strides[1],
+        ]
+        for i in range(height)
+        for j in range(width)
+    ]
     weights = kernel.reshape(height * width * inputs, outputs)
     return dot_general(jnp.concatenate(windows, axis=-1), weights, LAST_BY_FIRST)
+
+
+def _is_plain(
+    *,
+    lhs_dilation: Any = (1,),
+    rhs_dilation: Any = (1,),
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    **options: Any,
+) -> bool:
+    """Return whether a convolution has neither dilation nor groups nor a precision of its own."""
+    del dimension_numbers  # flax has one layout
+    dilated = {*lhs_dilation, *rhs_dilation, feature_group_count} != {1}
+    return not dilated and all(option is None for option in options.values())
 
 
 # --- Reductions over a short last axis, such as actions -------------------------------------------

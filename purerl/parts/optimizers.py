@@ -7,6 +7,7 @@ only; Muon needs their matrices. Constants without a hyperparameter are optax's 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,6 @@ import optax
 from optax import contrib
 
 from purerl.fast.loops import clip_by_global_norm, flattened
-from purerl.parts import parameters
 from purerl.parts.training import BaseHyperparams
 from purerl.types import Context, Hyperparams, MakeOptimizer, MetaParams, Schedule, Slot
 
@@ -65,17 +65,15 @@ def muon(meta_params: MetaParams, context: Context) -> optax.GradientTransformat
     matrix of all its inputs and its filters.
     """
 
-    def matrix(depth: float, leaf: jax.Array) -> contrib.MuonDimensionNumbers | None:
-        is_hidden = depth < 1 and leaf.ndim > 1
+    def matrix(path: Any, leaf: jax.Array) -> contrib.MuonDimensionNumbers | None:
+        is_hidden = "torso" in jax.tree_util.keystr(path) and leaf.ndim > 1
         inputs = tuple(range(leaf.ndim - 1))
         return contrib.MuonDimensionNumbers(inputs, -1) if is_hidden else None
 
     steps = contrib.muon(
         _annealed_learning_rate(context),
         eps=context.hyperparams.adam_epsilon,
-        muon_weight_dimension_numbers=lambda params: jax.tree.map(
-            matrix, parameters.depth(params), params
-        ),
+        muon_weight_dimension_numbers=lambda params: jax.tree.map_with_path(matrix, params),
         consistent_rms=MUON_SIZE,
     )
     return _clipped(context, steps)
@@ -116,9 +114,10 @@ def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransform
 
     The learning rate decreases from `hyperparams.learning_rate` to `final_learning_rate` times it.
     """
+    hyperparams = context.hyperparams
 
-    def update(updates, state, params=None, *, progress, frames, **extra_args):
-        step_size = _annealed_learning_rate(context.replace(progress=progress, frames=frames))
+    def update(updates, state, params=None, *, context, **others):
+        step_size = _annealed_learning_rate(context.replace(hyperparams=hyperparams))
         return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)

@@ -21,6 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from purerl.fast.arithmetic import conv_general_dilated, dot_general
 from purerl.parts.policies import LOG_STD, ActionValues, Categorical, Gaussian, Policy
 from purerl.parts.rollouts import forget
 from purerl.types import Environment, PyTree, SettingError
@@ -60,6 +61,10 @@ class OwnNetwork:
         samples = obs.reshape(-1, *shape)
         restored = getattr(self.env, "restored", None)
         return samples if restored is None else restored(samples, params)
+
+    def _apply(self, variables: PyTree, *inputs: PyTree) -> Any:
+        with nn.intercept_methods(_fast):
+            return self.module.apply(variables, *inputs)
 
     def _batch_shape(self, obs: jax.Array) -> tuple[int, ...]:
         ndim = len(self.env.observation_space(self.env.default_params).shape)
@@ -110,7 +115,7 @@ class OwnQNetwork(OwnNetwork):
 
     def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        values: Any = self.module.apply(params, self._samples(obs))
+        values = self._apply(params, self._samples(obs))
         return ActionValues(values.astype(jnp.float32).reshape(*self._batch_shape(obs), -1))
 
 
@@ -214,8 +219,7 @@ class OwnActorCritic(OwnNetwork):
     ) -> tuple[PyTree, jax.Array, PyTree]:
         """Return the policy parameters, values [B] and next memories of B samples."""
         variables = {name: params[name] for name in params if name != "log_std"}
-        inputs = (samples,) if memory is None else (samples, memory)
-        outputs: Any = self.module.apply(variables, *inputs)
+        outputs = self._apply(variables, *((samples,) if memory is None else (samples, memory)))
         head, value, *rest = outputs
         head, value = jax.tree.map(lambda x: x.astype(jnp.float32), (head, value))
         return head, value.reshape(value.shape[0]), rest[0] if rest else None
@@ -243,6 +247,16 @@ class OwnActorCritic(OwnNetwork):
         return jax.tree.map(
             lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
         )
+
+
+def _fast(next_function: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    """Let layers of flax compute as the default networks do; an interceptor of flax."""
+    layer = context.module
+    if isinstance(layer, nn.Dense) and layer.dot_general is None:
+        object.__setattr__(layer, "dot_general", dot_general)
+    if isinstance(layer, nn.Conv) and layer.conv_general_dilated is None:
+        object.__setattr__(layer, "conv_general_dilated", conv_general_dilated)
+    return next_function(*args, **kwargs)
 
 
 def module_of(given: Any, action_space: Any) -> nn.Module:

@@ -19,7 +19,8 @@ TINY = {
     "train.num_minibatches": 1, "train.hidden_sizes": "[4]", "train.total_timesteps": 16 * 25,
     "hyperparams.learning_rate": 1e-2, "run.num_devices": 2, "run.log_every": 10,
     "run.block_seconds": 1e-9, "run.checkpoint_seconds": 0, "evaluation.episodes": 2,
-    "evaluation.gymnasium": 1,
+    "evaluation.gymnasium": 1, "fitness.evaluation_return": 1, "fitness.evaluations": 2,
+    "fitness.evaluation_episodes": 2,
 }  # fmt: skip
 
 
@@ -48,18 +49,25 @@ def updates(path):
 def test_a_run_writes_all_files(finished, capsys):
     records = updates(finished)
     assert [record["update"] for record in records] == [9, 19, 24]
-    assert [record["frames"] for record in records] == [480, 960, 1200]
+    evaluated = 3 * 2 * 500  # agents, episodes, time limit
+    frames = [480, 960 + evaluated, 1200 + 2 * evaluated]
+    assert [record["frames"] for record in records] == frames
     assert all(record["diverged"] == 0 and record["value_loss"] > 0 for record in records)
     assert all(r["low"] <= r["mean_return"] <= r["high"] for r in records if r["episodes"])
     lines = (finished / "learning_curves.csv").read_text().splitlines()
-    assert lines[0] == "steps,seed_0,seed_1,seed_2"
+    agents = "seed_0,seed_1,seed_2,evaluation_0,evaluation_1,evaluation_2"
+    assert lines[0] == f"steps,{agents}"
     assert [line.split(",")[0] for line in lines[1:]] == ["160", "320", "400"]
     returns = [[float(cell or "nan") for cell in line.split(",")[1:]] for line in lines[1:]]
-    logged = np.array([record["returns"] for record in records], dtype=float)  # None becomes nan
-    np.testing.assert_allclose(logged, returns, rtol=1e-5)
+    none = [None] * 3  # becomes nan
+    logged = [record["returns"] + record.get("evaluation_returns", none) for record in records]
+    np.testing.assert_allclose(np.array(logged, dtype=float), returns, rtol=1e-5)
+    assert ["evaluation_return" in record for record in records] == [False, True, True]
+    assert records[-1]["evaluation_return"] == pytest.approx(np.mean(returns[-1][3:]))
     result = json.loads((finished / "evaluation.json").read_text())
     assert [(row["name"], row["seeds"]) for row in result["variants"]] == [
-        ("end of training", 3), ("whole training (fitness)", 3), ("greedy policy", 3),
+        ("end of training", 3), ("whole training (fitness)", 3),
+        ("evaluation of the greedy policy", 3), ("greedy policy", 3),
         ("greedy policy in Gymnasium", 1),
     ]  # fmt: skip
     assert (finished / "report.html").is_file()

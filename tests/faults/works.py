@@ -35,6 +35,7 @@ SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
 TRAIN = """
 seeds: 4
 train: {total_timesteps: 15000, num_steps: 50}
+fitness: {evaluation_return: 1.0, evaluations: 30, evaluation_episodes: 2}
 evaluation: {episodes: 2}
 run: {log_every: 1, block_seconds: 1.0e-9, checkpoint_seconds: 0.01, chunk_size: 2,
       keep_checkpoints: 12}

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 
 import tests.conftest  # noqa: F401 - sets XLA's flags before JAX starts
+from metaevo.parts import parameters
 from purerl import dqn, envs, lpg, ppo, pqn, q_learning
 from purerl.fast import use_cpu_arithmetic
 from purerl.parts import evaluation, losses, optimizers, own_task
@@ -41,15 +42,14 @@ class Case(NamedTuple):
 
 
 def curious_optimizer(meta_params: Any, context: Any) -> optax.GradientTransformationExtraArgs:
-    """Descend by steps that depend on every extra argument."""
+    """Descend by steps that depend on every field of the context."""
     rate = context.hyperparams.learning_rate * meta_params
 
-    def update(
-        updates, state, params=None, *, progress, frames, minibatch, key, dormancy, epoch=0.0
-    ):
-        del params
-        place = 1.0 + progress + 1e-4 * frames + epoch + minibatch
-        place += jax.random.uniform(key)
+    def update(updates, state, params=None, *, context):
+        dormancy = parameters.dormancy(context, params)
+        epoch = 0.0 if context.epoch is None else context.epoch
+        place = 1.0 + context.progress + 1e-4 * context.frames + epoch + context.minibatch
+        place += jax.random.uniform(context.key)
         return jax.tree.map(lambda g, d: -rate * place * d * g, updates, dormancy), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)

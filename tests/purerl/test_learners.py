@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import acting, dqn, envs, lpg, ppo, pqn, q_learning
+from purerl import acting, dqn, envs, lpg, ppo, pqn, q_learning, sac
 from purerl.parts import losses
 from purerl.parts.evaluation import STREAM, GreedyEvaluations, time_limit
 from purerl.types import TrainResult
@@ -49,6 +49,14 @@ LEARNERS = {
         lpg.Config(total_timesteps=4 * 32, num_envs=4, num_steps=8, hidden_sizes=(8,)),
         lpg.Hyperparams(),
     ),
+    "sac": (
+        sac.SAC,
+        sac.Config(
+            total_timesteps=4 * 32, num_envs=4, num_steps=8, train_interval=8, gradient_steps=2,
+            batch_size=16, buffer_size=64, learning_starts=40, hidden_sizes=(8,),
+        ),
+        sac.Hyperparams(),
+    ),
 }  # fmt: skip
 
 
@@ -61,7 +69,8 @@ class Case:
             options = {"env": "GridWorld", "observations": "index", "size": 3}
             changes = {"goal_reward": 5.0, "max_steps_in_episode": 7}
         else:
-            options, changes = {"env": "CartPole-v1"}, {"gravity": 5.0, "max_steps_in_episode": 7}
+            env, gravity = ("Pendulum-v1", "g") if name == "sac" else ("CartPole-v1", "gravity")
+            options, changes = {"env": env}, {gravity: 5.0, "max_steps_in_episode": 7}
         self.env, self.env_params = envs.make(**options, max_steps_in_episode=12)
         self.other_env_params = envs.make(**options, **changes)[1]
         self.traces = []

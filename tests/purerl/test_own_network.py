@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from examples.two_doors import TwoDoors
+from metaevo.parts import parameters
 from purerl import dqn, envs, ppo, pqn
-from purerl.parts import networks, optimizers, parameters
+from purerl.parts import networks, optimizers
+from purerl.types import Context
 from tests.purerl.probes import TargetAction
 
 KEY = jax.random.key(0)
@@ -169,9 +171,10 @@ def test_features_of_the_parameters_of_another_network():
     learner = of_ppo(Shaped())()
     obs = jnp.zeros((1, 4))
     params = learner.network.init(KEY, obs)
+    context = Context(None, observations=obs, network=learner.network)
     assert set(jax.tree.leaves(parameters.depth(params))) == {1.0}
     assert not any(jax.tree.leaves(parameters.of_policy(params)))
-    for leaf in jax.tree.leaves(parameters.dormancy(learner.network, params, obs, "tanh")):
+    for leaf in jax.tree.leaves(parameters.dormancy(context, params)):
         np.testing.assert_array_equal(leaf, 1.0)
 
 

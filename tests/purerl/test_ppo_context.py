@@ -17,11 +17,11 @@ TOLD = "progress", "frames", "epoch"
 
 
 def add_told(meta_params, context):
-    """An optimizer that adds what it is told to parameters, one number to one tensor each."""
+    """An optimizer that adds what its context has to parameters, one number to one tensor each."""
 
-    def update(updates, state, params=None, **told):
+    def update(updates, state, params=None, *, context):
         leaves, structure = jax.tree.flatten(updates)
-        numbers = [told[name] for name in TOLD] + [0.0] * (len(leaves) - len(TOLD))
+        numbers = [getattr(context, name) for name in TOLD] + [0.0] * (len(leaves) - len(TOLD))
         moves = [jnp.full_like(x, number) for x, number in zip(leaves, numbers, strict=True)]
         return jax.tree.unflatten(structure, moves), state
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from experiments.published.open import Open
+from metaevo.parts import parameters
 from purerl.ppo import Hyperparams
 from purerl.types import Context, PyTree
 
@@ -124,9 +125,12 @@ def our_step(case: Case) -> Callable[..., Any]:
             return drawn.reshape(shape)
 
         optimizer = part.apply(weights, context)
-        told = {"progress": progress, "epoch": epoch, "dormancy": dormancy}
-        with mock.patch.object(jax.random, "normal", normal):
-            return optimizer.update(gradients, state, params, key=jax.random.key(0), **told)
+        here = context.replace(progress=progress, epoch=epoch)
+        with (
+            mock.patch.object(jax.random, "normal", normal),
+            mock.patch.object(parameters, "dormancy", return_value=dormancy),
+        ):
+            return optimizer.update(gradients, state, params, context=here)
 
     made: Callable[..., Any] = step
     return made

@@ -14,13 +14,14 @@ from metaevo.runs.run_directory import RunDirectory
 from tests import processes
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+LEARNER = Path(__file__).parents[3] / "purerl" / "sac.py"
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (f"{EXAMPLES}/sac.py:sa", "sac"),
-        (f"{EXAMPLES}/sac.py:SAC", "must be a purerl.types.LearnerEntry"),
+        (f"{LEARNER}:LEARN", "LEARNER"),
+        (f"{LEARNER}:SAC", "must be a purerl.types.LearnerEntry"),
         ("nowhere.py:sac", "nowhere.py"),
         ("no_such_package.a:sac", "no_such_package"),
         ("pppo", "'pppo' is not known"),
@@ -39,6 +40,7 @@ def test_names_that_cannot_be_loaded(wrong, message):
         {"learner": "a.py:B", "run": {"wandb_project": "not:code"}},
         {"tasks": {"a.py:B": {}}},
         {"tasks": {"run": {"env": "a.py:B"}}},
+        {"tasks": {"x": {"train": {"network": "a.py:B"}}}},
         {"evaluation": {"unseen": {"x": {"env": "a.py:B"}}}},
         {"opponent": {"names": ["lola", "a.py:B"]}},
         {"value_loss": "a.py", "make_optimizer": "zoo:ppo"},

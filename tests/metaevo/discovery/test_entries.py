@@ -76,7 +76,7 @@ def outputs(name):
             here = context(index / 5)
             optimizer = function(meta_params, here)
             state = optimizer.init(moved) if state is None else state
-            updates, state = optimizer.update(gradient, state, moved, **here.extra_args())
+            updates, state = optimizer.update(gradient, state, moved, context=here)
             moved = optax.apply_updates(moved, updates)
             found.append(updates)
         return found

@@ -191,15 +191,15 @@ def test_a_learner_has_its_own_settings_and_those_of_the_task():
 
 
 @pytest.mark.parametrize(
-    ("file", "reference", "slot"),
-    [("tilted.py", "tilted.py", "value_loss"), ("sac.py", "sac.py:sac", "learner")],
+    ("file", "name", "slot"),
+    [("examples/tilted.py", "", "value_loss"), ("purerl/sac.py", ":LEARNER", "learner")],
 )
-def test_code_in_files_is_known_by_its_text(file, reference, slot, tmp_path):
-    text, keys = (Path("examples") / file).read_text(encoding="utf-8"), []
+def test_code_in_files_is_known_by_its_text(file, name, slot, tmp_path):
+    text, keys = Path(file).read_text(encoding="utf-8"), []
     for folder, content in {"a": text, "b": text, "c": f"{text}# other\n"}.items():
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text(content, encoding="utf-8")
-        found = rule_of(f"{tmp_path / folder}/{reference}")
+        (tmp_path / folder / "rule.py").write_text(content, encoding="utf-8")
+        found = rule_of(f"{tmp_path / folder}/rule.py{name}")
         assert (found.slot, found.seen) == (slot, ())
         keys.append(found.key)
     assert keys[0] == keys[1] != keys[2]  # wherever it is

@@ -131,9 +131,9 @@ def steps(make_optimizer, meta_params, count=6):
 
     def step(carry, progress):
         params, state = carry
-        told = context.replace(progress=progress).extra_args()
+        here = context.replace(progress=progress)
         gradients = jax.tree.map(lambda x: x - 0.3, params)
-        updates, state = made.update(gradients, state, params, **told)
+        updates, state = made.update(gradients, state, params, context=here)
         params = jax.tree.map(jnp.add, params, updates)
         return (params, state), jax.flatten_util.ravel_pytree(updates)[0]
 

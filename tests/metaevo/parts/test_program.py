@@ -181,7 +181,7 @@ def test_the_step_of_an_optimizer():
 
     def step(part, meta_params):
         made = part.apply(meta_params, CONTEXT)
-        return made.update(params, made.init(params), params, **CONTEXT.extra_args())[0]
+        return made.update(params, made.init(params), params, context=CONTEXT)[0]
 
     found = step(part, meta_params_of(part.compiled(written.expression)))
     expected = step(written, {"relative": {}})

@@ -1,13 +1,17 @@
 """Environments of one's own, distributions of them, and learners bound to them."""
 
+import inspect
 from pathlib import Path
+from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
 
+import metaevo
 from examples.corridor import Corridor
 from metaevo import LearnerProblem
 from metaevo.config import ConfigError, from_dict
@@ -46,6 +50,43 @@ def test_one_of_a_module_or_the_only_one_of_a_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("players_of_mine:Corridor", str(CORRIDOR)):
         assert make_environment(TaskConfig(name), "ppo")[1].num_actions == 2
+
+
+class Net(nn.Module):
+    actions: Any
+    size: int = 4
+
+    @nn.compact
+    def __call__(self, obs):
+        x = nn.relu(nn.Dense(self.size)(obs))
+        return nn.Dense(getattr(self.actions, "n", self.actions))(x), nn.Dense(1)(x)
+
+
+def test_tasks_have_networks_of_their_own_and_an_optimizer_evolves_on_them(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(f"import flax.linen as nn\nfrom typing import Any\n\n{inspect.getsource(Net)}")
+    given = [f"{path}:Net", str(path), Net(2, size=5), lambda space: Net(space, size=5), None]
+    tasks = {
+        str(place): metaevo.Task("CartPole-v1", train={} if each is None else {"network": each})
+        for place, each in enumerate(given)
+    }
+    sizes = {"total_timesteps": 64, "num_envs": 4, "num_steps": 16}
+    part = metaevo.parts.LearnedOptimizer()
+    problem = metaevo.LearnerProblem("ppo", part, tasks, train=sizes, scales=())
+    found = [getattr(each.learner.network, "module", None) for each in problem.bound]
+    assert [(type(each).__name__, each.size) for each in found[:-1]] == [
+        ("Net", size) for size in (4, 4, 5, 5)
+    ]
+    assert found[-1] is None
+    names = [task.train.get("network") for task in problem.named.values()]
+    assert names[:2] == given[:2]
+    assert all(isinstance(each, str) for each in names[:-1])
+    key = jax.random.key(0)
+    first = problem.bound[0]
+    trained = jax.eval_shape(first.train, key, first.hyperparams, problem.init(key))
+    assert trained.metrics["value_loss"].shape == (1,)
+    with pytest.raises(ConfigError, match=r"train\.network = 3: must be a flax module"):
+        metaevo.LearnerProblem("ppo", part, [metaevo.Task("CartPole-v1", train={"network": 3})])
 
 
 def test_other_objects_are_refused_as_environments():

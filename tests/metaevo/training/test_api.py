@@ -15,6 +15,7 @@ SIZES = {
     "train": {"total_timesteps": 640, "num_steps": 64},
     "hyperparams": {"learning_rate": 0.3},
     "seeds": 3,
+    "fitness": {"evaluation_return": 1.0, "evaluations": 2, "evaluation_episodes": 2},
 }
 
 
@@ -32,7 +33,9 @@ def test_curves_and_scores_are_of_every_agent(result):
     assert result.path is None
     table = result.table()
     assert len(table) == 30
-    assert table[11] == {"seed": 1, "steps": 128, "return": pytest.approx(result.returns[1, 1])}
+    numbers = {"return": result.returns[1, 4], "evaluation_return": result.evaluations[1, 4]}
+    assert table[14] == pytest.approx({"seed": 1, "steps": 320, **numbers})
+    assert np.isfinite(result.evaluations).all(axis=0).tolist() == [*[False] * 4, True] * 2
 
 
 def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
@@ -42,6 +45,7 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     for other in (kept, loaded):
         np.testing.assert_array_equal(other.steps, result.steps)
         np.testing.assert_array_equal(other.returns, result.returns)
+        np.testing.assert_array_equal(other.evaluations, result.evaluations)
         np.testing.assert_array_equal(other.scores, result.scores)
         np.testing.assert_array_equal(other.policies.q, result.policies.q)
     assert (kept.path / "report.html").exists()

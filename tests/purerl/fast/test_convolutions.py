@@ -14,7 +14,14 @@ def layers(**settings):
 
 @pytest.mark.parametrize("batch", [(), (4,), (2, 3)])
 @pytest.mark.parametrize(
-    "settings", [{"padding": "VALID"}, {"padding": "SAME"}, {"padding": "VALID", "strides": 2}]
+    "settings",
+    [
+        {"padding": "VALID"},
+        {"padding": "SAME"},
+        {"padding": "SAME", "strides": (2, 3)},
+        {"padding": ((2, 0), (1, 3)), "strides": 2},
+        {"kernel_dilation": 2},
+    ],
 )
 def test_layers_are_flax_s(batch, settings):
     """Outputs, and gradients of kernels, bias and images, for two agents with their own kernels."""

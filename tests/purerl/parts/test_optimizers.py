@@ -48,8 +48,8 @@ HYPERPARAMS = Hyperparams(
 )  # fmt: skip
 
 
-def extra_args(progress, frames=0.0):
-    return Context(HYPERPARAMS, jnp.float32(progress), frames=jnp.float32(frames)).extra_args()
+def at(progress, frames=0.0):
+    return Context(HYPERPARAMS, jnp.float32(progress), frames=jnp.float32(frames))
 
 
 def assert_steps(optimizer, expected):
@@ -61,7 +61,7 @@ def assert_steps(optimizer, expected):
         gradient = (rng.normal(size=5) * 10.0 ** -(step % 3)).astype(np.float32)
         tree = {"a": gradient[:3], "b": gradient[3:]}
         before = np.concatenate([params["a"], params["b"]])
-        updates, state = optimizer.update(tree, state, params, **extra_args(step / 7))
+        updates, state = optimizer.update(tree, state, params, context=at(step / 7))
         found = np.concatenate([updates["a"], updates["b"]])
         wanted = expected(gradient, before, 1 - 0.8 * step / 7)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-6)
@@ -118,7 +118,7 @@ def test_muon():
     gradient = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
 
     def step(optimizer, gradient):
-        return optimizer.update(gradient, optimizer.init(gradient), gradient, **extra_args(0.0))[0]
+        return optimizer.update(gradient, optimizer.init(gradient), gradient, context=at(0.0))[0]
 
     found = step(optimizers.muon(None, context), gradient)["params"]
     nadam = step(optimizers.nadam(None, context), gradient)["params"]
@@ -148,6 +148,6 @@ def test_the_learning_rate_is_linear_in_time_then_constant(
         learning_rate=3.0, final_learning_rate=final_fraction, annealing_steps=annealing_steps
     )
     optimizer = optimizers.scale_by_annealed_learning_rate(Context(hyperparams))
-    where = extra_args(progress, 100 * progress)
-    updates, _ = optimizer.update(jnp.ones(()), optimizer.init(None), **where)
+    here = at(progress, 100 * progress)
+    updates, _ = optimizer.update(jnp.ones(()), optimizer.init(None), context=here)
     assert -updates == pytest.approx(expected)

@@ -1,15 +1,11 @@
-"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905): a learner outside the package.
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905), for continuous actions with bounds.
 
-    env, env_params = purerl.envs.make("Pendulum-v1")
+    env, env_params = envs.make("Pendulum-v1")
     train = make_train(Config(), env, value_loss=losses.huber)
     result = train(key, Hyperparams(), None, env_params)      # vmap over any of the four
 
-    metaevo train --learner examples/sac.py:sac --task.env Pendulum-v1
-    metaevo evolve --learner examples/sac.py:sac --task.env Pendulum-v1 --evolve value_loss
-
-For continuous actions with bounds. It shares replay memory, rollouts, losses and optimizers with
-the learners of `purerl`. The critics' loss fills the slot `value_loss`, like DQN's loss, so a loss
-that evolved elsewhere can be used here, and a loss can be evolved for SAC.
+A policy, two critics and a temperature learn from a replay memory, in phases like DQN's. The
+critics' loss fills the slot `value_loss`. Equation numbers are those of the paper.
 """
 
 from collections.abc import Sequence
@@ -29,6 +25,7 @@ from purerl.parts import losses, networks, optimizers, replay, rollouts, trainin
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
     Context,
+    Environment,
     EnvParams,
     EpisodeSums,
     LearnerEntry,
@@ -178,14 +175,13 @@ class SAC:
     """
 
     config: Config
-    env: Any
+    env: Environment
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.adam
 
     train = training.train
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an environment that is not supported."""
         space = self.env.action_space(self.env.default_params)
         shape = getattr(space, "shape", ())
         if hasattr(space, "n") or len(shape) != 1:
@@ -233,7 +229,7 @@ class SAC:
         layout, space = self.config.layout, self.env.action_space(env_params)
 
         def act(key, obs):
-            policy = self.network.apply(state.params["network"], obs, method="policy")
+            policy: Any = self.network.apply(state.params["network"], obs, method="policy")
             number = policy.sample(key)
             return jnp.tanh(number), policy.bounded(number, space)
 
@@ -305,7 +301,7 @@ class SAC:
             here = context.replace(minibatch=step / config.gradient_steps, key=slots_key)
             grads, metrics = gradient(state.params, batch, loss_key, here, meta_params)
             updates, opt_state = optimizer.update(
-                grads, state.opt_state, state.params, **here.extra_args()
+                grads, state.opt_state, state.params, context=here
             )
             params = optax.apply_updates(state.params, updates)
             average = optax.incremental_update(
@@ -373,21 +369,19 @@ class SAC:
         return distribution, None
 
 
-def make_train(config: Config, env: Any, **slots: Any) -> Train:
+SLOTS = (
+    losses.VALUE_LOSS.comparing("squared", "huber"),
+    optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
+)
+"""The functions that can be replaced."""
+
+
+def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    `slots` are functions for the arguments of the learner's slots.
+    `slots` are functions for the arguments in `SLOTS`.
     """
     return SAC(config, env, **slots).train
 
 
-sac = LearnerEntry(
-    Config,
-    Hyperparams,
-    SAC,
-    slots=(
-        losses.VALUE_LOSS.comparing("squared", "huber"),
-        optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
-    ),
-)
-"""The learner as metaevo knows it: the first function of each slot is the reference."""
+LEARNER = LearnerEntry(Config, Hyperparams, SAC, SLOTS)

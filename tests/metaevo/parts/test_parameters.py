@@ -1,17 +1,23 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.parts import parameters
 from purerl import ppo
-from purerl.parts import networks, parameters
+from purerl.parts import networks
+from purerl.types import Context
 from tests.purerl.reference import dense, drawn
 
 OBS = jax.random.normal(jax.random.key(0), (7, 3))
 IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
 
 
-dormancy = jax.jit(parameters.dormancy, static_argnums=(0, 3))
+@functools.partial(jax.jit, static_argnums=0)
+def dormancy(network, params, obs):
+    return parameters.dormancy(Context(None, observations=obs, network=network), params)
 
 
 def actor_critic(obs_ndim=1, continuous=False, **settings):
@@ -28,7 +34,7 @@ def ratio(activity):
 def test_dormancy_of_dense_layers(shared):
     network = actor_critic(shared_network=shared)
     params = jax.device_get(drawn(network, OBS))
-    found = dormancy(network, params, OBS, "relu")["params"]
+    found = dormancy(network, params, OBS)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
     for torso in ("critic_torso", "actor_torso")[shared:]:
         x = np.asarray(OBS)
@@ -49,7 +55,7 @@ def test_dormancy_of_filters_and_dead_layers():
     params = drawn(network, IMAGES)
     conv = params["params"]["actor_torso"]["Conv_0"]
     conv["bias"] = conv["bias"].at[3].set(-1e3)  # never active
-    found = dormancy(network, params, IMAGES, "relu")["params"]["actor_torso"]["Conv_0"]
+    found = dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
     x = jax.lax.conv_general_dilated(
         IMAGES, conv["kernel"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -58,7 +64,7 @@ def test_dormancy_of_filters_and_dead_layers():
     np.testing.assert_allclose(found["kernel"][2, 1, 1], expected, rtol=1e-4)
     assert found["bias"][3] == 0
     dead = jax.tree.map(jnp.zeros_like, params)
-    found = dormancy(network, dead, IMAGES, "relu")
+    found = dormancy(network, dead, IMAGES)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
@@ -67,7 +73,7 @@ def test_dormancy_with_layer_norm():
     params = drawn(network, OBS)
     torso = params["params"]["actor_torso"]
     torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
-    found = dormancy(network, params, OBS, "relu")["params"]["actor_torso"]
+    found = dormancy(network, params, OBS)["params"]["actor_torso"]
     x = np.asarray(OBS)
     for layer in "01":
         x = dense(jax.device_get(torso[f"Dense_{layer}"]), x)

@@ -1,4 +1,4 @@
-"""Features of parameters for learned optimizers, by their place in the learner's network."""
+"""Features of parameters for learned optimizers, by their place and activity in the network."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast.arithmetic import ACTIVATIONS
-from purerl.types import PyTree
+from purerl.types import Context, PyTree
 
 POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"
 """Parts of `purerl.parts.networks.ActorCritic` that the policy uses, including a shared torso."""
@@ -49,26 +49,29 @@ def depth(params: PyTree) -> PyTree:
     return jax.tree.map_with_path(of_array, params)
 
 
-def dormancy(network: Any, params: PyTree, obs: jax.Array, activation: str) -> PyTree:
+def dormancy(context: Context, params: PyTree) -> PyTree:
     """Return the activity of the unit that each parameter feeds, relative to its layer.
 
     This is the mean |activation| of the unit over observations, divided by the mean over the layer
     (Sokar et al. 2023, "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1
     for an average unit. The units of a head are its outputs. Parameters that feed neither a hidden
-    unit nor an output get 1. The activity of a filter is its mean over positions. Inputs of the
-    network are [B, *obs_shape]; the result has the structure of `params`. `activation` is that of
-    the hidden layers. All are 1 in a network of the user's.
+    unit nor an output get 1. The activity of a filter is its mean over positions. The context has
+    the network and the minibatch's observations; the result has the structure of `params`.
+    All are 1 in a network of the user's, and without one, as for a figure.
     """
+    network = context.network
     if not isinstance(network, nn.Module):
         return jax.tree.map(jnp.ones_like, params)
-    outputs = _layer_outputs(network, params, obs)
+    named: Any = getattr(network, "config", network)
+    activation = ACTIVATIONS[named.activation]
+    outputs = _layer_outputs(network, params, context.observations)
     entering = _entering(outputs)
 
     def of_array(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         torso, layer = _layer(path)
         head = next((name for name in _names(path) if name in HEADS), None)
         if layer is not None:
-            activity = ACTIVATIONS[activation](entering[torso][layer])
+            activity = activation(entering[torso][layer])
         elif head is not None:
             activity = outputs[head]["__call__"][0]
         else:

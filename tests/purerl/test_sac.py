@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from examples import sac
-from purerl import acting, envs
+from purerl import acting, envs, sac
 from purerl.parts import rollouts
 from purerl.parts.evaluation import evaluate
 from tests.purerl import probes, reference
