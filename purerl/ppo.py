@@ -214,10 +214,9 @@ class PPO:
         memory = self.network.no_memory(config.num_envs)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs, memory)
         params = self.network.init(network_key, envs.obs)
-        context = Context(hyperparams, num_updates=config.num_updates)
-        return State(
+        state = State(
             params=params,
-            opt_state=self.make_optimizer(meta_params, context).init(params),
+            opt_state=(),
             update=jnp.int32(0),
             key=key,
             envs=envs,
@@ -227,6 +226,8 @@ class PPO:
                 rewards=config.normalize_rewards,
             ),
         )
+        optimizer = self.make_optimizer(meta_params, self.context(state, hyperparams))
+        return state.replace(opt_state=optimizer.init(params))
 
     def collect(self, state: State, env_params: EnvParams) -> tuple[State, Transition, EpisodeSums]:
         """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""

@@ -195,15 +195,16 @@ class PQN:
         network_key, reset_key, key = jax.random.split(key, 3)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs)
         params = self.network.init(network_key, envs.obs)
-        context = Context(hyperparams, num_updates=config.num_updates)
-        return State(
+        state = State(
             params=params,
-            opt_state=self.make_optimizer(meta_params, context).init(params),
+            opt_state=(),
             update=jnp.int32(0),
             key=key,
             envs=envs,
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
+        optimizer = self.make_optimizer(meta_params, self.context(state, hyperparams))
+        return state.replace(opt_state=optimizer.init(params))
 
     def collect(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams

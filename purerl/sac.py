@@ -238,7 +238,10 @@ class SAC:
         return state.replace(phase=state.phase + 1, envs=envs, ring=ring), sums
 
     def make_batch(self, state: State, key: jax.Array, hyperparams: Hyperparams) -> Batch:
-        """Draw a minibatch [B, ...] and compute its targets (equation 3)."""
+        """Draw a minibatch [B, ...] and compute its targets (equation 3).
+
+        With several steps (`n_step`), only the last one counts the entropy.
+        """
         config, layout = self.config, self.config.layout
         row_key, action_key = jax.random.split(key)
         rows = layout.draw_uniformly(row_key, state.phase, config.batch_size)

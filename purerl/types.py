@@ -56,13 +56,13 @@ class Context(struct.PyTreeNode):
     minibatch: jax.Array | None = None
     """[] share of the epoch's minibatches that is done, in [0, 1), where there are minibatches"""
     key: jax.Array | None = None
-    """random key for the slot, different in every gradient step; None in Q-learning.
-
-    A loss sees the same key at every sample of a minibatch."""
+    """random key, different in every gradient step and the same for all slots and samples of one;
+    None outside of gradient steps and in Q-learning"""
     observations: PyTree = None
-    """[B, *obs_shape] of the minibatch, as the network sees them, in gradient steps"""
+    """[B, *obs_shape] of the minibatch, in gradient steps of PPO, DQN and PQN"""
     network: Any = struct.field(pytree_node=False, default=None)
-    """the learner's network, a flax module, in gradient steps"""
+    """the network of PPO, DQN and PQN in gradient steps: a flax module, or
+    `purerl.parts.own_network` around one of the user's"""
     num_epochs: int = 1
     """passes over the data of an update, where there are epochs"""
     num_minibatches: int = 1
@@ -250,7 +250,8 @@ class Learner(Protocol):
     `train = purerl.parts.training.train` also takes a traced length and evaluations.
     Two methods are optional. A learner with a memory has `begin() -> memory`, the memory at the
     start of an episode. One with the slot `value_loss` has `value_targets(state, hyperparams,
-    env_params)`, which returns predictions [B] and targets [B] as the value loss sees them.
+    env_params)`, which returns predictions [B] and targets [B] as the value loss sees them; with
+    the slot `targets` it also takes meta_params.
     """
 
     @property

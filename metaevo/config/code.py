@@ -15,8 +15,10 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+
+import flax.linen
 
 from metaevo.config import files
 from metaevo.config.plain import (
@@ -44,12 +46,14 @@ _MOVED: dict[str, str] = {}
 def give(given: Any, name: str | None = None) -> str:
     """Return the name in settings of an object that a caller passes, by default of its class.
 
-    A number is added to `MODULE:NAME` if another object has that name.
+    A number is added to `MODULE:NAME` if another object has that name. Equal flax modules are one.
     """
     kind = given if hasattr(given, "__name__") else type(given)
     name = name or f"{kind.__module__}:{kind.__name__}"
     unique, count = name, 1
-    while _GIVEN.setdefault(unique, given) is not given:
+    while (known := _GIVEN.setdefault(unique, given)) is not given:
+        if isinstance(given, flax.linen.Module) and repr(known) == repr(given):
+            break
         count += 1
         unique = f"{name}_{count}"
     return unique
@@ -144,16 +148,25 @@ def _path(name: str) -> Path:
 
 @functools.cache  # as the class is in this process, whatever happens to its file
 def class_source(cls: object) -> bytes | None:
-    """Return the source code of a user-defined class.
+    """Return the source code of a user-defined class or function.
 
-    None for a class without a file, as in a notebook, and for other objects than classes.
+    None for code without a file, as in a notebook, and for other objects.
     """
-    if not isinstance(cls, type) or cls.__module__.partition(".")[0] == "metaevo":
+    if not isinstance(cls, type | FunctionType) or cls.__module__.partition(".")[0] == "metaevo":
         return None
     try:
         return inspect.getsource(cls).encode()
     except (OSError, TypeError):
         return None
+
+
+def _source(given: Any) -> bytes | None:
+    """Return the source code of what a caller passed; of a flax module, its class and settings."""
+    if not isinstance(given, flax.linen.Module):
+        return class_source(given)
+    kind: Any = type(given)
+    source = class_source(kind)
+    return None if source is None else source + repr(given).encode()
 
 
 def digest(source: bytes) -> str:
@@ -162,9 +175,9 @@ def digest(source: bytes) -> str:
 
 
 def digest_of(name: str) -> str | None:
-    """Return the SHA-256 of the file or passed class that a name refers to; None if it has none."""
+    """Return the SHA-256 of the file or passed code that a name refers to; None if it has none."""
     try:
-        source = class_source(_GIVEN[name]) if name in _GIVEN else _path(name).read_bytes()
+        source = _source(_GIVEN[name]) if name in _GIVEN else _path(name).read_bytes()
     except ValueError:  # no code, although it looks like some
         return None
     return None if source is None else digest(source)

@@ -273,7 +273,8 @@ class Judgement:
         agents = int(fewest) if is_cpu else None
         learner, shapes = bound.learner, repr(jax.tree.map(np.shape, bound.env_params))
         known = _populations.setdefault(problem, {})
-        key = repr(learner.config), id(learner.env), shapes, agents, bound.evaluations
+        objects = id(learner.env), id(getattr(learner.config, "network", None))
+        key = repr(learner.config), *objects, shapes, agents, bound.evaluations
         if key not in known:
             drawn = jax.eval_shape(problem.init, jax.random.key(0))
             example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), drawn)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -34,7 +35,8 @@ def complaint(entry: Any) -> str:
         if names.count(name) > 1:
             return f"slots: two are called {name!r}"
         if not _takes(entry.make, name):
-            return f"slots: {entry.make.__name__} takes no {name!r}, the name of a slot"
+            kind = getattr(entry.make, "__name__", type(entry.make).__name__)
+            return f"slots: {kind} takes no {name!r}, the name of a slot"
     return ""
 
 
@@ -47,7 +49,7 @@ def check_methods(name: str, learner: Learner) -> None:
             raise ConfigError(f"learner = {show(name)}: {kind} has no method {method}")
     for size in SIZES:
         value = getattr(learner.config, size, None)
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, Integral) or value < 1:
             config = type(learner.config).__name__
             raise ConfigError(
                 f"learner = {show(name)}: {config}.{size} = {value}: must be an integer above 0"

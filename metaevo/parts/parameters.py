@@ -22,9 +22,12 @@ TINY = 1e-9
 def of_policy(params: PyTree) -> PyTree:
     """Return a tree of bools, one for each array: whether the policy uses it.
 
-    All are False for trees that are not from `purerl.parts.networks`.
+    All are False for trees that are not from `purerl.parts.networks`. Outside of flax's tree, a
+    `log_std` is that of a user's network.
     """
-    return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
+    return jax.tree.map_with_path(
+        lambda path, _: any(name in POLICY for name in _names(path)[1:]), params
+    )
 
 
 def depth(params: PyTree) -> PyTree:

@@ -25,6 +25,7 @@ MOST = {
     "evolution": {
         "generations": 4, "seeds_per_candidate": 2, "validation_every": 2, "validation_seeds": 8,
     },
+    "fitness": {"evaluations": 2},
     "run": {"evolution_seeds": 2},
     "strategy": {"population_size": 8},
     "sweep": {"batch": 4, "confirm_seeds": 4, "seeds": 2, "trials": 4},

@@ -45,6 +45,7 @@ class Trainings(Program[Any]):
         self.sweep, run = settings.sweep, settings.run
         devices.check_number("run.num_devices", run.num_devices)
         task, meta_params = make_task(settings)
+        task = task.evaluated_for(settings.fitness)
         at_once = run.chunk_size or 1
         task.check_memory("sweep.seeds", meta_params, kept=self.sweep.seeds, at_once=at_once)
         *_, last = shares = rungs(self.sweep)

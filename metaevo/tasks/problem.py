@@ -234,7 +234,18 @@ class LearnerProblem(MetaProblem):
             [(name, _described(slots[name], part)) for name, part in self.parts.by_slot.items()],
             [(name, _described(slots[name], *each)) for name, each in self.fixed.items()],
             [(name, to_dict(task)) for name, task in self.named.items()],
+            *self._code_of_networks(),
         ]
+
+    def _code_of_networks(self) -> list[tuple[str, str | None]]:
+        """Return the user's networks with digests of their code."""
+        trains = [to_dict(self._train), *(task.train for task in self.named.values())]
+        names = sorted({train["network"] for train in trains if train.get("network")})
+        if not names:
+            return []
+        from metaevo.config import code
+
+        return [(name, code.digest_of(name)) for name in names]
 
     @property
     def tasks(self) -> list[str]:  # type: ignore[override]

@@ -115,7 +115,8 @@ class Bound(NamedTuple):
         most, count = self.learner.config.num_updates, weights.evaluations
         if count > most:
             raise ConfigError(
-                f"fitness.evaluations = {count}: must be at most {most}, the updates of a training"
+                f"fitness.evaluations = {count}: must be at most {most}, the updates of a training "
+                f"on {self.name}"
             )
         where = f"fitness.evaluation_return = {weights.evaluation_return:g}"
         params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
@@ -241,8 +242,10 @@ class Setup:
         key, train = jax.random.key(0), learners.with_network(self.train)
         settings = self.hyperparams, example, self.env_params
         is_own, entry = self.learner not in learners.LEARNERS, learners.find(self.learner)
+        stage = "make"
         try:  # traces the networks without compiling
             learner = self._make(train, functions)
+            stage = f"{type(learner).__name__}.init"
             if is_own:
                 from metaevo.parts import conformance
 
@@ -259,7 +262,7 @@ class Setup:
         except Exception as error:
             if not is_own:
                 raise
-            what = f"learner = {show(self.learner)}: {type(learner).__name__}.init fails"
+            what = f"learner = {show(self.learner)}: {stage} fails"
             raise failure(what, error) from error
         if is_own:
             conformance.check_results(self.learner, entry, learner, settings)

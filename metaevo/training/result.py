@@ -109,6 +109,7 @@ def population_of(
     run, seeds, updates = settings.run, settings.seeds, settings.train.num_updates
     devices.check_number("run.num_devices", run.num_devices)
     task, meta_params = make_task(settings, run_path, given=given)
+    task = task.evaluated_for(settings.fitness)
     at_once, points = min(run.chunk_size or 1, seeds), updates // (run.log_every or updates)
     task.check_memory("seeds", meta_params, kept=seeds, at_once=at_once, points=points)
     return Population(

@@ -59,7 +59,9 @@ lion = _along(
 
 
 def muon(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
-    """Orthogonalised momentum (Jordan et al. 2024) for the torsos' kernels, NAdam for the rest.
+    """Orthogonalised momentum (Jordan et al. 2024) for the kernels of torsos, NAdam for the rest.
+
+    Torsos are modules with `torso` in their names, as in the networks of purerl.
 
     The steps are scaled to the size of Adam's (Liu et al. 2025). A kernel of a convolution is the
     matrix of all its inputs and its filters.

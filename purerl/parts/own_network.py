@@ -295,7 +295,7 @@ def _num_inputs(module: nn.Module) -> int:
 
 def _shapes(outputs: Any) -> Any:
     """Return the shape of an array, or the shapes in a tuple; None for anything else."""
-    if isinstance(outputs, tuple | list):
+    if isinstance(outputs, tuple):
         return tuple(map(_shapes, outputs))
     return getattr(outputs, "shape", None)
 

@@ -101,11 +101,15 @@ class OwnTask:
         return result.replace(state=State(result.state, env_params))
 
     def value_targets(
-        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+        *meta_params: MetaParams,
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets of the agent in its task."""
         learner: Any = self.learner
-        return learner.value_targets(state.agent, hyperparams, state.env_params)
+        return learner.value_targets(state.agent, hyperparams, state.env_params, *meta_params)
 
     def policy(self, state: State) -> PyTree:
         """Return the policy parameters."""

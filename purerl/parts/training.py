@@ -70,7 +70,10 @@ class BaseHyperparams(struct.PyTreeNode):
     """added to RMSProp's second moment"""
 
     def random_play(self) -> Self:
-        """Return hyperparameters under which the initial, almost uniform policy never changes."""
+        """Return hyperparameters under which the initial policy never changes.
+
+        It is almost uniform in the networks of purerl.
+        """
         return self.replace(learning_rate=0.0)
 
 

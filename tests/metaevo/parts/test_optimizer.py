@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from metaevo.parts import optimizer
-from purerl import dqn, envs, ppo
+from purerl import dqn, envs, ppo, pqn
 from purerl.ppo import Hyperparams
 from purerl.types import Context
 from tests.metaevo.toy import TINY
@@ -119,15 +119,23 @@ TINY_DQN = dqn.Config(
 )  # fmt: skip
 
 
+TINY_PQN = pqn.Config(
+    total_timesteps=128, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(4,)
+)
+
+
 @pytest.mark.parametrize(
-    ("learner", "config", "missing"), [(ppo, TINY, set()), (dqn, TINY_DQN, {"epoch"})]
+    ("learner", "config", "missing"),
+    [(ppo, TINY, set()), (dqn, TINY_DQN, {"epoch"}), (pqn, TINY_PQN, set())],
 )
 def test_learners_pass_the_context_of_a_gradient_step(learner, config, missing):
     seen = {}
 
-    def make_optimizer(meta_params, context):
+    def make_optimizer(meta_params, made):
         def update(updates, state, params=None, *, context):
             seen.update(vars(context))
+            assert context.num_epochs == made.num_epochs
+            assert context.num_minibatches == made.num_minibatches
             return updates, state
 
         return optax.GradientTransformationExtraArgs(lambda params: (), update)
@@ -136,3 +144,5 @@ def test_learners_pass_the_context_of_a_gradient_step(learner, config, missing):
     train = learner.make_train(config, env, make_optimizer=make_optimizer)
     jax.eval_shape(train, jax.random.key(0), learner.Hyperparams(), None, env_params)
     assert {name for name, value in seen.items() if value is None} == missing
+    assert isinstance(seen["progress"], jax.Array)  # traced, not the defaults
+    assert isinstance(seen["frames"], jax.Array)

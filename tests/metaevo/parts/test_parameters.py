@@ -89,7 +89,7 @@ def test_dormancy_with_layer_norm():
     params = drawn(network, IMAGES)
     norm = params["params"]["actor_torso"]["ConvNorm_0"]
     norm["bias"] = norm["bias"].at[3].set(-1e3)
-    found = dormancy(network, params, IMAGES, "relu")["params"]["actor_torso"]
+    found = dormancy(network, params, IMAGES)["params"]["actor_torso"]
     assert found["Conv_0"]["bias"][3] == found["ConvNorm_0"]["scale"][3] == 0
     assert parameters.depth(params)["params"]["actor_torso"]["ConvNorm_0"]["scale"] == 0
 

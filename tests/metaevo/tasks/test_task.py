@@ -89,6 +89,20 @@ def test_tasks_have_networks_of_their_own_and_an_optimizer_evolves_on_them(tmp_p
         metaevo.LearnerProblem("ppo", part, [metaevo.Task("CartPole-v1", train={"network": 3})])
 
 
+def test_a_judgement_knows_the_code_of_a_network():
+    sizes = {"total_timesteps": 64, "num_envs": 4, "num_steps": 16}
+    described = [
+        metaevo.LearnerProblem(
+            "ppo", metaevo.parts.LearnedOptimizer(), "CartPole-v1", scales=(),
+            train={**sizes, "network": Net(2, size=size)},
+        ).description
+        for size in (5, 5, 6)
+    ]  # fmt: skip
+    assert described[0] == described[1]
+    assert described[0][-1][1] is not None
+    assert described[0][-1][1] != described[2][-1][1]
+
+
 def test_other_objects_are_refused_as_environments():
     with pytest.raises(ConfigError, match="gymnax"):
         make_environment(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
