@@ -1,5 +1,3 @@
-"""Comparisons of synthetic runs: groups, scores, differences and verdicts."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -98,9 +96,6 @@ def test_metrics_scores_and_variants(make_run):
         compare_runs(paths, score="zzz")
     with pytest.raises(ConfigError, match=r"a: has no metric 'entrpy'; it has: entropy, .*greedy"):
         compare_runs(paths, metric="entrpy")
-
-
-# --- Directions and missing scores --------------------------------------------------------------
 
 
 def training(path, *, rate, seed, values, diverged=0, agents=1):

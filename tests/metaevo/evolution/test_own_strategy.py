@@ -1,5 +1,3 @@
-"""Strategies of the user's own: as objects, and as `FILE.py:CLASS`."""
-
 from pathlib import Path
 
 import jax.numpy as jnp

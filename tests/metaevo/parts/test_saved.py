@@ -1,5 +1,3 @@
-"""Parts saved by a run and loaded again; forged files are refused."""
-
 import dataclasses
 import shutil
 from pathlib import Path
@@ -22,8 +20,7 @@ from purerl.lpg import Targets
 from purerl.parts import losses, optimizers
 from purerl.types import Context
 from tests.metaevo.evolving import forget_code, settings_of
-from tests.metaevo.parts.test_optimizer import drawn
-from tests.metaevo.toy import assert_same
+from tests.metaevo.toy import assert_same, drawn
 
 CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), error_scale=2.0)
 

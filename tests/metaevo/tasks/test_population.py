@@ -89,9 +89,6 @@ def test_the_chunk_does_not_matter(population, task, keys):
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
 
-# --- Of a given number of agents, and whole trainings -------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def fixed(task):
     """Five agents with the same settings, dealt to two devices in chunks of two."""

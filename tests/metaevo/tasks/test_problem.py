@@ -1,5 +1,3 @@
-"""`LearnerProblem` from a notebook: evolve a part, compare it, use it, without settings."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +7,10 @@ import metaevo
 from examples import tilted
 from metaevo.config import DeviceError
 from metaevo.parts.resolve import seen_by
+from metaevo.tasks.task import Bound
 from purerl import envs, ppo, q_learning
 from purerl.envs.grid_world import GridWorld
 from purerl.types import EpisodeSums, TrainResult
-from tests.metaevo.toy import TINY, ppo_task
 
 pytestmark = pytest.mark.long
 
@@ -150,8 +148,9 @@ class Standing(ppo.PPO):
 
 
 def test_a_reference_no_better_than_random_play_gives_no_scale(problem, monkeypatch):
-    task = ppo_task()
-    task = task._replace(learner=Standing(TINY, task.learner.env))
+    env, env_params = envs.make("CartPole-v1")
+    standing = Standing(ppo.Config(64, 2, 16, hidden_sizes=(8,)), env)
+    task = Bound("CartPole-v1", standing, env_params, ppo.Hyperparams())
     monkeypatch.setattr(problem, "reference", lambda name: task)
     with pytest.raises(
         metaevo.ConfigError, match=r"tasks\.GridWorld: the hand-written reference scores 9, no bet"

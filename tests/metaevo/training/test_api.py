@@ -1,5 +1,3 @@
-"""`metaevo.train`: agents with hand-written or learned parts, with and without a run directory."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
