@@ -147,7 +147,7 @@ class GridAction(Probe):
 
 
 class TwoPayments(Probe):
-    """Action 1 pays 1 in the first step and 2 in the second, action 0 nothing; it shows the time."""
+    """Action 1 pays 1 in the first step and 2 in the second; the observation is the time."""
 
     length = 2
 

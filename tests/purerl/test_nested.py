@@ -158,7 +158,10 @@ def showing(space):
     ("kind", "parts"),
     [
         (probe(default_params=Unlimited()), ["Unlimited", "add `max_steps_in_episode: int`"]),
-        (probe(default_params=Inherited()), ["one step", "`max_steps_in_episode: int` to Inher"]),
+        (
+            probe(default_params=Inherited()),
+            ["one step", "add `max_steps_in_episode: int`", "to Inherited"],
+        ),
         (NoTime, ["Timeless", "add `time: int`"]),
         (probe(default_params=None), ["default_params", "dataclass"]),
         (Unresettable, ["KeyError: 'no simulator'"]),
