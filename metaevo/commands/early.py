@@ -172,4 +172,4 @@ def early_class(command: str, raw: PlainDict, component: str | None = None) -> A
 
 def slots_of(module: str) -> list[str]:
     """Return the names of the slots of a learner of purerl, from its source code."""
-    return [name.lower() for name in re.findall(r"\.([A-Z_]+)\b", source(module).text("SLOTS"))]
+    return [name.lower() for name in re.findall(r"\b([A-Z_]{2,})\b", source(module).text("SLOTS"))]

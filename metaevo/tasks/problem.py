@@ -26,7 +26,7 @@ from metaevo.evolution.problem import (
     Purpose,
     keys_for,
 )
-from metaevo.parts import conformance, learners
+from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
@@ -153,6 +153,8 @@ class LearnerProblem(MetaProblem):
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
         bound = self._filled(setup, self.parts.functions(), example)
         if "updates" in task.sample:
+            from metaevo.parts import conformance
+
             conformance.check_train(bound.learner, f"{where}.updates", "num_updates")
         return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
 
