@@ -11,6 +11,7 @@ from metaevo.tasks.task import Bound
 from purerl import envs, ppo, q_learning
 from purerl.envs.grid_world import GridWorld
 from purerl.types import EpisodeSums, TrainResult
+from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
 
@@ -63,21 +64,19 @@ def test_a_failed_run_is_continued_by_arguments(problem, tmp_path, monkeypatch):
     assert "resume=True" in str(error.value)
 
 
-def test_training_takes_the_result(found):
-    result = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES)
-    pair = metaevo.train("q_learning", value_loss=found.part("value_loss"), seeds=2, **SIZES)
-    np.testing.assert_array_equal(result.scores, pair.scores)
+def test_training_takes_the_result_and_a_saved_part(found, tmp_path):
+    path = tmp_path / "mine"
+    found.save(path)
+    function, meta_params = metaevo.load(path)
+    assert_same(meta_params, found.meta_params)
+    expected = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES).scores
+    for given in (found.part("value_loss"), path, (function, meta_params)):
+        again = metaevo.train("q_learning", value_loss=given, seeds=2, **SIZES)
+        np.testing.assert_array_equal(again.scores, expected)
+    (task,) = seen_by(path)
+    assert task.env == "GridWorld"  # generality leaves such tasks out
     with pytest.raises(metaevo.ConfigError, match="make_optimizer"):
         metaevo.train("ppo", make_optimizer=found, seeds=2)
-
-
-def test_a_saved_part_is_loaded(found, tmp_path):
-    found.save(tmp_path / "mine")
-    function, meta_params = metaevo.load(tmp_path / "mine")
-    assert callable(function)
-    (task,) = seen_by(tmp_path / "mine")
-    assert task.env == "GridWorld"  # generality leaves such tasks out
-    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
 
 
 @pytest.mark.parametrize(
