@@ -1,5 +1,3 @@
-"""PPO in large populations, over long trainings, and with clipped actions."""
-
 import os
 
 import jax

@@ -1,5 +1,3 @@
-"""A learner of one's own with a slot of its own: a formula, programs and a class evolve in it."""
-
 import jax
 import jax.numpy as jnp
 import pytest

@@ -1,5 +1,3 @@
-"""Agents trained side by side equal agents trained alone, however they are divided."""
-
 import jax
 import numpy as np
 import pytest

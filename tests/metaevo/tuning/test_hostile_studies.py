@@ -1,5 +1,3 @@
-"""A study is data: nothing that somebody wrote into it runs, wherever it is kept."""
-
 import contextlib
 import json
 import pickle
