@@ -2,15 +2,13 @@ import ast
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.compiling import SHORT
+from tests.processes import ROOT, python
 
-ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "examples" / "walkthrough.ipynb"
 NOTEBOOK = json.loads(PATH.read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
@@ -40,15 +38,7 @@ def test_every_cell_runs_as_plain_python(tmp_path: Path):
     script.write_text("\n".join(cells), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
     env["XLA_FLAGS"] = SHORT  # it sets up its devices itself
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=550,
-    )
+    run = python(script, cwd=tmp_path, env=env)
     assert run.returncode == 0, run.stderr
     assert "cartpole" in run.stdout
 

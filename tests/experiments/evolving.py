@@ -1,6 +1,5 @@
 """Evolutions as real processes: started, watched and ended, and what they leave on disk."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from metaevo.runs.checkpoint import load_tree
+from metaevo.runs.run_directory import RunDirectory
 from tests.compiling import SHORT
 
 ROOT = Path(__file__).parent.parent.parent
@@ -73,13 +73,8 @@ def wait_for_generations(process, run_dir, count):
 
 def metrics(run_dir, kind="generation"):
     """The records of metrics.jsonl but for the time, which no two runs share."""
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    return [
-        {key: value for key, value in record.items() if key != "seconds"}
-        for record in records
-        if record["kind"] == kind
-    ]
+    records = RunDirectory(run_dir).read_metrics(kind)
+    return [{key: record[key] for key in record if key != "seconds"} for record in records]
 
 
 def checkpoints(run_dir):

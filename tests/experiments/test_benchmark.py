@@ -1,13 +1,13 @@
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from experiments import benchmark
 from experiments.benchmarks import engine, hlo
-from experiments.benchmarks.tables import ROOT, Table
+from experiments.benchmarks.tables import Table
+from tests.processes import python
 
 pytestmark = pytest.mark.long
 
@@ -24,10 +24,7 @@ for _ in sys.stdin:
 
 def run(*arguments):
     """The rows of a benchmark that succeeds, by column."""
-    done = subprocess.run(
-        [sys.executable, "experiments/benchmark.py", *arguments, "--repeats", "1"],
-        cwd=ROOT, capture_output=True, text=True, timeout=550, env=os.environ, check=False,
-    )  # fmt: skip
+    done = python("experiments/benchmark.py", *arguments, "--repeats", "1")
     assert done.returncode == 0, done.stderr
     lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]

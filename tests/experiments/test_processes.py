@@ -8,17 +8,18 @@ import socket
 import numpy as np
 import pytest
 
-from tests.experiments.evolving import (
-    GENERATIONS,
-    assert_same_run,
-    checkpoints,
-    finish,
-    metrics,
-    start,
-    wait_for_generations,
-)
+from tests.experiments import evolving
+from tests.experiments.evolving import GENERATIONS, assert_same_run, finish, metrics, start
 
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with the file's settings; processes keep compiled programs there."""
+    path = tmp_path_factory.mktemp("place")
+    (path / "tiny.yaml").write_text(evolving.TINY)
+    return path
 
 
 def start_all(place, run_dir, count, *arguments, new=True):
@@ -41,7 +42,7 @@ def reference(place, devices):
 def test_a_stopped_and_killed_run_resumes_exactly(place, tmp_path):
     run_dir = tmp_path / "stopped"
     process = start(place, run_dir)
-    wait_for_generations(process, run_dir, 10)
+    evolving.wait_for_generations(process, run_dir, 10)
     # Another process in the same directory is refused, whether it resumes or not.
     process.send_signal(signal.SIGSTOP)  # so that it cannot end in the meantime
     refused = start(place, run_dir), start(place, run_dir, new=False)
@@ -55,10 +56,10 @@ def test_a_stopped_and_killed_run_resumes_exactly(place, tmp_path):
     _, stderr = finish(process, 143)
     assert "--resume --run-dir" in stderr
     stopped = len(metrics(run_dir))
-    assert checkpoints(run_dir)[-1] == f"{stopped:06d}"
+    assert evolving.checkpoints(run_dir)[-1] == f"{stopped:06d}"
 
     process = start(place, run_dir, new=False)
-    wait_for_generations(process, run_dir, stopped + 10)
+    evolving.wait_for_generations(process, run_dir, stopped + 10)
     process.kill()
     finish(process, -signal.SIGKILL)
     assert stopped < (run_dir / "metrics.jsonl").read_bytes().count(b"\n") < GENERATIONS
@@ -70,7 +71,7 @@ def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
     """The second one gets the signal; the first one alone says where the run is."""
     run_dir = tmp_path / "run"
     processes = start_all(place, run_dir, 2)
-    wait_for_generations(processes[0], run_dir, 10)
+    evolving.wait_for_generations(processes[0], run_dir, 10)
     processes[1].send_signal(signal.SIGTERM)
     _, stderr = finish(processes[0], 143)
     assert "--resume --run-dir" in stderr
@@ -79,7 +80,7 @@ def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
     assert str(run_dir) not in stdout
     stopped = len(metrics(run_dir))
     assert 10 <= stopped < GENERATIONS
-    assert checkpoints(run_dir)[-1] == f"{stopped:06d}"
+    assert evolving.checkpoints(run_dir)[-1] == f"{stopped:06d}"
 
     leader, follower = start_all(place, run_dir, 2, new=False)
     stdout, stderr = finish(leader)
@@ -89,7 +90,7 @@ def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
     assert_same_run(run_dir, reference(place, 2), GENERATIONS)
 
 
-# --- Longer ones: make test-faults ----------------------------------------------------------------
+# Longer ones: make test-faults
 
 
 @pytest.mark.faults
@@ -97,7 +98,7 @@ def test_two_processes_stop_and_resume_as_one_run(place, tmp_path):
 def test_a_restart_after_a_killed_process_is_the_same_run(place, tmp_path, count, victim):
     run_dir, moment = tmp_path / "run", random.Random(victim).randrange(5, GENERATIONS - 30)
     processes = start_all(place, run_dir, count)
-    wait_for_generations(processes[0], run_dir, moment)
+    evolving.wait_for_generations(processes[0], run_dir, moment)
     processes[victim].kill()
     finish(processes.pop(victim), -signal.SIGKILL)
     for process in processes:

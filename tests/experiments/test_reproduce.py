@@ -1,5 +1,3 @@
-"""experiments/reproduce.py: every comparison at sizes that measure nothing, and its parts."""
-
 import importlib.util
 import json
 
@@ -23,17 +21,10 @@ def reproduce_tiny(tmp_path, capsys):
         (table,) = results["tables"]
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
         assert rows[0]["speedup"] == "1x"
-        assert all(number(row["steps/s"]) > 0 for row in rows)
+        assert all(float(row["steps/s"].replace(",", "")) > 0 for row in rows)
         return {row["variant"]: row for row in rows}
 
     return run
-
-
-def number(text):
-    return float(text.replace(",", ""))
-
-
-# --- End to end ---------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -46,9 +37,6 @@ def test_grid_world(reproduce_tiny):
     rows = reproduce_tiny("grid-world", "--agents", 1, "--frames", 2000)
     assert list(rows) == ["Python loop, NumPy", "Python loop, compiled step", "compiled, 1 agent"]
     assert [rows[name]["steps"] for name in rows] == ["600", "40", "2,000"]
-
-
-# --- Invalid input ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,6 +55,3 @@ def test_invalid_settings(line, texts, tmp_path, refused, monkeypatch):
     found = refused(reproduce.main, [*line.split(), "--run-dir", str(path)])
     assert all(text in found for text in texts)
     assert not path.exists()
-
-
-# --- The loops that ours are compared with ------------------------------------------------------

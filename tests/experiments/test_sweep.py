@@ -1,5 +1,3 @@
-"""experiments/sweep.py from end to end, with agents that learn a grid of 4 x 4 in no time."""
-
 import csv
 import json
 import shutil

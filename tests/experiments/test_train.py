@@ -1,15 +1,12 @@
-"""experiments/train.py from end to end, at sizes that train nothing."""
-
 import json
-import shutil
 import socket
 
 import numpy as np
 import pytest
 
 from metaevo.commands import train as training
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.report import FILM, VALUE_MAP
+from tests.experiments.evolving import metrics
 from tests.metaevo.runs.tracked import read_mlflow
 
 pytestmark = pytest.mark.long
@@ -40,14 +37,9 @@ def finished(tmp_path_factory):
     return path
 
 
-def updates(path):
-    records = RunDirectory(path).read_metrics("update")
-    return [{key: record[key] for key in record if key != "seconds"} for record in records]
-
-
 @pytest.mark.smoke
 def test_a_run_writes_all_files(finished, capsys):
-    records = updates(finished)
+    records = metrics(finished, "update")
     assert [record["update"] for record in records] == [9, 19, 24]
     evaluated = 3 * 2 * 500  # agents, episodes, time limit
     frames = [480, 960 + evaluated, 1200 + 2 * evaluated]
@@ -83,20 +75,10 @@ def test_a_tracker_that_never_answers_changes_nothing(finished, tmp_path, monkey
         tracking = ["--run-dir", str(path), "--wandb", "online", "--mlflow", uri]
         play = {f"evaluation__{key}": 0 for key in ("episodes", "gymnasium")}
         assert train(*tracking, **play, evaluation__film="false") == 0
-    assert updates(path) == updates(finished)
+    assert metrics(path, "update") == metrics(finished, "update")
     assert capfd.readouterr().err.count("warning: wandb (online)") == 1
     _, artifacts, _ = read_mlflow(uri)
     assert artifacts == ["evaluation.json", "figures", "learning_curves.csv", "report.html"]
-
-
-def test_a_resumed_run_keeps_its_settings(finished, tmp_path, refused):
-    copy = shutil.copytree(finished, tmp_path / "copy")
-    again = "--resume", "--run-dir", str(copy)
-    changed = refused(train, *again, hyperparams__learning_rate=0.5)
-    assert "hyperparams.learning_rate: 0.01 -> 0.5" in changed
-    (copy / "report.html").unlink()
-    shutil.rmtree(copy / "checkpoints")
-    assert "there is no checkpoint" in refused(train, *again)
 
 
 def test_a_table_is_drawn_and_filmed(tmp_path):

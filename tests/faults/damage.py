@@ -9,10 +9,13 @@ REGIONS = 64
 
 
 class Bomb:
-    """Leaves a file in the working directory if it is ever unpickled."""
+    """Creates a file if it is ever unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __reduce__(self):
-        return Path.touch, (Path("exploded"),)
+        return Path.touch, (self.path,)
 
 
 def flipped(content: bytes, region: int, mask: int) -> bytes:
@@ -28,7 +31,7 @@ def contents(content: bytes) -> Iterator[tuple[str, bytes]]:
     for length in (0, 1, size // 2, size - 1):
         yield f"truncated to {length}", content[:length]
     yield "zeros", bytes(size)
-    yield "a pickle", pickle.dumps(Bomb())
+    yield "a pickle", pickle.dumps(Bomb(Path("exploded")))
     yield "twice", content + content
     for region in range(REGIONS):
         yield f"region {region} inverted", flipped(content, region, 0xFF)

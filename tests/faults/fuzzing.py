@@ -101,7 +101,6 @@ SCRIPTS = {
     "sweep": _script("sweep", sweep_class, sweep_script.main),
 }
 
-# --- Values -------------------------------------------------------------------------------------
 
 WORDS = [
     "", " ", "~", "nan", ".nan", "-.inf", "1e400", "true", "null", "-1", "0", "1e3", "/", "..",
@@ -149,9 +148,6 @@ def _like(value: Any) -> st.SearchStrategy[Any]:
     if isinstance(value, dict) and value:
         return st.fixed_dictionaries({key: _like(each) for key, each in value.items()})
     return values
-
-
-# --- Configs ------------------------------------------------------------------------------------
 
 
 def _nest(path: str, value: Any) -> dict[str, Any]:

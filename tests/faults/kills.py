@@ -7,7 +7,6 @@ import argparse
 import json
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.faults.works import ROOT, WORKS, Work, count_records
+from metaevo.runs.run_directory import commit
+from tests.faults.works import WORKS, Work, count_records
 
 PHASES = ("start-up", "compiling", "working", "saving", "finishing")
 FINISHING = 0.12
@@ -140,7 +140,7 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
         "seed": seed,
         "records": len(expected["records"]),
         "minutes": round((time.monotonic() - begun) / 60, 1),
-        "commit": _commit(),
+        "commit": commit(9),
         "equal to the uninterrupted run": True,
     }
 
@@ -152,13 +152,6 @@ def _kept_trials(run_dir: Path, before: list[Any]) -> list[Any]:
     trials = [each for each in map(json.loads, lines) if each["kind"] == "trial"]
     assert trials[: len(before)] == before, "a finished trial was changed"
     return trials
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
-    return done.stdout.strip()
 
 
 def main() -> None:

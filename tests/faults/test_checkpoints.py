@@ -1,5 +1,3 @@
-"""Damaged checkpoints are detected, and the previous one is used."""
-
 import re
 import shutil
 import warnings

@@ -1,5 +1,3 @@
-"""Generated settings are accepted, or refused in one line."""
-
 import os
 
 import pytest

@@ -1,5 +1,3 @@
-"""Disks that fill up and directories that disappear during a run."""
-
 import os
 import resource
 import shutil
@@ -49,7 +47,7 @@ def unmount(path):
     raise AssertionError(f"{path} is still in use")
 
 
-# --- Faults: each starts a run and disturbs it; returns the process, and what repairs the disk ----
+# Each fault starts a run and disturbs it; it returns the process, and what repairs the disk.
 
 
 def full_disk(free):

@@ -6,7 +6,6 @@ import json
 import pickle
 import re
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from metaevo.parts import saved
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
+from tests.faults.damage import Bomb
 from tests.faults.fuzzing import values
 
 LEAVES = {"bias": np.zeros(4, np.float32), "weights": np.ones((1, 4), np.float32)}
@@ -111,14 +111,10 @@ def test_a_forged_archive_is_refused(case, path):
 
 
 def test_a_pickle_in_the_place_of_an_archive_is_not_opened(path):
-    class Bomb:
-        def __reduce__(self):
-            return Path.touch, (path.parent / "exploded",)
-
-    bomb = np.array([Bomb()])
+    bomb = np.array([Bomb(path.parent / "exploded")])
     forge(path, members=[(member(name), npy(bomb), STORED) for name in LEAVES])
     assert loaded(path.parent) is None
-    path.write_bytes(checkpoint.seal(io.BytesIO(pickle.dumps(Bomb()))))
+    path.write_bytes(checkpoint.seal(io.BytesIO(pickle.dumps(bomb[0]))))
     assert loaded(path.parent) is None
     assert not (path.parent / "exploded").exists()
 
@@ -151,9 +147,6 @@ def test_a_part_of_another_name_is_not_imported(name, path):
     forge(path, {"metadata": described(name)})
     with pytest.raises(ConfigError, match=re.escape(repr(name))):
         saved.load(path.parent)
-
-
-# --- Run directories as the comparison finds them ------------------------------------------------
 
 
 @pytest.mark.parametrize("levels", [201, 100_000])

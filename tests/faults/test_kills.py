@@ -1,5 +1,3 @@
-"""A run that is killed and resumed equals an undisturbed run."""
-
 import pytest
 
 from tests.faults.kills import kill_and_compare

@@ -1,7 +1,3 @@
-"""Infinite, huge and NaN rewards, fitness values and losses."""
-
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +11,7 @@ from metaevo.evolution.strategy import with_worst_for_failed
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
+from tests.faults.works import records
 from tests.metaevo.toy import Point
 
 HUGE = np.linspace(-3e38, 3e38, 16, dtype=np.float32)
@@ -69,8 +66,6 @@ def test_an_environment_that_raises_when_it_is_traced_is_named(where, error, mon
         assert f"{broken} cannot be reset and stepped: {error.__name__}" in complaint
 
 
-# --- Whole runs ---------------------------------------------------------------------------------
-
 GRID = {
     "learner": "q_learning",
     "task": {"env": "GridWorld", "env_params": {"size": 4}},
@@ -105,11 +100,6 @@ def call(tmp_path, capfd):
         return error
 
     return run
-
-
-def records(run_dir):
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [{**json.loads(line), "seconds": 0} for line in lines]
 
 
 @pytest.mark.faults

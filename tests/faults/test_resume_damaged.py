@@ -1,5 +1,3 @@
-"""Runs resumed in a directory with many kinds of damage."""
-
 import shutil
 
 import pytest

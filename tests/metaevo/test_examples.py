@@ -53,16 +53,6 @@ def workspace(tmp_path_factory):
     return path, {"problem": problem, "found": found, "train_settings": train}
 
 
-def namespace(objects):
-    env, env_params = envs.make("CartPole-v1")
-    obs, _ = env.reset(jax.random.key(0), env_params)
-    return {
-        "metaevo": metaevo, "jax": jax, "jnp": jnp, "np": np, "dataclass": dataclass, "ppo": ppo,
-        "acting": acting, "env": env, "env_params": env_params, "key": jax.random.key(0),
-        "obs": obs, "Scores": metaevo.Scores, **objects,
-    }  # fmt: skip
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", NAMES)
@@ -72,7 +62,13 @@ def test_the_examples_of_a_name_run(name, workspace, monkeypatch):
     docstring = inspect.getdoc(getattr(metaevo, name))
     examples = doctest.DocTestParser().get_examples(docstring or "")
     assert examples, f"metaevo.{name} has no example"
-    values = namespace(objects)
+    env, env_params = envs.make("CartPole-v1")
+    obs, _ = env.reset(jax.random.key(0), env_params)
+    values = {
+        "metaevo": metaevo, "jax": jax, "jnp": jnp, "np": np, "dataclass": dataclass, "ppo": ppo,
+        "acting": acting, "env": env, "env_params": env_params, "key": jax.random.key(0),
+        "obs": obs, "Scores": metaevo.Scores, **objects,
+    }  # fmt: skip
     for example in examples:
         source = example.source
         for pattern, small in SIZES.items():

@@ -1,23 +1,12 @@
-"""The command `metaevo`: overview, help and unknown commands."""
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import metaevo
 from metaevo.__main__ import COMMANDS
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-def run(*argv, cwd=ROOT, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "metaevo", *argv], cwd=cwd, env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+from tests.processes import ROOT, python
 
 
 @pytest.mark.smoke
@@ -32,7 +21,7 @@ def test_help_and_version_do_not_import_jax():
         "slow = {'jax', 'flax', 'numpy', 'matplotlib', 'optuna'} & set(sys.modules)\n"
         "assert not slow, slow\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    done = python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
     overview = done.stdout.partition("metaevo evolve --quick")[0]
     assert all(f"\n  {name} " in overview for name in COMMANDS)
@@ -54,23 +43,21 @@ def test_a_closed_pipe_is_silent(argv):
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_table_is_printed_in_any_encoding(encoding):
     """rich draws the line below a table's head."""
-    done = run("zoo", PYTHONIOENCODING=encoding)
+    done = python("-m", "metaevo", "zoo", env={**os.environ, "PYTHONIOENCODING": encoding})
     assert (done.returncode, done.stderr) == (0, "")
     line = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" if encoding == "utf-8" else "?"
     assert 4 * line in done.stdout
 
 
 def test_a_wrong_command_is_one_line():
-    done = run("trian")
+    done = python("-m", "metaevo", "trian")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: unknown command 'trian' (did you mean train?)")
     assert done.stderr.count("\n") == 1
 
 
 def test_a_platform_that_is_not_there_is_one_line():
-    script = [sys.executable, "experiments/train.py"]
-    env = {**os.environ, "JAX_PLATFORMS": "nonsense"}
-    done = subprocess.run(script, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = python("experiments/train.py", env={**os.environ, "JAX_PLATFORMS": "nonsense"})
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS = nonsense")

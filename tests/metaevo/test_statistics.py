@@ -1,5 +1,3 @@
-"""Statistics against hand-computed cases, SciPy, brute force and simulations."""
-
 from itertools import combinations
 from math import comb
 
@@ -49,9 +47,6 @@ def test_a_missing_score_counts_as_the_worst_of_its_task():
     np.testing.assert_array_equal(statistics.fill_missing([NAN, NAN]), [0, 0])
 
 
-# --- Intervals ----------------------------------------------------------------------------------
-
-
 def test_the_interval_matches_scipy():
     scores = np.random.default_rng(0).exponential(size=30)
     ours = statistics.estimate(scores, resamples=8000).interval
@@ -84,9 +79,6 @@ def test_mean_curve_skips_missing_values():
     np.testing.assert_array_equal(mean, [NAN, 2.0, 4.0, 8.0])
     np.testing.assert_array_equal(low, [NAN, 1.0, 2.0, 8.0])
     np.testing.assert_array_equal(high, [NAN, 3.0, 6.0, 8.0])
-
-
-# --- Comparisons --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decimals", [0, 3])  # with and without many ties

@@ -1,4 +1,4 @@
-"""Shared test problems with a known optimum, and a tiny PPO."""
+"""Shared test problems with a known optimum."""
 
 from functools import cache
 
@@ -14,19 +14,9 @@ from metaevo.evolution.strategy import with_worst_for_failed
 from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import Bound, Task
-from purerl import envs, ppo
-from purerl.parts import losses
+from metaevo.tasks.task import Task
 
 OPTIMUM = np.array([1.0, -0.5, 0.5, 0.0], np.float32)
-TINY = ppo.Config(
-    total_timesteps=64,
-    num_envs=2,
-    num_steps=16,
-    update_epochs=1,
-    num_minibatches=2,
-    hidden_sizes=(8,),
-)
 
 
 class Quadratic(MetaProblem):
@@ -113,6 +103,12 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
+def drawn(part, scale=0.5, seed=0):
+    """Parameters of a part with normal numbers, which need no compilation."""
+    shapes, rng = jax.eval_shape(part.init, jax.random.key(0)), np.random.default_rng(seed)
+    return jax.tree.map(lambda x: jnp.asarray(scale * rng.normal(size=x.shape), x.dtype), shapes)
+
+
 # 16 dimensions: in very few, the recursions of LM-MA-ES have no real solution.
 TARGET = np.linspace(-1.0, 1.0, 16, dtype=np.float32)
 MODES = {"normal": 0, "tied": 1, "all failed": 2, "some failed": 3}
@@ -168,18 +164,6 @@ class Stepper:
 def stepper(name):
     """The stepper of an algorithm, compiled once for all tests."""
     return Stepper(name)
-
-
-@cache
-def cartpole():
-    return envs.make("CartPole-v1")
-
-
-def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
-    """Tiny PPO with a value loss in its slot."""
-    env, env_params = cartpole() if name == "CartPole-v1" else envs.make(name)
-    learner = ppo.PPO(config, env, value_loss=value_loss)
-    return Bound(name, learner, env_params, ppo.Hyperparams())
 
 
 def q_problem():

@@ -146,23 +146,13 @@ class GridAction(Probe):
         return spaces.Box(-1.0, 1.0, (2, 2))
 
 
-class DelayedReward(Probe):
-    """Two steps, reward 1 after the second: the values are gamma and 1.
-
-    The observation is 0, then 1.
-    """
+class TwoPayments(Probe):
+    """Action 1 pays 1 in the first step and 2 in the second; the observation is the time."""
 
     length = 2
 
     def show(self, state):
         return state.time.astype(jnp.float32)[None]
-
-    def pay(self, state, action, params):
-        return state.time == 1
-
-
-class TwoPayments(DelayedReward):
-    """Action 1 pays 1 in the first step and 2 in the second, action 0 nothing."""
 
     def pay(self, state, action, params):
         return action * (1.0 + state.time)

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import lpg
+
 
 def dense(layer, x):
     return x @ layer["kernel"] + layer["bias"]
@@ -108,6 +110,15 @@ def drawn(network, obs, seed=0):
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0), obs)
     return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), shapes)
+
+
+def trajectory(shape, seed=0):
+    """Random experience [T, N] of an agent of an update rule."""
+    rng = np.random.default_rng(seed)
+    reward, log_prob = rng.normal(size=shape), np.log(rng.random(shape))
+    ends = rng.random((2, *shape)) < 0.2
+    predictions = rng.normal(size=(2, *shape, lpg.PREDICTION_SIZE)).astype(np.float32)
+    return lpg.Trajectory(np.float32(reward), *ends, np.float32(log_prob), *predictions)
 
 
 def to_float64(tree):

@@ -1,5 +1,3 @@
-"""`envs.make`: spaces and steps of every environment; CartPole against Gymnasium."""
-
 from functools import partial
 
 import gymnasium

@@ -1,5 +1,3 @@
-"""GridWorlds: its distribution of tasks, and its steps against GridWorld."""
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,6 @@
-import subprocess
-import sys
-
 import pytest
+
+from tests.processes import python
 
 PROGRAM = """
 import sys
@@ -32,6 +31,5 @@ assert seaborn.__file__ and matplotlib.pyplot.__file__
 @pytest.mark.long
 def test_backends_and_plotting_libraries_wait_for_their_first_use():
     env = {"PATH": "", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg"}
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300)
+    done = python("-c", PROGRAM, env=env, check=True)
     assert done.stdout.split() == ["3", "CartPole-v1"]

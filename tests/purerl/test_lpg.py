@@ -1,5 +1,3 @@
-"""The learner of update rules: targets, losses and steps against computations by hand."""
-
 import itertools
 
 import jax
@@ -9,12 +7,12 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from purerl import envs, lpg
-from purerl.lpg import PREDICTION_SIZE, Targets, Trajectory
+from purerl.lpg import Targets
 from purerl.parts import optimizers
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import Context
 from tests.purerl.parts.test_returns import brute_force_of_all
-from tests.purerl.reference import drawn
+from tests.purerl.reference import drawn, trajectory
 
 KEY = jax.random.key(0)
 T, N = 6, 3
@@ -36,15 +34,7 @@ def categorical(meta_params, context, trajectory):
 
 
 def test_a2c_against_explicit_sums():
-    rng = np.random.default_rng(0)
-    seen = Trajectory(
-        reward=rng.normal(size=(T, N)).astype(np.float32),
-        terminated=rng.random((T, N)) < 0.2,
-        truncated=rng.random((T, N)) < 0.2,
-        log_prob=np.log(rng.random((T, N))).astype(np.float32),
-        prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
-        next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
-    )
+    seen = trajectory((T, N))
     within = ~(seen.terminated | seen.truncated)[:-1]
     seen.next_prediction[:-1][within] = seen.prediction[1:][within]
     targets = lpg.a2c(None, Context(HYPERPARAMS), seen)

@@ -1,5 +1,3 @@
-"""Environments of a user: nested observations, and what is refused before anything is compiled."""
-
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -130,17 +128,9 @@ class Timeless:
     x: jax.Array
 
 
-class NoLimit(probes.Probe):
-    default_params = Unlimited()
-
-
 @struct.dataclass
 class Inherited(EnvParams):
     """Its time limit is gymnax's default, one step."""
-
-
-class OneStep(probes.Probe):
-    default_params = Inherited()
 
 
 class NoTime(probes.Probe):
@@ -151,35 +141,35 @@ class NoTime(probes.Probe):
         return jnp.zeros(1), state, jnp.float32(0), jnp.bool_(True), {}
 
 
-class NoParams(probes.Probe):
-    default_params = None
-
-
 class Unresettable(probes.Probe):
     def reset_env(self, key, params):
         raise KeyError("no simulator")
 
 
-class Elsewhere(probes.Probe):
-    def observation_space(self, params=None):
-        return spaces.Dict({"x": gymnasium.spaces.MultiBinary(2)})
+def probe(**members):
+    return type("Mine", (probes.Probe,), members)
 
 
-class Spaceless(probes.Probe):
-    def observation_space(self, params=None):
-        return spaces.Space()
+def showing(space):
+    return probe(observation_space=lambda self, params=None: space)
 
 
 @pytest.mark.parametrize(
     ("kind", "parts"),
     [
-        (NoLimit, ["Unlimited", "add `max_steps_in_episode: int`"]),
-        (OneStep, ["one step", "add `max_steps_in_episode: int`", "to Inherited"]),
+        (probe(default_params=Unlimited()), ["Unlimited", "add `max_steps_in_episode: int`"]),
+        (
+            probe(default_params=Inherited()),
+            ["one step", "add `max_steps_in_episode: int`", "to Inherited"],
+        ),
         (NoTime, ["Timeless", "add `time: int`"]),
-        (NoParams, ["default_params", "dataclass"]),
+        (probe(default_params=None), ["default_params", "dataclass"]),
         (Unresettable, ["KeyError: 'no simulator'"]),
-        (Elsewhere, ["MultiBinary", "Box and Discrete, and Dict and Tuple"]),
-        (Spaceless, ["Space", "Box and Discrete, and Dict and Tuple"]),
+        (
+            showing(spaces.Dict({"x": gymnasium.spaces.MultiBinary(2)})),
+            ["MultiBinary", "Box and Discrete, and Dict and Tuple"],
+        ),
+        (showing(spaces.Space()), ["Space", "Box and Discrete, and Dict and Tuple"]),
     ],
 )
 def test_what_an_environment_lacks_is_named_in_one_line(kind, parts):

@@ -1,5 +1,3 @@
-"""Networks of a user: what they see and remember, and what is refused before compilation."""
-
 from typing import Any
 
 import flax.linen as nn
@@ -84,13 +82,10 @@ class Forgetful(Shaped):
 
 
 class Growing(Forgetful):
-    def initial_memory(self):
-        return jnp.zeros(3)
+    begins: int = 3
 
-
-class Steady(Forgetful):
     def initial_memory(self):
-        return jnp.zeros(4)
+        return jnp.zeros(self.begins)
 
 
 class Batched(Shaped):
@@ -132,7 +127,7 @@ def of_dqn(network, **changes):
             of_ppo(Growing()),
             r"memory float32\[B, 4\]: must .* initial_memory, float32\[B, 3\]",
         ),
-        (of_ppo(Steady(), num_minibatches=8), "num_envs = 4 must be divisible by.*with a memory"),
+        (of_ppo(Growing(begins=4), num_minibatches=8), "num_envs = 4 must be divis.*with a memory"),
         (of_ppo(Batched()), "has variables in 'batch_stats'"),
         (of_ppo(Orthogonal()), r"calls LAPACK \(qr\).*purerl.parts.networks.orthogonal"),
         (of_ppo(Shaped(), hidden_sizes=(8,)), r"hidden_sizes = \(8,\): has no effect"),

@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -7,65 +6,40 @@ from purerl import ppo
 from purerl.parts import losses
 from tests.purerl.test_ppo import CONFIG, ENV, HYPERPARAMS, init, problem, replace
 
-
-def start():
-    learner, params, batch = problem(ENV, np.random.default_rng(0))
-    return init(learner).replace(params=params), batch
+NAMES = "progress", "frames", "num_updates", "epoch", "minibatch", "num_minibatches"
+SEEN: dict[str, list[tuple[float, ...]]] = {"value_loss": [], "make_optimizer": []}
 
 
-TOLD = "progress", "frames", "epoch"
+def record(slot, context):
+    numbers = [getattr(context, name) for name in NAMES]
+    numbers.append(jax.random.uniform(context.key))  # the same one for all samples
+    jax.debug.callback(lambda *row: SEEN[slot].append(row), *numbers, ordered=True)
 
 
-def add_told(meta_params, context):
-    """An optimizer that adds what its context has to parameters, one number to one tensor each."""
+def value_loss(meta_params, context, *scalars):
+    record("value_loss", context)
+    return losses.squared(None, context, *scalars)
 
+
+def make_optimizer(meta_params, context):
     def update(updates, state, params=None, *, context):
-        leaves, structure = jax.tree.flatten(updates)
-        numbers = [getattr(context, name) for name in TOLD] + [0.0] * (len(leaves) - len(TOLD))
-        moves = [jnp.full_like(x, number) for x, number in zip(leaves, numbers, strict=True)]
-        return jax.tree.unflatten(structure, moves), state
+        record("make_optimizer", context)
+        return updates, state
 
     return optax.GradientTransformationExtraArgs(lambda params: (), update)
 
 
-def moves(after, before):
-    """The change of the first number of each tensor that `add_told` changes."""
-    leaves = zip(jax.tree.leaves(after.params), jax.tree.leaves(before.params), strict=True)
-    return [float(np.ravel(a - b)[0]) for a, b in leaves][: len(TOLD)]
-
-
-def test_the_optimizer_is_passed_the_progress():
-    learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), ENV, make_optimizer=add_told)
-    state, batch = start()
-    learn = jax.jit(learner.learn)
-    for update in range(4):
-        after, _ = learn(state, batch, HYPERPARAMS, None)
-        expected = [3 * update / 4, 3 * 24 * update, (0 + 1 + 2) / 3]  # over three gradient steps
-        np.testing.assert_allclose(moves(after, state), expected, atol=1e-4)
-        state = after
-
-
-CONTEXTS: list[tuple[float, ...]] = []
-
-
 def test_every_slot_sees_the_context_of_its_gradient_step():
-    state, batch = start()
-
-    def value_loss(meta, context, prediction, target, old_prediction):
-        number = jax.random.uniform(context.key)  # the same one for all samples
-        where = context.progress, context.epoch, context.minibatch, context.num_updates, number
-        where = *where, context.num_minibatches
-        jax.debug.callback(lambda *where: CONTEXTS.append(where), *where, ordered=True)
-        return losses.squared(None, context, prediction, target, old_prediction)
-
-    config = replace(CONFIG, num_minibatches=2, update_epochs=3, total_timesteps=4 * 24)
-    learner = ppo.PPO(config, ENV, value_loss)
-    state = state.replace(update=jnp.int32(1))
-    CONTEXTS.clear()
-    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
+    """Four updates of three epochs of two minibatches."""
+    config = replace(CONFIG, num_minibatches=2, total_timesteps=4 * 24 + 5)
+    learner = ppo.PPO(config, ENV, value_loss, make_optimizer=make_optimizer)
+    other, params, batch = problem(ENV, np.random.default_rng(0))
+    state, learn = init(other).replace(params=params, opt_state=()), jax.jit(learner.learn)
+    for _ in range(4):
+        state, _ = learn(state, batch, HYPERPARAMS, None)
     jax.effects_barrier()
-    found = np.asarray(CONTEXTS, np.float64)
-    expected = [(0.25, epoch / 3, half / 2, 4) for epoch in range(3) for half in range(2)]
-    np.testing.assert_allclose(found[:, :4], expected, rtol=1e-6)
-    assert len(set(found[:, 4])) == 6  # a key for every gradient step
-    assert (found[:, 5] == 2).all()
+    updates, epochs, halves = (each.ravel() for each in np.indices((4, 3, 2)))
+    expected = [updates / 4, 24 * updates, 0 * updates + 4, epochs / 3, halves / 2, 0 * updates + 2]
+    for rows in SEEN.values():
+        np.testing.assert_allclose(np.array(rows)[:, :-1].T, expected, rtol=1e-6)
+        assert len({row[-1].item() for row in rows}) == 24  # a key for every gradient step

@@ -1,14 +1,11 @@
-"""PPO in large populations, over long trainings, and with clipped actions."""
-
 import os
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from purerl import ppo
+from tests.processes import python
 from tests.purerl import probes
 from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, KEY
 
@@ -33,14 +30,7 @@ def test_a_population_does_not_deadlock():
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     cores = sorted(os.sched_getaffinity(0))[:2]  # few cores are where it would happen
     limit = f"import os; os.sched_setaffinity(0, {cores})\n"
-    process = subprocess.run(
-        [sys.executable, "-c", limit + POPULATION],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    process = python("-c", limit + POPULATION, env=environment)
     assert process.returncode == 0, process.stderr
     assert "finished (64, 4)" in process.stdout
 

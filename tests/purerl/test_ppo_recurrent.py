@@ -1,5 +1,3 @@
-"""Recurrent PPO against an unrolled loop, and on a task that needs a memory."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

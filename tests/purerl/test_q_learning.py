@@ -1,5 +1,3 @@
-"""Tabular Q-learning against the textbook's rule and against value iteration."""
-
 from collections import Counter
 from functools import cache
 
@@ -17,10 +15,10 @@ MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 HYPERPARAMS = Hyperparams(learning_rate=0.3, gamma=0.8, epsilon_start=0.4)
 
 
-def moved(cell, action):
-    row, col = divmod(cell, COLS)
+def moved(cell, action, rows=ROWS, cols=COLS):
+    row, col = divmod(cell, cols)
     row, col = row + MOVES[action][0], col + MOVES[action][1]
-    return row * COLS + col if 0 <= row < ROWS and 0 <= col < COLS else cell
+    return row * cols + col if 0 <= row < rows and 0 <= col < cols else cell
 
 
 @cache
@@ -110,9 +108,6 @@ def test_another_loss_is_descended():
         assert found == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
 
 
-# --- Choosing among actions ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("end", "epsilon"), [(None, 0.4), (0.1, 0.1 + 0.3 / 400)])
 def test_an_agent_acts_with_the_exploration_of_its_last_step(end, epsilon):
     """The decay, over all 400 steps, is linear in the steps before an action."""
@@ -132,28 +127,17 @@ def test_an_agent_acts_with_the_exploration_of_its_last_step(end, epsilon):
     assert share == pytest.approx(1 - epsilon + epsilon / 4, abs=0.04)
 
 
-# --- Whole runs ---------------------------------------------------------------------------------
-
 SLIP, GAMMA = 0.2, 0.9
 
 
 def value_iteration(size, slip, gamma):
     """Optimal action values [size^2, 4] of the grid with its goal in the last corner, in NumPy."""
     goal, q = size * size - 1, np.zeros((size * size, 4))
-
-    def land(cell, action):
-        row, col = cell // size + MOVES[action][0], cell % size + MOVES[action][1]
-        return row * size + col if 0 <= row < size and 0 <= col < size else cell
-
+    following = np.array([[moved(s, a, size, size) for a in range(4)] for s in range(size * size)])
     for _ in range(500):
         v = q.max(axis=1)
         v[goal] = 0.0
-        gain = np.array(
-            [
-                [(land(s, a) == goal) + gamma * v[land(s, a)] for a in range(4)]
-                for s in range(size * size)
-            ]
-        )
+        gain = (following == goal) + gamma * v[following]
         q = (1 - slip) * gain + slip * gain.mean(axis=1, keepdims=True)
     return q
 

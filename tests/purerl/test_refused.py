@@ -1,5 +1,3 @@
-"""What learners refuse before anything is compiled, in one line."""
-
 import jax
 import pytest
 

@@ -1,5 +1,3 @@
-"""The shared adapter of suites: clocks, pools of starts, keys, refusals."""
-
 import importlib
 import sys
 import tomllib

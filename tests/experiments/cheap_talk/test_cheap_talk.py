@@ -1,5 +1,3 @@
-"""Cheap talk: the fitness of a candidate, and whole runs by the command."""
-
 from pathlib import Path
 
 import jax

@@ -4,15 +4,9 @@ from functools import partial
 
 import jax
 import numpy as np
-import pytest
 
-from experiments.cheap_talk.talking import (
-    HAND_WRITTEN,
-    Messenger,
-    Talking,
-    TalkParams,
-    hand_written,
-)
+from experiments.cheap_talk import talking
+from experiments.cheap_talk.talking import HAND_WRITTEN, Messenger, Talking, TalkParams
 from purerl import envs
 
 KEY, WIDTH, SCALE, STEPS = jax.random.key(0), 3, 2.5, 300
@@ -46,13 +40,6 @@ def play(env, env_params):
     return obs, seen
 
 
-@pytest.fixture(scope="module")
-def cartpole():
-    """The environment, its parameters, and the environment with messages."""
-    env, params = envs.make("CartPole-v1", max_steps_in_episode=25)
-    return env, params, Talking(env, MESSENGER.message, WIDTH)
-
-
 def test_messages_match_the_network_and_touch_nothing_else():
     """Also at a reset, and in the observation before one; all else is the same to the bit."""
     env, params = envs.make("CartPole-v1", max_steps_in_episode=25)
@@ -78,8 +65,8 @@ OBS = np.asarray(jax.random.normal(jax.random.key(9), (2000, 4)))
 
 def spoken(name, seed=0, obs=OBS):
     """What a hand-written channel says of observations [N, WIDTH], before it is scaled."""
-    place = HAND_WRITTEN.index(name)
-    return np.asarray(SPEAK(hand_written(jax.random.key(seed), WEIGHTS, place), obs)) / SCALE
+    weights = talking.hand_written(jax.random.key(seed), WEIGHTS, HAND_WRITTEN.index(name))
+    return np.asarray(SPEAK(weights, obs)) / SCALE
 
 
 def test_hand_written_channels_match_their_names():

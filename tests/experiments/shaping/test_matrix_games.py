@@ -1,5 +1,3 @@
-"""Opponent shaping: meta-episodes against NumPy, recorded meta-policies, and a run by command."""
-
 from pathlib import Path
 
 import jax

@@ -1,5 +1,3 @@
-"""Learning and fixed players: gradients by differences, and the line of extortion."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

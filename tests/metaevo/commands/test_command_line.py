@@ -1,5 +1,3 @@
-"""Command lines: flags, files, presets, settings and mistakes."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`metaevo envs`, and what is refused of environments before anything is compiled."""
-
 import pytest
 from gymnax.environments import spaces
 

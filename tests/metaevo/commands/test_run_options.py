@@ -1,5 +1,3 @@
-"""A resumed run, a plan, and the help of every command."""
-
 import contextlib
 
 import pytest

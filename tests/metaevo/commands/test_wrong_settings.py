@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +15,8 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
+from tests.processes import ROOT, python
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import contextlib, io, json, sys
 from metaevo.__main__ import main
@@ -67,10 +64,7 @@ def answers(tmp_path_factory):
     run = RunDirectory.create(tmp_path_factory.mktemp("run"), "run")
     run.write_config({"evolve": "value_loss", "learner": "q_learning"}, {"run_id": "a"})
     lines = [line.replace("RUN", str(run.path)) for line in CASES]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(lines)],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    done = python("-c", PROGRAM, json.dumps(lines))
     return dict(zip(CASES, json.loads(done.stdout), strict=True))
 
 

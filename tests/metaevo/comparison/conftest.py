@@ -1,9 +1,5 @@
 """Tiny run directories, written by RunDirectory as a training writes them, without training."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,18 +7,8 @@ from metaevo.config.files import write_json_atomic
 from metaevo.judging.scores import Scores
 from metaevo.runs.run_directory import RunDirectory
 
-MakeRun = Callable[..., Path]
 
-
-def write_records(
-    path: Path,
-    config: dict[str, Any],
-    kind: str,
-    records: Sequence[dict[str, Any]],
-    scores: dict[str, list[Any]] | None = None,
-    *,
-    finished: bool = True,
-) -> Path:
+def write_records(path, config, kind, records, scores=None, *, finished=True):
     """A run with these records; `scores` by variant go to evaluation.json, or to scores.npz."""
     run = RunDirectory.create(path, "x")
     run.write_config(config, {})
@@ -42,23 +28,22 @@ def write_records(
 
 
 def write_run(
-    path: Path,
-    level: float = 100.0,
+    path,
+    level=100.0,
     *,
-    rate: Any = 0.1,
-    seeds: int = 6,
-    seed: int = 0,
-    points: int = 10,
-    of: int = 10,
-    env: str = "CartPole-v1",
-    finished: bool = True,
-    spread: float = 5.0,
-    learner: str = "ppo",
-    extra: dict[str, Any] | None = None,
-) -> Path:
+    rate=0.1,
+    seeds=6,
+    seed=0,
+    points=10,
+    of=10,
+    env="CartPole-v1",
+    finished=True,
+    spread=5.0,
+    extra=None,
+):
     """A training of `seeds` agents that rises to `level`: `points` of its `of` records."""
     config = {
-        "learner": learner,
+        "learner": "ppo",
         "seeds": seeds,
         "task": {"env": env, "env_params": {}},
         "train": {"total_timesteps": of * 100},
@@ -82,10 +67,10 @@ def write_run(
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
+def make_run(tmp_path):
     """`make_run(name, **what)` writes a run below the test's folder."""
 
-    def make(name: str, *arguments: Any, **what: Any) -> Path:
+    def make(name, *arguments, **what):
         return write_run(tmp_path / name, *arguments, **what)
 
     return make

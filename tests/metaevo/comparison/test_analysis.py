@@ -1,5 +1,3 @@
-"""Comparisons of synthetic runs: groups, scores, differences and verdicts."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +5,6 @@ import pytest
 import metaevo
 from metaevo import compare_runs
 from metaevo.config import ConfigError
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import rank_test
 from tests.metaevo.comparison.conftest import write_records
 
@@ -100,9 +97,6 @@ def test_metrics_scores_and_variants(make_run):
         compare_runs(paths, metric="entrpy")
 
 
-# --- Directions and missing scores --------------------------------------------------------------
-
-
 def training(path, *, rate, seed, values, diverged=0, agents=1):
     """A training with some metrics; None where the parameters of its agent are no numbers."""
     config = {
@@ -112,17 +106,6 @@ def training(path, *, rate, seed, values, diverged=0, agents=1):
     first = {"frames": 100, "diverged": 0, **(dict.fromkeys(values, 0.0) if diverged else values)}
     later = [{"frames": 100 * i, "diverged": diverged, **values} for i in (2, 3, 4)]
     return write_records(path, config, "update", [first, *later])
-
-
-def test_seeds_without_a_score_are_the_worst(make_run):
-    path = make_run("a", 100.0, seeds=4)
-    run = RunDirectory(path)
-    records = list(run.read_metrics("update"))
-    (path / "metrics.jsonl").unlink()
-    for record in records:
-        run.append_metrics({**record, "returns": [None, *record["returns"][1:]]})
-    scores = [row["score"] for row in compare_runs(path).table("scores")]
-    assert scores[0] == min(scores[1:])
 
 
 @pytest.mark.parametrize(("metric", "left"), [("value_loss", 10), ("entropy", 2)])

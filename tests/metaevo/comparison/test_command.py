@@ -1,5 +1,3 @@
-"""`metaevo compare`: the figures, the page, and invalid input."""
-
 import re
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tasks and directions, groups of seeds, and scores and middles of curves."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Runs read from directories, finished or not, and from wandb."""
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,9 +82,6 @@ def test_repeated_seeds_count_once(make_run):
     paths, notes = [make_run("a", points=5), make_run("b"), make_run("c", seed=1)], []
     assert names(*paths, notes=notes) == ["b", "c"]
     assert any(f"{paths[0]}: left out" in note for note in notes)
-
-
-# --- wandb --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

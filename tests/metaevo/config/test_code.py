@@ -1,5 +1,3 @@
-"""Code of the user's own, named in settings: what cannot be loaded, and whose code runs."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Settings from plain data, and YAML files: what is accepted, what is refused in one line."""
-
 import contextlib
 import math
 from dataclasses import dataclass, field

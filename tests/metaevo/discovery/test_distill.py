@@ -1,5 +1,3 @@
-"""`metaevo distill` from end to end, and invalid input."""
-
 import json
 
 import jax

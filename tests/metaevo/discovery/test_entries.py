@@ -1,5 +1,3 @@
-"""Every entry of the zoo: loaded, put into its slot, and computing what it did."""
-
 import shutil
 
 import jax

@@ -1,5 +1,3 @@
-"""Symbolic regression: what Operon's trees mean in our language, and which formulas are kept."""
-
 import sys
 from typing import NamedTuple
 

@@ -1,5 +1,3 @@
-"""Recorded trainings: complete records, and unchanged training."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

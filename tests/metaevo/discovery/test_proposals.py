@@ -1,5 +1,3 @@
-"""The judge of proposals: bad lines, streaming, the archive, training, and a whole command."""
-
 import io
 import json
 import subprocess
@@ -29,9 +27,6 @@ TASKS = {
 }  # fmt: skip
 
 
-# --- Reading --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -57,9 +52,6 @@ def test_a_bad_line_has_a_reason_of_one_line(line, reason, tmp_path, monkeypatch
     assert "\n" not in found.reason
     assert len(found.reason) < 1000
     assert list(tmp_path.iterdir()) == []
-
-
-# --- Settings and archive -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,9 +90,6 @@ def test_an_archive_is_of_one_judge_and_one_task(tmp_path):
     other = {**TASKS, "hyperparams": {"learning_rate": 0.3}}
     with pytest.raises(metaevo.ConfigError, match=r"hyperparams.learning_rate = 0.2, not 0.3"):
         metaevo.Judge("value_loss", other, state=tmp_path)
-
-
-# --- Training -------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

@@ -1,10 +1,10 @@
 """Evolution where JAX computes with 64 bits, which a process decides when it starts."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import python
 
 PROGRAM = """
 import jax, jax.numpy as jnp
@@ -31,8 +31,5 @@ for algorithm in ("Open_ES", "CMA_ES", "SimpleGA"):
 
 @pytest.mark.long
 def test_every_kind_of_strategy_evolves_with_64_bits_or_refuses_them():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600,
-        env={**os.environ, "JAX_ENABLE_X64": "1"},
-    )  # fmt: skip
+    done = python("-c", PROGRAM, env={**os.environ, "JAX_ENABLE_X64": "1"})
     assert done.returncode == 0, done.stderr

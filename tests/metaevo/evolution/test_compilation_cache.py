@@ -1,12 +1,10 @@
-"""Compiled programs are kept between processes."""
-
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import python
 
 PROGRAM = """
 import jax
@@ -26,10 +24,7 @@ def run(cache, before="", says="", **variables):
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     if "JAX_COMPILATION_CACHE_DIR" not in variables:
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-    done = subprocess.run(
-        [sys.executable, "-c", before + PROGRAM],
-        capture_output=True, text=True, timeout=120, env=environment, check=True,
-    )  # fmt: skip
+    done = python("-c", before + PROGRAM, env=environment)
     assert says in done.stderr if says else done.stderr == "", done.stderr
     result, hits, folder = done.stdout.split()
     assert float(result) == 21.0

@@ -1,8 +1,4 @@
-"""Devices: set-up in new processes, rows on devices, chunk sizes."""
-
 import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +9,13 @@ from hypothesis import strategies as st
 
 from metaevo.evolution import devices
 from metaevo.evolution.rows import CACHE_BYTES, RowMap, choose_chunk_size, collect, deal, map_rows
-
-# --- Set-up -------------------------------------------------------------------------------------
+from tests import processes
 
 
 def python(code, **env):
     """What a fresh interpreter prints, or the last line of its complaint."""
     clean = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=clean | {"JAX_PLATFORMS": "cpu"} | env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = processes.python("-c", code, env=clean | {"JAX_PLATFORMS": "cpu"} | env)
     return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
@@ -70,9 +59,6 @@ def test_xla_knows_the_flags_for_gpus():
     flags = " ".join(f"{name}={value}" for name, value in devices.GPU_FLAGS.items())
     assert python(show, XLA_FLAGS=flags) == "1"
     assert python(show, XLA_FLAGS=f"{flags}S") != "1"
-
-
-# --- Rows ---------------------------------------------------------------------------------------
 
 
 def f(row, shared=()):

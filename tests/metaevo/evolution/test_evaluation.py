@@ -1,5 +1,3 @@
-"""`metaevo.evaluate`: candidates in bulk, with a loop of the user's own."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""The outer loop on problems with known answers: optimum, keys, failures, blocks, devices."""
-
 from dataclasses import replace
 
 import jax
@@ -9,19 +7,8 @@ import pytest
 
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, key_for, keys_for
-from tests.metaevo.toy import (
-    Failing,
-    KeyOnly,
-    Quadratic,
-    assert_same,
-    begun,
-    best,
-    distance,
-    evolution,
-    q_problem,
-    run,
-    search,
-)
+from tests.metaevo import toy
+from tests.metaevo.toy import Quadratic, assert_same, begun, distance, evolution, run
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +22,9 @@ def validated():
 def test_the_result_is_the_mean(validated):
     this = validated
     state, _ = run(this, 3)
-    assert_same(this.result(state), best(this, state))
+    assert_same(this.result(state), toy.best(this, state))
     flat = np.append(this.result(state)["weights"], this.result(state)["bias"])
-    assert sorted(flat) == sorted(np.asarray(search(state).mean))
+    assert sorted(flat) == sorted(np.asarray(toy.search(state).mean))
 
 
 def test_without_a_mean_the_result_is_the_best_validated():
@@ -48,14 +35,14 @@ def test_without_a_mean_the_result_is_the_best_validated():
     noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 4))
     expected = 10 - distance(this.result(state)) ** 2 + 0.5 * float(noise.mean())
     assert highest == pytest.approx(expected, abs=1e-4)
-    last = best(this, state)
+    last = toy.best(this, state)
     assert distance(this.result(state)) < distance(last)
 
 
 def test_validation_evaluates_the_mean_on_its_own_keys(validated):
     this = validated
     state = begun(this)
-    mean = jax.device_get(best(this, state))
+    mean = jax.device_get(toy.best(this, state))
     _, metrics = this.run(state, 1)
     noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 5))
     expected = 10 - distance(mean) ** 2 + float(noise.mean())
@@ -91,11 +78,8 @@ def test_records_count_all_environment_steps():
         assert record["frames"] == 10 + 3 * ((generation + 1) * 16 + validations * 4)
 
 
-# --- Keys ---------------------------------------------------------------------------------------
-
-
 def test_candidates_share_their_keys():
-    this = evolution(KeyOnly(), {"seeds_per_candidate": 3})
+    this = evolution(toy.KeyOnly(), {"seeds_per_candidate": 3})
     state, metrics = run(this, 6)
     assert metrics["tied"].all()
     assert_same(this.result(state), this.result(begun(this)))  # a tie teaches nothing
@@ -116,11 +100,8 @@ def test_keys_of_all_purposes_are_distinct():
     assert len({tuple(each) for each in data}) == len(data)
 
 
-# --- Failures -----------------------------------------------------------------------------------
-
-
 def test_a_candidate_fails_with_any_of_its_agents():
-    this = evolution(Failing(), {"seeds_per_candidate": 2})
+    this = evolution(toy.Failing(), {"seeds_per_candidate": 2})
     state, metrics = run(this, 12)
     some = metrics["failed"] > 0
     assert some.any()
@@ -145,7 +126,9 @@ def test_failed_candidates_are_counted_avoided_and_left_out_of_quantiles():
     this = evolution(HalfFailing(), sigma=0.5)
     start = begun(this)
     key = jax.random.fold_in(key_for(0, Purpose.EVOLUTION), 0)
-    population, _ = this.strategy.bind(this.problem).ask(jax.random.split(key, 3)[0], search(start))
+    population, _ = this.strategy.bind(this.problem).ask(
+        jax.random.split(key, 3)[0], toy.search(start)
+    )
     state, metrics = run(this, 40, state=start)
     assert 0 < metrics["diverged"][0] < 16
     assert metrics["diverged"][-5:].sum() < metrics["diverged"][:5].sum()
@@ -161,9 +144,6 @@ def test_failed_candidates_are_counted_avoided_and_left_out_of_quantiles():
     assert metrics["fitness_high"][0] <= metrics["fitness_best"][0]
 
 
-# --- Blocks -------------------------------------------------------------------------------------
-
-
 def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
     this = validated
     start, again = begun(this), begun(this)
@@ -175,9 +155,6 @@ def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
     assert_same(metrics, parts)
     assert this.problem.traces == traces
     assert compilations() == compiled
-
-
-# --- Devices ------------------------------------------------------------------------------------
 
 
 def assert_close(one, other):
@@ -199,7 +176,7 @@ def test_training_hardly_depends_on_the_layout():
     """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
     results, layouts = [], [(1, 1), (2, 2), (4, 1)]
     evolutions = [
-        evolution(q_problem(), {"num_devices": n, "chunk_size": size}, population_size=4)
+        evolution(toy.q_problem(), {"num_devices": n, "chunk_size": size}, population_size=4)
         for n, size in layouts
     ]
     for this in evolutions:

@@ -1,5 +1,3 @@
-"""Genetic programming: finds a function, trains nothing twice, keeps what is good on average."""
-
 import itertools
 
 import jax
@@ -71,14 +69,11 @@ def test_it_finds_a_function_despite_noise(this, ended):
     """It is better than all but a thousandth of random programs."""
     clean = jax.jit(jax.vmap(Regression().evaluate, in_axes=(None, 0, None)))
     drawn = jax.vmap(this.problem.init)(jax.random.split(jax.random.key(1), 64 * 40 - 1))
-    found = jax.tree.map(lambda *each: jnp.append(*each, axis=0), drawn, one(this.result(ended)))
+    result = this.result(ended)
+    found = jax.tree.map(lambda x, y: jnp.append(x, y[None], axis=0), drawn, result)
     fitness = np.asarray(clean(jax.random.key(0), found, 0).fitness)
     assert np.mean(fitness[:-1] >= fitness[-1]) < 1e-3, fitness[-1]
     assert ended.search.noise[0] == pytest.approx(0.02, rel=0.5)  # not 0.2, as all have
-
-
-def one(tree):
-    return jax.tree.map(lambda leaf: leaf[None], tree)
 
 
 @pytest.mark.long

@@ -1,5 +1,3 @@
-"""Chunks of agents that do not fit into the memory of a device."""
-
 import re
 import warnings
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""Every evosax algorithm: ties, failures, schedules, refused settings."""
-
 import contextlib
 import pickle
 

@@ -1,5 +1,3 @@
-"""Distributions of tasks: the candidates of a generation share tasks, which are not batched."""
-
 from collections import Counter
 
 import jax

@@ -1,5 +1,3 @@
-"""Budgets: settings, finalists and the number of agents."""
-
 import numpy as np
 import pytest
 

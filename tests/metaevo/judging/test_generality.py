@@ -1,5 +1,3 @@
-"""`metaevo generality`: references, recorded rows, scores, kept results, rules, bad input."""
-
 import dataclasses
 import json
 import re

@@ -1,5 +1,3 @@
-"""The judge on small Q-learning agents: who is trained on what, resumed and refused."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

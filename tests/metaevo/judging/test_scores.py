@@ -1,5 +1,3 @@
-"""Scores of judgements: estimates, intervals, curves and verdicts on made-up scores."""
-
 import itertools
 from dataclasses import replace
 

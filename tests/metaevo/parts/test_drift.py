@@ -1,5 +1,3 @@
-"""The drift network: its conditions for any parameters, its start, extreme inputs."""
-
 from functools import cache
 
 import jax
@@ -13,6 +11,7 @@ from metaevo.parts.drift import Drift, clip_drift
 from purerl import ppo
 from purerl.parts import losses
 from purerl.types import Context
+from tests.metaevo.toy import drawn
 
 HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2)
 UNITS = 16
@@ -33,9 +32,7 @@ def built(config=Drift(UNITS, temporal=True)):  # noqa: B008 - immutable
 
 def parameters(seed, scale):
     """Any network, far from where one starts."""
-    rng = np.random.default_rng(seed)
-    shapes = jax.eval_shape(built()[1].init, jax.random.key(0))
-    return jax.tree.map(lambda x: (scale * rng.normal(size=x.shape)).astype(np.float32), shapes)
+    return jax.device_get(drawn(built()[1], scale, seed))
 
 
 numbers = st.floats(-1e3, 1e3, width=32, allow_subnormal=False)  # compiled code flushes them

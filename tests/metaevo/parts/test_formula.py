@@ -1,5 +1,3 @@
-"""Formulas: parsing, refusals, and hand-written losses written as formulas."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

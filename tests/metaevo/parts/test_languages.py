@@ -1,5 +1,3 @@
-"""Fingerprints of programs against derivatives by hand, their validity, and duplicates."""
-
 import functools
 
 import jax

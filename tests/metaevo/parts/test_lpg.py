@@ -1,5 +1,3 @@
-"""The learned update rule against NumPy: its memory and its inputs."""
-
 import jax
 import numpy as np
 import pytest
@@ -7,8 +5,9 @@ from scipy.special import expit, softmax
 
 from metaevo.parts import LearnedUpdateRule
 from purerl import envs, lpg
-from purerl.lpg import PREDICTION_SIZE, Trajectory
 from purerl.types import Context
+from tests.metaevo.toy import drawn
+from tests.purerl.reference import trajectory
 
 KEY = jax.random.key(0)
 T, N, SIZE = 5, 2, 4
@@ -19,25 +18,7 @@ HYPERPARAMS = lpg.Hyperparams()
 def rule(request):
     """Random meta-parameters (biases, too), the compiled rule, and whether it knows the time."""
     made = LearnedUpdateRule(SIZE, temporal=request.param)
-    rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(made.init, KEY)
-    meta_params = jax.tree.map(
-        lambda x: (0.5 * rng.normal(size=x.shape)).astype(np.float32), shapes
-    )
-    return meta_params, jax.jit(made.apply), request.param
-
-
-def rollout(seed=0, **changes):
-    rng = np.random.default_rng(seed)
-    seen = Trajectory(
-        reward=rng.normal(size=(T, N)).astype(np.float32),
-        terminated=np.zeros((T, N), bool),
-        truncated=np.zeros((T, N), bool),
-        log_prob=np.log(rng.random((T, N))).astype(np.float32),
-        prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
-        next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
-    )
-    return seen._replace(**changes)
+    return jax.device_get(drawn(made)), jax.jit(made.apply), request.param
 
 
 def mark(*places):
@@ -52,7 +33,8 @@ CONTEXT = Context(HYPERPARAMS, progress=0.25, num_updates=100)
 
 def test_against_numpy(rule):
     meta_params, apply, temporal = rule
-    seen = rollout(terminated=mark((1, 0), (3, 1)), truncated=mark((2, 0), (3, 1)))
+    ends = {"terminated": mark((1, 0), (3, 1)), "truncated": mark((2, 0), (3, 1))}
+    seen = trajectory((T, N))._replace(**ends)
     m = jax.tree.map(lambda x: x.astype(np.float64), meta_params)
 
     def embed(logits):

@@ -1,5 +1,3 @@
-"""Programs: what they compute, against formulas; their text, random programs, refusals."""
-
 from dataclasses import replace
 
 import jax
@@ -111,18 +109,15 @@ def test_values_and_derivatives_are_finite_everywhere(replaced, drawn, value_and
 )  # fmt: skip
 def test_programs_are_compiled_from_text(expression, function, value_and_slope):
     codes, constants = read(expression)
+    assert not codes[LENGTH:].any()  # as long as the random programs: nothing is compiled anew
     x = np.linspace(-2, 2, 40).astype(np.float32)
     y = np.full_like(x, 0.7)
-    value, _ = value_and_slope(*(np.tile(each, (256, 1)) for each in pad(codes, constants)), x, y)
+    value, _ = value_and_slope(
+        *(np.tile(each[:LENGTH], (256, 1)) for each in (codes, constants)), x, y
+    )
     np.testing.assert_allclose(value[0], function(x, y), rtol=2e-6, atol=1e-6)
     again = read(text(codes, constants, NAMES))
     assert [each.tolist() for each in again] == [codes.tolist(), constants.tolist()]
-
-
-def pad(codes, constants):
-    """At the length of the random programs, so that nothing is compiled anew."""
-    assert not codes[LENGTH:].any()
-    return codes[:LENGTH], constants[:LENGTH]
 
 
 def test_random_programs_keep_their_limits(drawn):

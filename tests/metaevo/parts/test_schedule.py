@@ -1,5 +1,3 @@
-"""The learned schedule: its start, its formula and its bounds."""
-
 from functools import cache
 
 import jax

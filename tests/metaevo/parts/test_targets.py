@@ -1,5 +1,3 @@
-"""Learned targets: formulas and programs, and the network, next to hand-written ones."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""The value-loss network: its inputs, its start, extreme numbers, refusals."""
-
 import jax
 import numpy as np
 import pytest
@@ -7,6 +5,7 @@ import pytest
 from metaevo.config import ConfigError, from_dict
 from metaevo.parts.value_loss import ValueLossNetwork
 from purerl.types import Context
+from tests.metaevo.toy import drawn
 
 INPUTS = ("error", "signed_log_error", "target", "old_prediction", "old_error")
 
@@ -20,12 +19,6 @@ def compiled(part):
 
 def batch(*values):
     return np.broadcast_arrays(*(np.asarray(value, np.float32) for value in values))
-
-
-def random_weights(part):
-    """Any network: every parameter moved."""
-    rng, shapes = np.random.default_rng(0), jax.eval_shape(part.init, jax.random.key(0))
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +66,7 @@ def test_finite_everywhere(sizes, activation, form):
         loss, slope = both(meta_params, None, *arguments)
         return loss.mean(), (loss, slope)
 
-    found = jax.jit(jax.value_and_grad(total, has_aux=True))(random_weights(part))
+    found = jax.jit(jax.value_and_grad(total, has_aux=True))(drawn(part, 1.0))
     assert all(np.isfinite(each).all() for each in jax.tree.leaves(found))
 
 

@@ -1,5 +1,3 @@
-"""Pictures of states and tables, and films of episodes."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

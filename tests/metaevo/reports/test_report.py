@@ -1,5 +1,3 @@
-"""Reports: escaped text, damaged images, tables, numbers, figures, films."""
-
 import numpy as np
 import pytest
 from markupsafe import escape

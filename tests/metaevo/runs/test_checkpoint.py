@@ -1,5 +1,3 @@
-"""Saved trees: bit for bit, replaced atomically, and never a foreign one."""
-
 import subprocess
 import sys
 import time
@@ -16,15 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from metaevo.runs import checkpoint
-from metaevo.runs.checkpoint import (
-    CheckpointError,
-    check_tree,
-    history,
-    load_tree,
-    record,
-    save,
-    save_tree,
-)
+from metaevo.runs.checkpoint import CheckpointError, history, load_tree, record, save, save_tree
 from metaevo.runs.resume import restore
 
 
@@ -156,14 +146,11 @@ def test_only_arrays_of_numbers_are_saved(tmp_path, leaf):
 @pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
 def test_other_containers_need_a_template(tmp_path, tree):
     with pytest.raises(TypeError, match="a saved tree"):
-        check_tree(tree)
+        checkpoint.check_tree(tree)
     save_tree(tmp_path / "tree.npz", tree)
     assert same_bits(load_tree(tmp_path / "tree.npz", jax.tree.map(np.asarray, tree))[0], tree)
     with pytest.raises(CheckpointError, match="structure"):
         load_tree(tmp_path / "tree.npz")
-
-
-# --- The history of an evolution ----------------------------------------------------------------
 
 
 def point(value):

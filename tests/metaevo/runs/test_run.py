@@ -1,5 +1,3 @@
-"""A run's life: it fails, stops, is resumed, ends."""
-
 import json
 import signal
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""Run directories: complete and valid files, locks, and disk errors."""
-
 import errno
 import json
 import math
@@ -49,9 +47,6 @@ def test_an_impossible_directory_is_refused(tmp_path, name):
     for path, root in ((tmp_path / name, tmp_path), (None, tmp_path / name)):
         with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
             RunDirectory.create(path, "experiment", root=root)
-
-
-# --- Locks and disks ----------------------------------------------------------------------------
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(run):
@@ -128,9 +123,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
 
 
-# --- config.yaml --------------------------------------------------------------------------------
-
-
 def test_the_config_comes_back_with_its_environment(run):
     config = {"task": {"env": "CartPole-v1", "rate": 1e-5, "clip": math.inf}, "words": ["1e-3"]}
     run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)})
@@ -150,9 +142,6 @@ def test_the_config_comes_back_with_its_environment(run):
         assert again["environment"] == environment
         assert len(again["resumed"]) == count
     assert again["config"] == {"a": 2}
-
-
-# --- metrics.jsonl ------------------------------------------------------------------------------
 
 
 def test_metrics_are_valid_json_whatever_is_logged(run):
@@ -219,9 +208,6 @@ def test_a_value_that_no_run_writes_is_refused_in_one_line(run, file, change):
     with pytest.raises(ConfigError, match=file) as refused:
         readers[file]()
     assert len(str(refused.value).splitlines()) == 1
-
-
-# --- Finding runs -------------------------------------------------------------------------------
 
 
 def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):

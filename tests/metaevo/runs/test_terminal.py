@@ -1,5 +1,3 @@
-"""Progress bars, and signals, sent to real processes."""
-
 import io
 import signal
 import subprocess
@@ -12,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from metaevo.runs.terminal import Progress, StopOnSignal
-
-# --- Progress -----------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -59,8 +55,6 @@ def test_compilation_does_not_count_for_the_time_left():
         bar.update(3)
         assert bar.format_dict["rate"] == pytest.approx(1)
 
-
-# --- Signals ------------------------------------------------------------------------------------
 
 HEAD = """
 import ctypes, signal, sys, time

@@ -1,5 +1,3 @@
-"""Real wandb and MLflow: what they have of a run that was killed and resumed; and failures."""
-
 import os
 import sqlite3
 import subprocess

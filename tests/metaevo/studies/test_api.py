@@ -1,5 +1,3 @@
-"""`metaevo.evolve` on custom problems, in memory and in a run directory."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

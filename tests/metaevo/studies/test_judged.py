@@ -1,5 +1,3 @@
-"""Runs that end with judgements, on unseen tasks too, and are judged again elsewhere."""
-
 import shutil
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""The hand-written contenders of evolved parts, and the ranges that each is tuned over."""
-
 from pathlib import Path
 
 import pytest

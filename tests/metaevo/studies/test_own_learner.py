@@ -1,5 +1,3 @@
-"""Learners by their names and as objects."""
-
 import jax
 import pytest
 
@@ -9,16 +7,6 @@ from metaevo.parts import learners
 from purerl import sac
 from purerl.parts import losses
 from purerl.types import LearnerEntry
-
-TINY = {
-    "total_timesteps": 64,
-    "num_envs": 4,
-    "num_steps": 16,
-    "train_interval": 8,
-    "learning_starts": 32,
-    "batch_size": 16,
-    "hidden_sizes": [8],
-}
 
 
 def make(config, env, **slots):
@@ -30,7 +18,7 @@ OWN = LearnerEntry(sac.Config, sac.Hyperparams, make, sac.SLOTS)
 
 def test_as_an_object_it_is_a_problem():
     problem = metaevo.LearnerProblem(
-        OWN, metaevo.parts.ValueLossNetwork((4,)), ["Pendulum-v1"], train=TINY,
+        OWN, metaevo.parts.ValueLossNetwork((4,)), ["Pendulum-v1"],
         fitness={"mean_return": 0, "reward_per_step": 1},
     )  # fmt: skip
     key = jax.random.key(0)

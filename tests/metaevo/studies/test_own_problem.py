@@ -1,5 +1,3 @@
-"""A problem of one's own, examples/throw.py, by the command and as an object."""
-
 from pathlib import Path
 
 import pytest

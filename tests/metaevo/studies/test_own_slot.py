@@ -1,5 +1,3 @@
-"""A learner of one's own with a slot of its own: a formula, programs and a class evolve in it."""
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -10,30 +8,14 @@ from metaevo.training.settings import make_task, training_class
 from purerl.types import Context
 from tests.metaevo.evolving import study_of
 
-LEARNER = '''"""Q-learning with a rule for how much better an action was than expected."""
+LEARNER = """import jax.numpy as jnp
 
-import jax
-import jax.numpy as jnp
-
-from purerl import q_learning
-from purerl.types import LearnerEntry
-from purerl.types import Slot
-
-
-def difference(meta_params, context, target, value):
-    return target - value
+from examples.reinforce import Config, Hyperparams, Reinforce, difference
+from purerl.types import LearnerEntry, Slot
 
 
 def clipped(meta_params, context, target, value):
-    return jnp.clip(target - value, -context.hyperparams.huber_delta, 1.0)
-
-
-def make(config, env, advantage_rule=difference):
-    def value_loss(meta_params, context, prediction, target, value):
-        scalars = jax.lax.stop_gradient((target, value))
-        return -advantage_rule(meta_params, context, *scalars) * prediction
-
-    return q_learning.QLearning(config, env, value_loss=value_loss)
+    return jnp.clip(target - value, -1.0, 1.0)
 
 
 SLOT = Slot(
@@ -41,12 +23,10 @@ SLOT = Slot(
     {"difference": difference, "clipped": clipped, "doubled": lambda *each: 2 * difference(*each)},
     inputs=("target", "value"),
     contenders=("difference", "clipped"),
-    ranges={"clipped": {"huber_delta": [0.1, 0.5]}},
+    ranges={"clipped": {"learning_rate": [0.1, 0.5]}},
 )
-own = LearnerEntry(
-    q_learning.Config, q_learning.Hyperparams, make, slots=(SLOT,), observations="index"
-)
-'''
+own = LearnerEntry(Config, Hyperparams, Reinforce, slots=(SLOT,), observations="flat")
+"""
 RULE = """from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -68,8 +48,8 @@ class Asymmetric(Part):
 """
 SETTINGS = {
     "learner": "own_learner.py:own",
-    "task": {"env": "GridWorld", "env_params": {"size": 3}},
-    "train": {"total_timesteps": 200, "num_steps": 100},
+    "task": {"env": "CartPole-v1"},
+    "train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16},
     "strategy": {"population_size": 8},
     "evolution": {"generations": 1, "validation_seeds": 2, "chunk_size": 2, "num_devices": 1},
     "evaluation": {
@@ -111,7 +91,7 @@ def test_parts_of_all_kinds_fit(folder):
     assert study.name == "evolve_my_rule"
     rivals = study.settings.evaluation.contenders_of(study.problem)
     ranges = {each.name: dict(each.ranges) for each in rivals}
-    assert ranges == {"difference": {}, "clipped": {"huber_delta": [0.1, 0.5]}}
+    assert ranges == {"difference": {}, "clipped": {"learning_rate": [0.1, 0.5]}}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Settings of an evolution: evolved slots and hand-written slots."""
-
 import dataclasses
 import sys
 

@@ -13,6 +13,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
 from metaevo.studies.conclusion import trouble
 from metaevo.studies.settings import RunConfig
+from tests.experiments.evolving import metrics as records
 from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
 
@@ -54,11 +55,6 @@ def test_another_seed_does_not_recompile(tmp_path, compilations, monkeypatch):
     evolve(tmp_path / "run", problem=problem)
     assert seen[0][0] > 0
     assert seen[0] == seen[1] == seen[2]
-
-
-def records(path):
-    found = RunDirectory(path).read_metrics("generation")
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in found]
 
 
 def assert_same_run(one, other):

@@ -1,5 +1,3 @@
-"""Several evolutions of a loss, judged on the same seeds against baselines that are tuned once."""
-
 import json
 
 import jax

@@ -1,5 +1,3 @@
-"""Two evolved parts, one from a custom file: comparison, loading, resuming."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,18 +1,9 @@
-"""Fitness: diverged agents, missing episodes, points of a curve."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.tasks.fitness import (
-    FitnessConfig,
-    Windows,
-    all_finite,
-    fitness,
-    measures,
-    scores,
-)
+from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, fitness, measures, scores
 from purerl.types import EpisodeSums
 
 

@@ -1,5 +1,3 @@
-"""Agents trained side by side equal agents trained alone, however they are divided."""
-
 import jax
 import numpy as np
 import pytest
@@ -89,17 +87,10 @@ def test_the_chunk_does_not_matter(population, task, keys):
         np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
 
-# --- Of a given number of agents, and whole trainings -------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def fixed(task):
+def test_agents_on_devices_match_single_agents(task, keys):
     """Five agents with the same settings, dealt to two devices in chunks of two."""
     options = {"log_every": 7, "metrics": True, "chunk_size": 2, "num_devices": 2}
-    return Population(task, None, FITNESS, agents=5, **options)
-
-
-def test_agents_on_devices_match_single_agents(fixed, task, keys):
+    fixed = Population(task, None, FITNESS, agents=5, **options)
     keys = jax.random.split(keys[0], 5)
     chunks = fixed.place(fixed.init(keys).rows)
     assert len(chunks) == 2

@@ -1,5 +1,3 @@
-"""`LearnerProblem` from a notebook: evolve a part, compare it, use it, without settings."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +7,11 @@ import metaevo
 from examples import tilted
 from metaevo.config import DeviceError
 from metaevo.parts.resolve import seen_by
+from metaevo.tasks.task import Bound
 from purerl import envs, ppo, q_learning
 from purerl.envs.grid_world import GridWorld
 from purerl.types import EpisodeSums, TrainResult
-from tests.metaevo.toy import TINY, ppo_task
+from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long
 
@@ -65,21 +64,19 @@ def test_a_failed_run_is_continued_by_arguments(problem, tmp_path, monkeypatch):
     assert "resume=True" in str(error.value)
 
 
-def test_training_takes_the_result(found):
-    result = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES)
-    pair = metaevo.train("q_learning", value_loss=found.part("value_loss"), seeds=2, **SIZES)
-    np.testing.assert_array_equal(result.scores, pair.scores)
+def test_training_takes_the_result_and_a_saved_part(found, tmp_path):
+    path = tmp_path / "mine"
+    found.save(path)
+    function, meta_params = metaevo.load(path)
+    assert_same(meta_params, found.meta_params)
+    expected = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES).scores
+    for given in (found.part("value_loss"), path, (function, meta_params)):
+        again = metaevo.train("q_learning", value_loss=given, seeds=2, **SIZES)
+        np.testing.assert_array_equal(again.scores, expected)
+    (task,) = seen_by(path)
+    assert task.env == "GridWorld"  # generality leaves such tasks out
     with pytest.raises(metaevo.ConfigError, match="make_optimizer"):
         metaevo.train("ppo", make_optimizer=found, seeds=2)
-
-
-def test_a_saved_part_is_loaded(found, tmp_path):
-    found.save(tmp_path / "mine")
-    function, meta_params = metaevo.load(tmp_path / "mine")
-    assert callable(function)
-    (task,) = seen_by(tmp_path / "mine")
-    assert task.env == "GridWorld"  # generality leaves such tasks out
-    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
 
 
 @pytest.mark.parametrize(
@@ -150,8 +147,9 @@ class Standing(ppo.PPO):
 
 
 def test_a_reference_no_better_than_random_play_gives_no_scale(problem, monkeypatch):
-    task = ppo_task()
-    task = task._replace(learner=Standing(TINY, task.learner.env))
+    env, env_params = envs.make("CartPole-v1")
+    standing = Standing(ppo.Config(64, 2, 16, hidden_sizes=(8,)), env)
+    task = Bound("CartPole-v1", standing, env_params, ppo.Hyperparams())
     monkeypatch.setattr(problem, "reference", lambda name: task)
     with pytest.raises(
         metaevo.ConfigError, match=r"tasks\.GridWorld: the hand-written reference scores 9, no bet"

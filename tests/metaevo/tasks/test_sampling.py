@@ -1,5 +1,3 @@
-"""Evolution on distributions of tasks: what is drawn, what is trained, and what is refused."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

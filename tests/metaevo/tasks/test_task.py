@@ -1,5 +1,3 @@
-"""Environments of one's own, distributions of them, and learners bound to them."""
-
 import inspect
 from pathlib import Path
 from typing import Any

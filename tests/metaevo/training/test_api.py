@@ -1,5 +1,3 @@
-"""`metaevo.train`: agents with hand-written or learned parts, with and without a run directory."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -77,21 +75,6 @@ def test_a_function_fills_a_slot(result):
     assert np.ptp(result.policies.q) > 0
     flat_result = metaevo.train("q_learning", **SIZES, value_loss=flat)
     assert np.ptp(flat_result.policies.q) == 0  # nothing is learned
-
-
-@pytest.mark.long
-def test_a_learned_part_in_a_slot(tmp_path):
-    task = metaevo.Task("GridWorld", {"size": 3})
-    problem = metaevo.LearnerProblem("q_learning", "value_loss", [task])
-    found = metaevo.evolve(
-        problem,
-        strategy=metaevo.OpenES(population_size=4),
-        evolution=metaevo.EvolutionConfig(generations=1, validation_seeds=0),
-    )
-    found.save(tmp_path / "mine")
-    by_name = metaevo.train("q_learning", **SIZES, value_loss=tmp_path / "mine")
-    loaded = metaevo.train("q_learning", **SIZES, value_loss=metaevo.load(tmp_path / "mine"))
-    np.testing.assert_array_equal(by_name.policies.q, loaded.policies.q)
 
 
 @pytest.mark.parametrize(

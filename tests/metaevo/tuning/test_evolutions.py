@@ -1,5 +1,3 @@
-"""Sweeps over evolutions: what their trials are made of."""
-
 from pathlib import Path
 
 import pytest

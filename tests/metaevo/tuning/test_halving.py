@@ -1,5 +1,3 @@
-"""Successive halving: counted compute, the best survive, survivors are untouched."""
-
 import numpy as np
 import pytest
 

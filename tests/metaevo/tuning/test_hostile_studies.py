@@ -1,26 +1,14 @@
-"""A study is data: nothing that somebody wrote into it runs, wherever it is kept."""
-
 import contextlib
 import json
 import pickle
 import sqlite3
-from pathlib import Path
 
 import pytest
 
 from metaevo.tuning import storage as storages
 from metaevo.tuning.study import Study
+from tests.faults.damage import Bomb
 from tests.metaevo.tuning.conftest import complete
-
-
-class Command:
-    """A pickle of this creates a file when it is loaded."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def write_into_journal(directory, trial, attributes):
@@ -44,7 +32,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
     """Any other writer of a shared study can write one into a trial that runs."""
     url = f"sqlite:///{tmp_path}/study.db" if write is write_into_database else None
     config = make_config(trials=9, sampler="cma_es", storage=url)
-    attack = pickle.dumps(Command(tmp_path / "executed")).hex()
+    attack = pickle.dumps(Bomb(tmp_path / "executed")).hex()
     attributes = {f"{kind}:optimizer:0": attack for kind in ("cma", "sepcma", "cmawm")}
     with Study(tmp_path, config, space, seed=0) as study:
         for _ in range(3):

@@ -1,5 +1,3 @@
-"""A study in memory or in the journal of a run directory."""
-
 from dataclasses import replace
 
 import numpy as np

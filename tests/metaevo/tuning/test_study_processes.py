@@ -1,5 +1,3 @@
-"""Processes that share a study or continue it: each trial is decided once, whoever dies when."""
-
 import contextlib
 import threading
 

@@ -1,5 +1,3 @@
-"""`metaevo.sweep` from Python, with and without a run directory."""
-
 import json
 import math
 

@@ -1,12 +1,6 @@
 import pytest
 
 from purerl import fast
-from purerl.fast import switch
-
-
-@pytest.fixture
-def plain_arithmetic(monkeypatch):
-    monkeypatch.setattr(switch, "_in_use", False)
 
 
 @pytest.fixture

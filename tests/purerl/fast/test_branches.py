@@ -9,13 +9,12 @@ from purerl.fast import loops
 RAN: list[int] = []
 
 
-def expensive(x):
-    jax.debug.callback(lambda: RAN.append(1))
-    return x + 1.0
-
-
 def increment_if(predicate, x):
-    return loops.cond(predicate, expensive, lambda x: x, x)
+    def increment(x):
+        jax.debug.callback(lambda: RAN.append(1))
+        return x + 1.0
+
+    return loops.cond(predicate, increment, lambda x: x, x)
 
 
 @pytest.fixture(params=["cpu", "cuda"], autouse=True)

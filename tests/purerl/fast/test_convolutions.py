@@ -7,11 +7,6 @@ import pytest
 from purerl.fast.arithmetic import conv_general_dilated
 
 
-def layers(**settings):
-    ours = nn.Conv(5, (3, 2), conv_general_dilated=conv_general_dilated, **settings)
-    return ours, nn.Conv(5, (3, 2), **settings)
-
-
 @pytest.mark.parametrize("batch", [(), (4,), (2, 3)])
 @pytest.mark.parametrize(
     "settings",
@@ -25,7 +20,8 @@ def layers(**settings):
 )
 def test_layers_are_flax_s(batch, settings):
     """Outputs, and gradients of kernels, bias and images, for two agents with their own kernels."""
-    ours, flax = layers(**settings)
+    ours = nn.Conv(5, (3, 2), conv_general_dilated=conv_general_dilated, **settings)
+    flax = nn.Conv(5, (3, 2), **settings)
     x = jax.random.normal(jax.random.key(0), (2, *batch, 6, 7, 3))
     params = jax.vmap(lambda key: flax.init(key, x[0]))(jax.random.split(jax.random.key(1)))
 

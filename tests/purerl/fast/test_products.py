@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.fast import arithmetic
+from purerl.fast import arithmetic, switch
 from purerl.parts import networks
 
 DIMENSIONS = (((1,), (0,)), ((), ()))
@@ -56,7 +56,8 @@ def test_second_derivatives():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-def test_products_are_jaxs_by_default(plain_arithmetic):
+def test_products_are_jaxs_by_default(monkeypatch):
+    monkeypatch.setattr(switch, "_in_use", False)
     keys = jax.random.split(jax.random.key(0), 2)
     x, w = jax.random.normal(keys[0], (5, 3)), jax.random.normal(keys[1], (3, 7))
     product = lambda x, w: arithmetic.dot_general(x, w, DIMENSIONS)  # noqa: E731

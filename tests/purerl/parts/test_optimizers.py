@@ -1,5 +1,3 @@
-"""Hand-written optimizers: Adam in NumPy, the others against optax's own."""
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,24 +9,6 @@ from optax import contrib
 from purerl.parts import optimizers
 from purerl.ppo import Hyperparams
 from purerl.types import Context
-
-
-class Adam:
-    """Global-norm clipping, then Adam (Kingma & Ba 2015, algorithm 1), in NumPy and float64."""
-
-    def __init__(self, learning_rate, max_norm, epsilon):
-        self.learning_rate, self.max_norm, self.epsilon = learning_rate, max_norm, epsilon
-        self.t, self.m, self.v = 0, 0.0, 0.0
-
-    def step(self, gradient, fraction=1.0):
-        gradient = np.asarray(gradient, np.float64)
-        gradient = gradient * min(1.0, self.max_norm / np.sqrt(np.sum(gradient**2)))
-        self.t += 1
-        self.m = 0.9 * self.m + 0.1 * gradient
-        self.v = 0.999 * self.v + 0.001 * gradient**2
-        m_hat, v_hat = self.m / (1 - 0.9**self.t), self.v / (1 - 0.999**self.t)
-        return -self.learning_rate * fraction * m_hat / (np.sqrt(v_hat) + self.epsilon)
-
 
 RULES = {
     "adam": optax.adam(1.0, eps=1e-3),
@@ -87,14 +67,6 @@ def test_rules(name):
     assert_steps(
         optimizers.MAKE_OPTIMIZER.functions[name](None, Context(HYPERPARAMS)),
         lambda gradient, params, fraction: 0.1 * fraction * steps(gradient, params),
-    )
-
-
-def test_adam_is_its_algorithm():
-    adam = Adam(0.1, 0.5, 1e-3)
-    assert_steps(
-        optimizers.adam(None, Context(HYPERPARAMS)),
-        lambda gradient, _, fraction: adam.step(gradient, fraction),
     )
 
 

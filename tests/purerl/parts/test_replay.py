@@ -1,5 +1,3 @@
-"""The replay memory against a list of transitions, and its priorities against their definition."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

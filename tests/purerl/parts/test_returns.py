@@ -1,3 +1,4 @@
+from functools import partial
 from types import SimpleNamespace
 
 import hypothesis.strategies as st
@@ -15,32 +16,16 @@ from purerl.types import Context, Rollout
 advantages = jax.jit(generalized_advantages)
 
 
-def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
-    """GAE as a lambda-weighted average of n-step advantages (Schulman et al. 2016, equation 16).
-
-    No recursion: for every step, all n-step returns up to the episode's end (or the rollout's),
-    each summed from its definition. The last one has all the weight that is left.
-    """
-    T = len(reward)
-    ends = [t for t in range(T) if terminated[t] or truncated[t] or t == T - 1]
-    advantages = np.zeros(T)
-    for t in range(T):
-        end = min(e for e in ends if e >= t)
-        longest = end - t + 1
-        n_step = []
-        for n in range(1, longest + 1):
-            last = t + n - 1
-            bootstrap = 0.0 if terminated[last] else final_value[last]
-            rewards = sum(gamma**k * reward[t + k] for k in range(n))
-            n_step.append(rewards + gamma**n * bootstrap - value[t])
-        weights = [(1 - lam) * lam ** (n - 1) for n in range(1, longest)] + [lam ** (longest - 1)]
-        advantages[t] = np.dot(weights, n_step)
-    return advantages
+def brute_force(*rollout, gamma, lam):
+    """Advantages [T] by GAE as averages of n-step ones (Schulman et al. 2016, equation 16)."""
+    columns = [np.asarray(each, float) for each in rollout]
+    of_step = partial(summed, "q_lambda", gamma=gamma, lam=lam)
+    return np.array([of_step(t, *columns)[0] for t in range(len(columns[0]))])
 
 
 def brute_force_of_all(*rollout, gamma, lam):
     columns = zip(*(np.transpose(each) for each in rollout), strict=True)
-    return np.stack([brute_force(*column, gamma, lam) for column in columns], axis=1)
+    return np.stack([brute_force(*column, gamma=gamma, lam=lam) for column in columns], axis=1)
 
 
 @st.composite
@@ -60,7 +45,7 @@ def rollouts(draw):
 @given(rollouts(), st.floats(0, 1), st.floats(0, 1))
 def test_advantages_are_their_definition(rollout, gamma, lam):
     advantage, target = advantages(*rollout, gamma=gamma, gae_lambda=lam)
-    expected = brute_force(*rollout, gamma, lam)
+    expected = brute_force(*rollout, gamma=gamma, lam=lam)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
 
@@ -68,37 +53,39 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
 GAMMA, LAMBDA, STEPS = 0.9, 0.8, 3
 
 
-def summed(name, t, reward, value, next_value, terminated, truncated, ratio):
+def summed(
+    name, t, reward, value, next_value, terminated, truncated, ratio=1.0, *, gamma=GAMMA, lam=LAMBDA
+):
     """The advantage and the target of step t, in float64, each as a sum of its definition."""
     length, following = len(reward), np.where(terminated, 0.0, next_value)
     last = next(e for e in range(t, length) if terminated[e] or truncated[e] or e == length - 1)
-    errors, rho = reward + GAMMA * following - value, np.minimum(1.0, ratio)
+    errors, rho = reward + gamma * following - value, np.minimum(1.0, ratio)
 
     def of_steps(n):
         """The return of n steps (Sutton & Barto 2018, equation 7.1)."""
         end = min(t + n - 1, last)
-        rewards = sum(GAMMA ** (k - t) * reward[k] for k in range(t, end + 1))
-        return rewards + GAMMA ** (end - t + 1) * following[end]
+        rewards = sum(gamma ** (k - t) * reward[k] for k in range(t, end + 1))
+        return rewards + gamma ** (end - t + 1) * following[end]
 
     def traced(start, errors, weights):
         """The sum of later errors, each with the product of the weights before it."""
         steps = range(start, last + 1)
-        return sum(np.prod(GAMMA * weights[start:k]) * errors[k] for k in steps)
+        return sum(np.prod(gamma * weights[start:k]) * errors[k] for k in steps)
 
     if name == "n_step":
         target = of_steps(STEPS)
     elif name == "gae":
-        target = value[t] + traced(t, errors, np.full(length, LAMBDA))
+        target = value[t] + traced(t, errors, np.full(length, lam))
     elif name == "q_lambda":
-        weights = (1 - LAMBDA) * LAMBDA ** np.arange(last - t + 1)
-        weights[-1] = LAMBDA ** (last - t)
+        weights = (1 - lam) * lam ** np.arange(last - t + 1)
+        weights[-1] = lam ** (last - t)
         target = np.dot(weights, [of_steps(n + 1) for n in range(len(weights))])
     else:
         now, later = (
-            value[s] + traced(s, rho * errors, LAMBDA * rho) if s <= last else following[t]
+            value[s] + traced(s, rho * errors, lam * rho) if s <= last else following[t]
             for s in (t, min(t + 1, length))
         )
-        return rho[t] * (reward[t] + GAMMA * later - value[t]), now
+        return rho[t] * (reward[t] + gamma * later - value[t]), now
     return target - value[t], target
 
 

@@ -1,5 +1,3 @@
-"""Hand-written schedules by their formulas, and their use in PPO and DQN."""
-
 from types import SimpleNamespace
 
 import jax
