@@ -105,27 +105,8 @@ def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
     np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
 
 
-<<<<<<< HEAD
-TINY_DQN = dqn.Config(
-    total_timesteps=128, num_envs=2, num_steps=16, train_interval=4, learning_starts=16,
-    buffer_size=64, batch_size=4, hidden_sizes=(4,),
-)  # fmt: skip
-
-
-TINY_PQN = pqn.Config(
-    total_timesteps=128, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(4,)
-)
-
-
-@pytest.mark.parametrize(
-    ("learner", "config", "missing"),
-    [(ppo, TINY, set()), (dqn, TINY_DQN, {"epoch"}), (pqn, TINY_PQN, set())],
-)
-def test_learners_pass_the_context_of_a_gradient_step(learner, config, missing):
-=======
-@pytest.mark.parametrize(("learner", "missing"), [(ppo, set()), (dqn, {"epoch"})])
+@pytest.mark.parametrize(("learner", "missing"), [(ppo, set()), (dqn, {"epoch"}), (pqn, set())])
 def test_learners_pass_the_context_of_a_gradient_step(learner, missing):
->>>>>>> main
     seen = {}
 
     def make_optimizer(meta_params, made):
