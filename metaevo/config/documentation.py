@@ -67,7 +67,10 @@ def add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> N
         )
 
 
-_WORDS = {int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null"}
+_WORDS: dict[Any, str] = {
+    int: "integer", float: "number", bool: "true or false", str: "text", type(None): "null",
+    Any: "name",
+}  # fmt: skip
 
 
 _LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "max_length": "of length <="}
