@@ -209,8 +209,7 @@ class PPO:
         env_params: EnvParams,
     ) -> State:
         """Return a new agent in newly reset environments."""
-        config = self.config
-        network_key, reset_key, key = jax.random.split(key, 3)
+        config, (network_key, reset_key, key) = self.config, jax.random.split(key, 3)
         memory = self.network.no_memory(config.num_envs)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs, memory)
         params = self.network.init(network_key, envs.obs)
