@@ -159,10 +159,7 @@ class Policy(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions with the results of `make_batch`, flattened over time and environments: [B, ...].
-
-    Their observations are normalised.
-    """
+    """Transitions with the results of `make_batch`, [B, ...]; their observations are normalised."""
 
     transition: Transition
     value: jax.Array
@@ -209,7 +206,8 @@ class PPO:
         env_params: EnvParams,
     ) -> State:
         """Return a new agent in newly reset environments."""
-        config, (network_key, reset_key, key) = self.config, jax.random.split(key, 3)
+        config = self.config
+        network_key, reset_key, key = jax.random.split(key, 3)
         memory = self.network.no_memory(config.num_envs)
         envs = rollouts.reset(self.env, env_params, reset_key, config.num_envs, memory)
         params = self.network.init(network_key, envs.obs)
